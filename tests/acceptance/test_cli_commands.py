@@ -332,9 +332,9 @@ async def test_check_reports_whether_a_route_has_a_provider(here: Commands) -> N
         checked = (await here.run("check", "--json", MAILWRIGHT_ROUTE=route, **broken)).json
         return [each["advice"] for each in checked["findings"] if each["name"] == "provider"]
 
-    alone = "no provider of the route takes mail: it waits until one of them is put right"
+    alone = "no provider of the route works; messages wait until one is fixed"
     assert await advice("smtp, sendgrid") == [alone, alone]
-    others = "mail goes through the others of the route until this is put right"
+    others = "the other providers of the route send until this is fixed"
     assert await advice("smtp, mailbox") == [others, None]
 
 

@@ -17,7 +17,7 @@ from tests.dashboard import CHROMIUM, DESK, Dashboard, a_browser, a_dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
-HELD, SENT, DRAFT = "Spring catalogue", "Thanks to collectors", "Two subjects to try"
+HELD, SENT, DRAFT = "Spring catalogue", "Thanks to collectors", "A/B test of two subjects"
 ADA = Actor("ada", DEFAULT_TENANT)
 
 
@@ -88,7 +88,7 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(mail.locator("h1")).to_have_text("Autumn in New York")
     expect(ada.locator("#preview-details b").first).to_have_text("Autumn, Grace Hopper")
-    ada.get_by_label("News of the shop").check()
+    ada.get_by_label("Shop news").check()
     ada.get_by_role("button", name="Save the draft").click()
 
     expect(ada.get_by_role("heading", level=1)).to_have_text("Letter of autumn")

@@ -287,7 +287,7 @@ async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its
     await ada.press("Save", 422, name="N" * 201, description="Twice a month")
     assert 'id="name-error"' in ada.text
     assert 'value="Twice a month"' in ada.text
-    await ada.press("Save", name="News of the shop", optIn="confirmed", isPublic=None)
+    await ada.press("Save", name="Shop news", optIn="confirmed", isPublic=None)
     assert (ada.path, ada.said) == ("/lists/news", "Saved.")
     assert "After they confirm by mail" in ada.text
     assert "Only those who are on it" in ada.text

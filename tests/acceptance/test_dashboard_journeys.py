@@ -47,7 +47,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
 
         # People come from a file, onto a list that is made for them.
         page.get_by_role("link", name="Lists").click()
-        page.get_by_label("Name").fill("News of the shop")
+        page.get_by_label("Name").fill("Shop news")
         page.get_by_label("Key").fill("news")
         page.get_by_label("Joining").select_option("single")
         page.get_by_role("button", name="Make it").click()
@@ -63,7 +63,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_role("link", name="Write the first one").click()
         page.get_by_label("Name", exact=True).fill("First letter")
         page.get_by_role("textbox", name="Subject").fill("News for {{ city }}")
-        page.get_by_label("News of the shop").check()
+        page.get_by_label("Shop news").check()
         page.get_by_text("Limits of this campaign").click()
         page.get_by_label("Per hour").fill("4")
         page.get_by_role("button", name="Save the draft").click()

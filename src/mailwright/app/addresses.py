@@ -1,4 +1,4 @@
-"""Where we are reached: a process that is not told by its settings asks the database, where the server has told it."""
+"""The public address: from the settings, or the address that the server stored in the database."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import find_address
 from mailwright.storage.database import Database
 
-# So long may mails still lead to where nobody serves any more.
-LOOK_SECONDS: Final = 2.0
+# How long links may still use an old address after the server moved.
+POLL_SECONDS: Final = 2.0
 
 
 async def located(settings: Settings, database: Database) -> Settings:
@@ -21,10 +21,10 @@ async def located(settings: Settings, database: Database) -> Settings:
 
 
 async def wait_until_moved(settings: Settings, database: Database) -> str:
-    """The new address, once a server has told of another than these settings know. Those that name one never change."""
+    """Wait until the server stores another address than these settings have, and return it."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        with contextlib.suppress(NotDurable):  # it is looked at again
+        await asyncio.sleep(POLL_SECONDS)
+        with contextlib.suppress(NotDurable):  # Checked again in the next round.
             address = (await located(settings, database)).public_url
             if address != settings.public_url:
                 return address

@@ -1,4 +1,4 @@
-"""Measuring: sample mails through the whole road, on a database that is thrown away, to see what this machine does."""
+"""Measure this machine: sample messages from accept to settle, in a temporary database."""
 
 import asyncio
 import time
@@ -23,45 +23,45 @@ from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.storage.tables import events
 
 BATCH = 500
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
-_HTML = """<html><body><h1>Hello {{ name }}</h1><p>Your order {{ order }} is on its way.</p>{% for line in lines %}
+_HTML = """<html><body><h1>Hello {{ name }}</h1><p>Your order {{ order }} has shipped.</p>{% for line in lines %}
 <p style="color:#333">{{ line }}</p>{% endfor %}</body></html>"""
-_LINES = ["A mail is about as long as people read: some lines of text, with a link or two."] * 12
+_LINES = ["A typical email has some lines of text and a link or two."] * 12
 
-# Hears how many mails were accepted, and how many sent, so far.
-Tell = Callable[[int, int], None]
+# Called with the number of accepted and of sent messages so far.
+ReportProgress = Callable[[int, int], None]
 
 
 class NothingSent(MailwrightError):
-    """Not all the sample mails were sent, so there is nothing to measure."""
+    """Not all sample messages were sent, so there is nothing to measure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     count: int
     accept_seconds: float
     deliver_seconds: float
     cpu_seconds: float
-    # Milliseconds that a mail spent on average from its claim until it was built, marked, and answered for.
+    # Mean milliseconds per message: to build it, to begin its attempt, to get the response.
     building: float
     marking: float
     sending: float
 
 
-async def measure(folder: Path, count: int, smtp_url: str | None, tell: Tell) -> Measured:
+async def measure(folder: Path, count: int, smtp_url: str | None, report: ReportProgress) -> Measurement:
     async with open_engine(_settings(folder, smtp_url)) as engine:
         caller = await _caller(engine)
         cpu, start = time.process_time(), time.perf_counter()
-        first = await _accept(engine, caller, count, tell)
+        first = await _accept(engine, caller, count, report)
         accepted = time.perf_counter()
-        await _deliver(engine, count, tell)
+        await _deliver(engine, count, report)
         delivered = time.perf_counter()
         if (await audit(engine.database)).sent < count:
             why = await explain(engine.database, engine.clock, first, tenant_id=None)
             raise NothingSent(f"Not all sample messages were sent. The first one: {why.state} ({why.reason}).")
-        steps = await _mean_moments(engine)
-        return Measured(
+        steps = await _mean_event_times(engine)
+        return Measurement(
             count=count,
             accept_seconds=accepted - start,
             deliver_seconds=delivered - accepted,
@@ -73,7 +73,7 @@ async def measure(folder: Path, count: int, smtp_url: str | None, tell: Tell) ->
 
 
 def _settings(folder: Path, smtp_url: str | None) -> Settings:
-    """Neither the environment nor mailwright.toml is read: a measurement never sends through a real provider."""
+    """Ignore the environment and mailwright.toml, so that a measurement never uses a real provider."""
     return Settings.model_construct(
         database_url=f"sqlite:///{folder}/mailwright.db",
         mailbox=folder / "mailbox",
@@ -89,35 +89,35 @@ async def _caller(engine: Engine) -> Caller:
     return Caller(tenant.id, tenant.name)
 
 
-async def _accept(engine: Engine, caller: Caller, count: int, tell: Tell) -> str:
-    """As a caller's batches come in; answers with the first message's id."""
-    mail, first = ApiMessages(engine.database, engine.clock, engine.acceptor), ""
+async def _accept(engine: Engine, caller: Caller, count: int, report: ReportProgress) -> str:
+    """Accept the messages in batches and return the id of the first."""
+    messages, first = ApiMessages(engine.database, engine.clock, engine.acceptor), ""
     for start in range(0, count, BATCH):
         bodies = [_body(number) for number in range(start, min(start + BATCH, count))]
-        results = await mail.send_batch(RequestContext(caller, f"measure-{start}"), {"messages": bodies})
+        results = await messages.send_batch(RequestContext(caller, f"measure-{start}"), {"messages": bodies})
         if not first and isinstance(results[0], Accepted):
             first = results[0].outbox_id
-        tell(start + len(bodies), 0)
+        report(start + len(bodies), 0)
     return first
 
 
 def _body(number: int) -> dict[str, object]:
-    variables = {"name": f"Reader {number}", "order": f"A-{number}", "lines": _LINES}
-    return {"to": f"reader{number}@example.com", "templateId": "measure", "variables": variables}
+    variables = {"name": f"Recipient {number}", "order": f"A-{number}", "lines": _LINES}
+    return {"to": f"recipient{number}@example.com", "templateId": "measure", "variables": variables}
 
 
-async def _deliver(engine: Engine, count: int, tell: Tell) -> None:
+async def _deliver(engine: Engine, count: int, report: ReportProgress) -> None:
     worker = await make_worker(engine)
     delivering = asyncio.create_task(worker.run(drain=True))
     while not delivering.done():
         queue = await queue_state(engine.database, engine.clock.now())
-        tell(count, count - queue.due - queue.later - queue.sending)
-        await asyncio.wait([delivering], timeout=LOOK_SECONDS)
+        report(count, count - queue.due - queue.later - queue.sending)
+        await asyncio.wait([delivering], timeout=POLL_SECONDS)
     await delivering
 
 
-async def _mean_moments(engine: Engine) -> dict[str, float]:
-    """The mean of a difference is the difference of the means: one pass over the events is enough."""
+async def _mean_event_times(engine: Engine) -> dict[str, float]:
+    """Return the mean time of each event type; differences of means give mean durations."""
     async with engine.database.read() as tx:
         rows = await tx.execute(
             select(events.c.type, func.avg(events.c.created_at).label("at")).group_by(events.c.type)

@@ -1,4 +1,4 @@
-"""Carriers: the providers that the settings name, each built from the settings that it needs, joined in one route."""
+"""Build the providers named in the settings and join them in one route."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mailwright.providers.ses import SesSettings
     from mailwright.providers.smtpbz import SmtpBzSettings
 
-# The HTTP providers take a tenth of a second to import: only those who use them wait, inside the functions below.
+# The HTTP providers take 0.1 s to import, so the functions below import them only when needed.
 
 
 def make_route(settings: Settings, clock: Clock) -> Route:
@@ -36,7 +36,7 @@ def make_route(settings: Settings, clock: Clock) -> Route:
 
 
 def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient | None" = None) -> Provider:
-    """The entry for a new provider: its name in the settings, its class here."""
+    """Build a provider by name. A new provider needs one case here."""
     match name:
         case "mailbox":
             return MailboxProvider(settings.mailbox, clock)
@@ -47,7 +47,7 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient
         case "ses":
             from mailwright.providers.ses import Ses  # noqa: PLC0415 - see above
 
-            return Ses(ses_settings(settings), http, clock, reports_events=_hears_of_ses(settings))
+            return Ses(ses_settings(settings), http, clock, reports_events=_receives_ses_events(settings))
         case "sendgrid":
             from mailwright.providers.sendgrid import SendGrid  # noqa: PLC0415 - see above
 
@@ -57,23 +57,23 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient
             from mailwright.providers.smtpbz import SmtpBz  # noqa: PLC0415 - see above
 
             return SmtpBz(smtpbz_settings(settings), http, clock=clock)
-    raise ConfigurationInvalid(f"MAILWRIGHT_PROVIDER: there is no provider {name!r}")
+    raise ConfigurationInvalid(f"MAILWRIGHT_PROVIDER: unknown provider {name!r}")
 
 
 def providers_of(settings: Settings) -> Mapping[str, int | None]:
-    """The names of the providers that carry our mail, with their weights."""
+    """Return the configured providers with their weights."""
     if settings.route is None:
         return {settings.provider: None}
     return parse_route(settings.route, get_args(ProviderName))
 
 
 def verify_providers(settings: Settings) -> None:
-    """Everything that any provider of the route misses, at once."""
+    """Report every missing setting of every provider at once."""
     problems: list[str] = []
     for name in providers_of(settings):
         try:
-            if name in NEEDS:
-                NEEDS[name](settings)
+            if name in SETTINGS_BY_PROVIDER:
+                SETTINGS_BY_PROVIDER[name](settings)
         except ConfigurationInvalid as error:
             problems += error.problems
     if problems:
@@ -112,18 +112,18 @@ def smtpbz_settings(settings: Settings) -> "SmtpBzSettings":
 
 
 def _smtpbz_url(settings: Settings) -> tuple[str, SecretStr | None]:
-    """Its own, or the one of SMTP where that is not another server of the route."""
+    """Return its own SMTP address, or the general one if `smtp` is not in the route."""
     if settings.smtpbz_smtp_url is None and settings.smtp_url is not None and "smtp" not in providers_of(settings):
         return "MAILWRIGHT_SMTP_URL", settings.smtp_url
     return "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url
 
 
-def _hears_of_ses(settings: Settings) -> bool:
-    """Whether anything is set up that brings us what SES tells of our mails."""
+def _receives_ses_events(settings: Settings) -> bool:
+    """Return whether SES events can reach Mailwright."""
     return bool(settings.sns_topic_arns or settings.sqs_queue_url or settings.ses_configuration_set)
 
 
-NEEDS: Mapping[str, Callable[[Settings], object]] = {
+SETTINGS_BY_PROVIDER: Mapping[str, Callable[[Settings], object]] = {
     "smtp": smtp_settings,
     "ses": ses_settings,
     "sendgrid": sendgrid_settings,
@@ -147,12 +147,12 @@ def _http(settings: Settings) -> "HttpClient":
 
 def _needed(name: str, provider: str, settings: Settings) -> ConfigurationInvalid:
     wanted = "MAILWRIGHT_PROVIDER is" if settings.route is None else "MAILWRIGHT_ROUTE has"
-    return ConfigurationInvalid(f"{name}: is needed when {wanted} {provider}")
+    return ConfigurationInvalid(f"{name}: is required when {wanted} {provider}")
 
 
 @contextmanager
 def _about(names: str) -> Iterator[None]:
-    """Names the settings in whatever is found wrong with them."""
+    """Prefix configuration errors with the names of the settings."""
     try:
         yield
     except ConfigurationInvalid as error:

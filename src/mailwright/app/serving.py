@@ -1,4 +1,4 @@
-"""Serving: the API and a worker in one process and one event loop, from the first request to the last signal."""
+"""Run the API and a worker in one process and one event loop until a signal."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from mailwright.outbox.tallies import EventTallier
 from mailwright.worker.loop import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Connections that the kernel keeps for us while the loop is busy.
+# Connections that the kernel queues while the event loop is busy.
 BACKLOG = 2_048
 LOOK_AFTER_SECONDS = 60.0
 
@@ -38,11 +38,11 @@ WEB_APPLICATION = "mailwright.web.app:create_app"
 
 
 class Shutdown:
-    """The first signal asks everyone to finish; a second one ends the process at once."""
+    """The first signal starts a graceful shutdown; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self._stops: list[Callable[[], None]] = []
-        self._is_asked = False
+        self._is_requested = False
 
     def listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -50,39 +50,39 @@ class Shutdown:
             loop.add_signal_handler(number, self._receive, number)
 
     def calls(self, stop: Callable[[], None]) -> None:
-        """`stop` is called at the first signal, or now if that has come already."""
+        """Call `stop` at the first signal, or now if it has already come."""
         self._stops.append(stop)
-        if self._is_asked:
+        if self._is_requested:
             stop()
 
     def request(self) -> None:
-        self._is_asked = True
+        self._is_requested = True
         for stop in self._stops:
             stop()
 
     def _receive(self, number: signal.Signals) -> None:
-        if self._is_asked:
+        if self._is_requested:
             os._exit(128 + number)
-        log.info("stopping", signal=number.name, message="Finishing what is under way; a second signal ends at once.")
+        log.info("stopping", signal=number.name, message="Finishing work in progress. A second signal stops at once.")
         self.request()
 
 
 async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool) -> None:
-    """Answers requests until it is told to stop. Should the worker break, the process ends: others must notice."""
+    """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
     create_app = import_from_string(WEB_APPLICATION)
     worker = await make_worker(engine) if with_worker else None
     server = _Server(_configuration(engine))
-    _hear_library_logs()
-    _keep_what_is_loaded()
+    _capture_library_logs()
+    _freeze_loaded_modules()
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
-        _until_told(tasks, _beside_the_mail(engine), shutdown)
+        _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         is_worker_alive = (lambda: not working.done()) if working else None
         server.config.app = api = create_app(replace(engine, is_worker_alive=is_worker_alive))
         shutdown.calls(api.state.stop)
-        _until_told(tasks, _look_after(api), shutdown)
-        _until_told(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
+        _run_until_stopped(tasks, _look_after(api), shutdown)
+        _run_until_stopped(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
     await api.state.finish()
@@ -90,42 +90,45 @@ async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, 
 
 
 async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
-    """A worker alone, until it is told to stop; with `drain`, until nothing is due.
+    """Run a worker until stopped; with `drain`, until nothing is due.
 
-    True if it stopped because the server has moved: whoever asked opens the engine anew, so that links lead there.
+    Return True if it stopped because the server's address changed: the caller then opens the engine again, so that
+    links use the new address.
     """
-    _hear_library_logs()
-    _keep_what_is_loaded()
+    _capture_library_logs()
+    _freeze_loaded_modules()
     worker = await make_worker(engine)
     if drain:
         await _drain(engine, worker, shutdown)
         return False
     async with asyncio.TaskGroup() as tasks:
-        attending = _until_told(tasks, _beside_the_mail(engine), shutdown)
-        following = _until_told(tasks, _follow(engine, worker), shutdown)
+        background = _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
+        following = _run_until_stopped(tasks, _follow(engine, worker), shutdown)
         await _work(worker, shutdown)
-        attending.cancel()
-        # One that has ended cannot be cancelled any more.
+        background.cancel()
+        # cancel() returns False if the task has already ended.
         return not following.cancel() and not following.cancelled()
 
 
 async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:
     async with asyncio.TaskGroup() as tasks:
-        await drain_mailouts(engine.mailouts)  # what is to be sent
+        await drain_mailouts(engine.mailouts)  # Enqueue what is to be sent.
         await _work(worker, shutdown, drain=True)
-        await drain_mailouts(engine.mailouts)  # what is to be reported
-        _until_told(tasks, dispatch_due_webhooks(engine.settings, engine.database, engine.clock), shutdown)
+        await drain_mailouts(engine.mailouts)  # Write back the results.
+        _run_until_stopped(tasks, dispatch_due_webhooks(engine.settings, engine.database, engine.clock), shutdown)
 
 
-def _until_told(tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown) -> asyncio.Task[None]:
-    """What is found after the first signal is found again by whoever looks next."""
-    doing = tasks.create_task(duty)
+def _run_until_stopped(
+    tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown
+) -> asyncio.Task[None]:
+    """Run a duty and cancel it at the first signal; the next process continues it."""
+    task = tasks.create_task(duty)
 
     def stop() -> None:
-        doing.cancel()
+        task.cancel()
 
     shutdown.calls(stop)
-    return doing
+    return task
 
 
 async def _look_after(api: Any) -> None:
@@ -135,8 +138,8 @@ async def _look_after(api: Any) -> None:
         await asyncio.sleep(LOOK_AFTER_SECONDS)
 
 
-async def _beside_the_mail(engine: Engine) -> None:
-    """What came back, what the providers still take, and whom to tell what happened."""
+async def _run_background_duties(engine: Engine) -> None:
+    """Poll inbound reports, sync provider quotas, dispatch webhooks and process mailouts."""
     await asyncio.gather(
         poll_inbound_sources(engine.settings, engine.reports, engine.clock),
         run_quota_sync(engine.settings, engine.database, engine.clock),
@@ -147,7 +150,7 @@ async def _beside_the_mail(engine: Engine) -> None:
 
 async def _follow(engine: Engine, worker: Worker) -> None:
     address = await wait_until_moved(engine.settings, engine.database)
-    log.info("server_moved", address=address, message="The worker begins anew: links lead there from now on.")
+    log.info("server_moved", address=address, message="The worker restarts so that links use the new address.")
     worker.stop()
 
 
@@ -159,7 +162,7 @@ async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> N
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Takes the port before anything is started, so that a taken one is told in a sentence."""
+    """Listen before anything starts, so that a port in use is reported clearly."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -176,7 +179,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to `Shutdown`, which must tell the worker as well."""
+    """Leaves signals to `Shutdown`, which also stops the worker."""
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
@@ -198,19 +201,18 @@ def _configuration(engine: Engine) -> uvicorn.Config:
     )
 
 
-def _keep_what_is_loaded() -> None:
-    """Modules and classes live as long as the process: looking through them for garbage again and again took a tenth of
-    the time in which a batch is accepted."""
+def _freeze_loaded_modules() -> None:
+    """Exclude loaded modules from garbage collection, which took a tenth of the time to accept a batch."""
     gc.collect()
     gc.freeze()
 
 
 class _LibraryLogs(logging.Handler):
-    """What libraries log becomes a line of ours, scrubbed like the others."""
+    """Logs library messages in our format, with secrets removed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log.log(record.levelno, "library", library=record.name, message=record.getMessage(), exc_info=record.exc_info)
 
 
-def _hear_library_logs() -> None:
+def _capture_library_logs() -> None:
     logging.basicConfig(handlers=[_LibraryLogs(logging.WARNING)], level=logging.WARNING, force=True)

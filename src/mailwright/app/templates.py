@@ -1,4 +1,4 @@
-"""Templates of an installation, with its images and what its mails say of it."""
+"""Build the template store of an installation."""
 
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore

@@ -1,4 +1,4 @@
-"""Findings: what a check found out about one part, in a line for people, and what to do about it."""
+"""The result of one self-check, with a summary and advice."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -7,13 +7,13 @@ from typing import Any
 
 class Verdict(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # it may be meant so, or cannot be told from here
-    PROBLEM = "problem"  # mail waits, is refused or is not trusted
+    WARNING = "warning"  # may be intended, or cannot be determined from here
+    PROBLEM = "problem"  # messages wait, are refused or are not trusted
 
 
 @dataclass(frozen=True, slots=True)
 class TxtRecord:
-    """What to publish in DNS, and under which name."""
+    """A TXT record to publish in DNS."""
 
     name: str
     value: str

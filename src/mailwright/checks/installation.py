@@ -1,4 +1,4 @@
-"""Checks: what works in this installation and what does not, each with what to do about it. No mail is sent."""
+"""Check the installation: settings, database, workers, Valkey, providers, DNS and mailouts. Sends nothing."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from mailwright.storage.tables import counters
 
 
 async def check(settings: Settings) -> AsyncIterator[Finding]:
-    """One part after the other; findings are handed out as they become known."""
+    """Run all checks and yield their results one by one."""
     clock = SystemClock()
     yield ok("settings", "all valid")
     async for finding in _storage(settings, clock):
@@ -40,7 +40,7 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     try:
         database = Database(settings.database_url)
     except MailwrightError as error:
-        yield problem("database", str(error), "correct it")
+        yield problem("database", str(error), "correct MAILWRIGHT_DATABASE_URL")
         return
     try:
         found = await _database(database, clock)
@@ -54,25 +54,25 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
 async def _database(database: Database, clock: Clock) -> Finding:
     where = database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
     if _is_missing(database):
-        return problem("database", f"{where} does not exist yet", "`mailwright serve` or `mailwright db upgrade`")
+        return problem("database", f"{where} does not exist yet", "run `mailwright serve` or `mailwright db upgrade`")
     try:
         current, newest = await current_revision(database), newest_revision()
         if current != newest:
-            form = f"has the form {current}, not {newest}" if current else "is empty"
-            return problem("database", f"{where} {form}", "`mailwright db upgrade`")
+            state = f"has schema {current}, this version needs {newest}" if current else "is empty"
+            return problem("database", f"{where} {state}", "run `mailwright db upgrade`")
         await _write(database, clock)
     except MailwrightError as error:
         return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
-    return ok("database", f"{where}: reachable, newest form ({newest}), writable")
+    return ok("database", f"{where}: reachable, schema up to date ({newest}), writable")
 
 
 def _is_missing(database: Database) -> bool:
-    """Looking must not make an empty file."""
+    """Check for the file, because opening it would create an empty one."""
     return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 
 async def _write(database: Database, clock: Clock) -> None:
-    """A row that comes and goes in one commit: only a commit shows a full disk or a server that can only be read."""
+    """Insert and delete a row: only a commit reveals a full disk or a read-only server."""
     name = f"check:{uuid7(clock.now())}"
     async with database.write() as tx:
         await tx.execute(insert(counters).values(name=name, used=0, expires_at=clock.now()))
@@ -83,11 +83,13 @@ async def _workers(database: Database, clock: Clock) -> Finding:
     now = clock.now()
     found = await list_present(database, now)
     if not found:
-        return warning("workers", "none is running, so nothing is sent", "`mailwright serve` or `mailwright worker`")
+        return warning(
+            "workers", "none is running, so nothing is sent", "start `mailwright serve` or `mailwright worker`"
+        )
     for presence in found:
         if presence.unavailable_until is not None and presence.unavailable_until > now:
-            why = presence.unavailable_reason or "it does not answer"
-            return problem("workers", f"leave {presence.provider} alone for a while: {why}", "see the provider below")
+            why = presence.unavailable_reason or "no response"
+            return problem("workers", f"have paused {presence.provider}: {why}", "see the provider below")
     providers = sorted({presence.provider for presence in found})
     word = "provider" if len(providers) == 1 else "providers"
     count = len({presence.worker for presence in found})
@@ -95,22 +97,22 @@ async def _workers(database: Database, clock: Clock) -> Finding:
 
 
 async def _valkey(url: str) -> Finding:
-    from mailwright.outbox.valkey import SILENT, valkey_client  # noqa: PLC0415 - only for those who have one
+    from mailwright.outbox.valkey import SILENT, valkey_client  # noqa: PLC0415 - imported only when Valkey is configured
 
-    advice = "start it, or unset MAILWRIGHT_REDIS_URL: the database can do its work, more slowly"
+    advice = "start it, or unset MAILWRIGHT_REDIS_URL to use the database instead"
     try:
         async with valkey_client(url) as client:
             await client.ping()
     except (*SILENT, MailwrightError) as error:
-        return problem("redis", f"does not answer: {error}", advice)
-    return ok("redis", "answers")
+        return problem("redis", f"no response: {error}", advice)
+    return ok("redis", "reachable")
 
 
 async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     try:
         route = make_route(settings, clock)
     except MailwrightError as error:
-        yield problem("provider", str(error), "correct it")
+        yield problem("provider", str(error), "correct the provider settings")
         return
     try:
         probes = [(member.name, await member.provider.check()) for member in route.members]
@@ -124,7 +126,7 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
 
 def _advice(probes: Sequence[ProviderCheck]) -> str:
     if any(probe.is_ok for probe in probes):
-        return "mail goes through the others of the route until this is put right"
+        return "the other providers of the route send until this is fixed"
     if len(probes) > 1:
-        return "no provider of the route takes mail: it waits until one of them is put right"
-    return "mail waits until this is put right"
+        return "no provider of the route works; messages wait until one is fixed"
+    return "messages wait until this is fixed"

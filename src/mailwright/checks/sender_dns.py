@@ -1,4 +1,4 @@
-"""The sender's domain, as receivers see it in DNS: SPF, DKIM and DMARC decide whether our mail is trusted."""
+"""Check SPF, DKIM and DMARC of the sender's domain in DNS."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -9,21 +9,21 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.pipeline.compose import parse_mailbox
 
-# One question. A machine without a network must get its answers soon, not after a minute of waiting.
+# Per lookup. A machine without a network must not wait a minute for the result.
 DNS_SECONDS = 2.0
 
-# The TXT records of a name; none where the name has none. Raises `DnsSilent` where nobody answers.
+# Returns the TXT records of a name, or raises `DnsUnavailable`.
 TxtLookup = Callable[[str], Awaitable[list[str]]]
 
 LOCAL = ("localhost", ".localhost", ".local", ".test", ".invalid", ".example", ".internal")
 
 
-class DnsSilent(Exception):
-    """DNS cannot be asked from here."""
+class DnsUnavailable(Exception):
+    """DNS does not respond."""
 
 
 async def look_up_txt(name: str) -> list[str]:
-    import dns.asyncresolver  # noqa: PLC0415 - five megabytes that only whoever asks DNS needs
+    import dns.asyncresolver  # noqa: PLC0415 - large, and only DNS checks need it
     import dns.exception  # noqa: PLC0415
     import dns.resolver  # noqa: PLC0415
 
@@ -33,27 +33,27 @@ async def look_up_txt(name: str) -> list[str]:
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         return []
     except (dns.exception.DNSException, OSError) as error:
-        raise DnsSilent from error
+        raise DnsUnavailable from error
     return [b"".join(record.strings).decode(errors="replace") for record in answer]
 
 
 async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> AsyncIterator[Finding]:
     domain = address.domain_of(parse_mailbox(settings.sender).address)
     if domain.endswith(LOCAL):
-        summary = f"{domain} is not a domain that receivers know: its SPF, DKIM and DMARC are not looked at"
-        yield warning("sender", summary, "set MAILWRIGHT_FROM to one of yours")
+        summary = f"{domain} is not a public domain, so SPF, DKIM and DMARC are not checked"
+        yield warning("sender", summary, "set MAILWRIGHT_FROM to an address of your domain")
         return
-    # Receivers look for SPF at the domain of the envelope, which bounces go to.
+    # Receivers check SPF of the envelope sender's domain.
     envelope = address.domain_of(settings.bounce_address) if settings.bounce_address else domain
-    for name, question in (
+    for name, check in (
         ("spf", _spf(envelope, look_up)),
         ("dkim", _dkim(settings, domain, look_up)),
         ("dmarc", _dmarc(domain, look_up)),
     ):
         try:
-            yield await question
-        except DnsSilent:
-            yield warning(name, "unknown: DNS does not answer from here", "check again where there is a network")
+            yield await check
+        except DnsUnavailable:
+            yield warning(name, "unknown: DNS does not respond", "run the check on a machine with network access")
 
 
 async def _spf(domain: str, look_up: TxtLookup) -> Finding:
@@ -62,7 +62,9 @@ async def _spf(domain: str, look_up: TxtLookup) -> Finding:
         missing = TxtRecord(domain, "v=spf1 include:YOUR-PROVIDER -all")
         return problem("spf", f"{domain} has no SPF record", 'publish TXT "v=spf1 include:… -all" there', missing)
     if len(found) > 1:
-        return problem("spf", f"{domain} has {len(found)} SPF records; receivers then use none", "keep one of them")
+        return problem(
+            "spf", f"{domain} has {len(found)} SPF records, so receivers ignore all of them", "keep one of them"
+        )
     return ok("spf", f"{domain}: {found[0]}")
 
 
@@ -70,18 +72,18 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
     try:
         key = dkim_key(settings)
     except MailwrightError as error:
-        return problem("dkim", str(error), "correct it")
+        return problem("dkim", str(error), "correct the DKIM settings")
     if key is None:
         return warning(
-            "dkim", "we sign nothing", "set MAILWRIGHT_DKIM_KEY_FILE and _SELECTOR, unless your provider signs"
+            "dkim", "messages are not signed", "set MAILWRIGHT_DKIM_KEY_FILE and _SELECTOR, unless your provider signs"
         )
     name, wanted = f"{key.selector}._domainkey.{key.domain}", key.record()
     found = await look_up(name)
     if any(_tags(text).get("p") == _tags(wanted)["p"] for text in found):
-        return ok("dkim", f"{name} holds our key ({key.algorithm})")
-    state = "holds another key" if found else "does not exist"
-    summary = f"{name} {state}: receivers find our signature broken"
-    return problem("dkim", summary, "publish the TXT record of our key there", TxtRecord(name, wanted))
+        return ok("dkim", f"{name} publishes the configured key ({key.algorithm})")
+    state = "publishes another key" if found else "does not exist"
+    summary = f"{name} {state}, so signatures fail verification"
+    return problem("dkim", summary, "publish the TXT record of the configured key", TxtRecord(name, wanted))
 
 
 async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
@@ -89,13 +91,13 @@ async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
     found = [text for text in await look_up(name) if text.lower().replace(" ", "").startswith("v=dmarc1")]
     if not found:
         missing = TxtRecord(name, f"v=DMARC1; p=none; rua=mailto:dmarc@{domain}")
-        advice = 'publish there TXT "v=DMARC1; p=none; rua=mailto:…"'
+        advice = 'publish TXT "v=DMARC1; p=none; rua=mailto:…"'
         return problem("dmarc", f"{name} does not exist", advice, missing)
     policy = _tags(found[0]).get("p", "none")
     return ok("dmarc", f"{name}: policy {policy}")
 
 
 def _tags(record: str) -> dict[str, str]:
-    """`k=rsa; p=…` as a mapping; white space inside a value has no meaning."""
+    """Parse `k=rsa; p=…`, ignoring white space inside values."""
     pairs = (part.partition("=") for part in record.split(";"))
     return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs if name.strip()}

@@ -11,7 +11,7 @@ import typer
 import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mailwright.app.measure import Measured, measure
+from mailwright.app.measure import Measurement, measure
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table
 from mailwright.ops import logs
@@ -57,7 +57,7 @@ def _require_loopback(smtp_url: str) -> None:
         )
 
 
-def _measure(folder: Path, count: int, smtp_url: str | None) -> Measured:
+def _measure(folder: Path, count: int, smtp_url: str | None) -> Measurement:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=aside, transient=True) as progress:
         accepting = progress.add_task("Accepting ", total=count)
@@ -70,7 +70,7 @@ def _measure(folder: Path, count: int, smtp_url: str | None) -> Measured:
         return uvloop.run(measure(folder, count, smtp_url, show))
 
 
-def _print(measured: Measured) -> None:
+def _print(measured: Measurement) -> None:
     made = table("Step", "Seconds#", "Messages per second#")
     for name, seconds in (
         ("accept (in batches, flushed to disk)", measured.accept_seconds),
@@ -91,7 +91,7 @@ def _print(measured: Measured) -> None:
     out.print(f"{measured.count:,} messages; {share:.0%} of one core.")
 
 
-def _total(measured: Measured) -> float:
+def _total(measured: Measurement) -> float:
     return measured.accept_seconds + measured.deliver_seconds
 
 

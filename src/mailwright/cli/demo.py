@@ -18,9 +18,9 @@ from mailwright.cli.audit import print_identity
 from mailwright.cli.campaign_output import status, waiting
 from mailwright.cli.options import command
 from mailwright.cli.output import aside, out, status_text, table, two_lines
-from mailwright.demo.campaigns import Shown, campaigns_of
+from mailwright.demo.campaigns import DemoCampaign, campaigns_of
 from mailwright.demo.sample import Sample, load_sample, settle
-from mailwright.demo.sign_in import Entry, make_entry
+from mailwright.demo.sign_in import DemoSignIn, make_sign_in
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
@@ -70,13 +70,13 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
-        entry = await make_entry(engine)  # First, because password hashing needs memory that is then free again.
+        sign_in = await make_sign_in(engine)  # First, because password hashing needs memory that is then free again.
         sample = await load_sample(engine)
         tasks.create_task(serve(engine, listener, shutdown, with_worker=True))
         with aside.status("Sending the sample emails …"):
-            stories = await settle(engine, sample)
-        await _print(engine, sample, stories, address_of(listener))
-        _print_entry(entry, address_of(listener))
+            explanations = await settle(engine, sample)
+        await _print(engine, sample, explanations, address_of(listener))
+        _print_sign_in(sign_in, address_of(listener))
         if once:
             shutdown.request()
         else:
@@ -96,16 +96,18 @@ def _settings(listener: socket.socket) -> Settings:
     )
 
 
-async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanation], address: str) -> None:
+async def _print(engine: Engine, sample: Sample, explanations: list[MessageExplanation], address: str) -> None:
     made = table("Recipient!", "Status!", "Subject and reason")
-    for story in stories:
-        message = (await message_records.find(engine.database, story.outbox_id, tenant_id=None)).summary
-        made.add_row(message.to_email, status_text(message.status), two_lines(message.subject, _why(message, story)))
+    for explanation in explanations:
+        message = (await message_records.find(engine.database, explanation.outbox_id, tenant_id=None)).summary
+        made.add_row(
+            message.to_email, status_text(message.status), two_lines(message.subject, _why(message, explanation))
+        )
     out.print(made)
     _print_campaigns(await campaigns_of(engine, sample.shop), engine.clock.now())
     print_identity(await audit(engine.database))
     out.print()
-    for name, text in _places(engine, stories, address):
+    for name, text in _places(engine, explanations, address):
         out.print(Text.assemble((f"{name:<10}", "bold"), text), soft_wrap=True)
     out.print()
     out.print("[bold]Try it[/]")
@@ -113,16 +115,17 @@ async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanatio
     out.print()
 
 
-def _print_entry(entry: Entry, address: str) -> None:
+def _print_sign_in(sign_in: DemoSignIn, address: str) -> None:
     """Print the sign-in link last, where people look for it."""
-    out.print(Text.assemble(("Dashboard  ", "bold"), f"{address}/sign-in/link?token={entry.token}"), soft_wrap=True)
-    if entry.password is not None:
+    out.print(Text.assemble(("Dashboard  ", "bold"), f"{address}/sign-in/link?token={sign_in.token}"), soft_wrap=True)
+    if sign_in.password is not None:
         out.print(
-            Text(f"           or sign in at {address} as {entry.login} with password {entry.password}"), soft_wrap=True
+            Text(f"           or sign in at {address} as {sign_in.login} with password {sign_in.password}"),
+            soft_wrap=True,
         )
 
 
-def _print_campaigns(found: list[Shown], now: Instant) -> None:
+def _print_campaigns(found: list[DemoCampaign], now: Instant) -> None:
     made = table("Campaign!", "Status!", "Progress and reason")
     for each in found:
         far = f"{each.counts.sent} of {each.counts.planned} sent" if each.counts else "not started"
@@ -130,21 +133,21 @@ def _print_campaigns(found: list[Shown], now: Instant) -> None:
     out.print(made)
 
 
-def _why(message: message_records.MessageSummary, story: MessageExplanation) -> str:
+def _why(message: message_records.MessageSummary, explanation: MessageExplanation) -> str:
     match message.status:
         case Status.SENT:
             return ""
         case Status.FAILED:
             return f"{message.error_code}: {message.error_reason}"
         case _:
-            return message_text(story).sentence
+            return message_text(explanation).sentence
 
 
-def _places(engine: Engine, stories: list[MessageExplanation], address: str) -> list[tuple[str, str]]:
+def _places(engine: Engine, explanations: list[MessageExplanation], address: str) -> list[tuple[str, str]]:
     mailbox = engine.settings.mailbox / "new"
     program = f"MAILWRIGHT_DATABASE_URL={engine.settings.database_url} {_program()}"
-    sent = [story.outbox_id for story in stories if story.state is ExplanationState.SENT]
-    held = [story.outbox_id for story in stories if story.state is ExplanationState.HELD]
+    sent = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.SENT]
+    held = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.HELD]
     return [
         ("API", f"{address} (OpenAPI: {address}/openapi.json)"),
         ("Emails", f"{mailbox}, one file each"),

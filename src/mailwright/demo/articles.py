@@ -1,4 +1,4 @@
-"""The demonstration's article: five slices, four readers in Ohio and elsewhere, and the letters that come of them."""
+"""The demo article: five slices for four recipients in Ohio and elsewhere."""
 
 from typing import Final
 
@@ -19,14 +19,14 @@ FRANKLIN: Final = f"{OHIO}/county:franklin"
 UPPER_ARLINGTON: Final = f"{OHIO}/place:upper_arlington"
 CLEVELAND: Final = f"{OHIO}/place:cleveland"
 
-# Scope and words, from broad to narrow.
+# Scope and text, from broad to narrow.
 _NEWS: Final = (
     (US, "## The nation\n\nEvery seat in the House is up this year."),
-    (OHIO, "## Ohio\n\nPolls are open from **6:30** to **19:30**. Bring a photo."),
+    (OHIO, "## Ohio\n\nPolls are open from **6:30** to **19:30**. Bring a photo ID."),
     (FRANKLIN, "## Franklin County\n\nThe library levy is on the ballot again."),
     (UPPER_ARLINGTON, "## Upper Arlington\n\nTwo of seven seats in the council."),
 )
-_READERS: Final = (
+_RECIPIENTS: Final = (
     ("upper.arlington@example.com", "Dorothy Vaughan", (US, OHIO, FRANKLIN, UPPER_ARLINGTON)),
     ("columbus@example.com", "Evelyn Boyd Granville", (US, OHIO, FRANKLIN)),
     ("cleveland@example.com", "Jean Sammet", (US, OHIO, CLEVELAND)),
@@ -36,7 +36,7 @@ _READERS: Final = (
 
 async def load_article(engine: Engine, tenant_id: int) -> None:
     database, clock, templates = engine.database, engine.clock, engine.templates
-    for email, name, divisions in _READERS:
+    for email, name, divisions in _RECIPIENTS:
         change = contacts.ContactChange(name=name, attributes={"ocd_ids": list(divisions)})
         await contacts.put(database, clock, tenant_id, email, change)
     await SliceStore(database, clock, templates).put(ACTOR, tenant_id, _slices())
@@ -50,14 +50,11 @@ def _slices() -> list[Slice]:
         Slice(
             "",
             KEY,
-            "Dear [[name|reader]],\n\nthis is what you vote on in May.",
+            "Dear [[name|voter]],\n\nthis is what you vote on in May.",
             is_headline=True,
             title="Your ballot in May",
             dek="What is on it where you live",
             publish_status=published,
         ),
-        *(
-            Slice("", KEY, words, section_order=2, scope_ocd_id=scope, publish_status=published)
-            for scope, words in _NEWS
-        ),
+        *(Slice("", KEY, text, section_order=2, scope_ocd_id=scope, publish_status=published) for scope, text in _NEWS),
     ]

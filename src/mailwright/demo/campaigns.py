@@ -1,8 +1,4 @@
-"""The demonstration's campaigns: readers with cities and tastes, and one campaign of each fate that people ask about.
-
-One is sent, one is held by its own hourly limit and goes on by itself, one leaves at a slow pace while people look on,
-one is scheduled, one is a draft.
-"""
+"""The demo campaigns: one sent, one deferred by an hourly limit, one sending slowly, one scheduled, one draft."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,15 +14,15 @@ from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePo
 
 NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
-# Fewer than the readers, so that the campaign shows what a limit does.
+# Fewer than the subscribers, so that the campaign shows a deferral.
 PER_HOUR: Final = 8
-# So slow that it is seen to move, and moves for a while.
-PACE: Final = 15_000
+# Slow enough to watch.
+INTERVAL_MS: Final = 15_000
 ACTOR: Final = "demo"
 SENT: Final = "Thanks to collectors"
 
 # Name, city, what they collect, and how many orders they made.
-READERS: Final = (
+SUBSCRIBERS: Final = (
     ("Ada Lovelace", "London", "engines", 12),
     ("Grace Hopper", "New York", "moths", 8),
     ("Hedy Lamarr", "Vienna", "radios", 3),
@@ -52,13 +48,13 @@ Dear {{ name }}, how are the {{ collects }} in {{ city }}?
 
 [See what is new](https://shop.example/new)
 
-{{ postal_address }} · [Leave this list]({{ unsubscribe_url }})
+{{ postal_address }} · [Unsubscribe]({{ unsubscribe_url }})
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A campaign of the demonstration, and where it stands."""
+class DemoCampaign:
+    """A campaign with its position in the queue and its counts."""
 
     campaign: Campaign
     place: QueuePosition | None
@@ -66,13 +62,13 @@ class Shown:
 
     @property
     def is_settled(self) -> bool:
-        """It has ended, or waits for something that a demonstration cannot hurry."""
+        """Return whether it has finished or waits for a limit or a send time."""
         return self.place is None or self.place.status == "COMPLETED" or self.place.defer_reason is not None
 
 
 async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None:
-    """`moves`: with the one that is being sent; whoever compares two looks wants none."""
-    await _readers(engine, tenant_id)
+    """Create the campaigns. `moves` adds one that keeps sending slowly."""
+    await _subscribers(engine, tenant_id)
     campaigns, acting = _campaigns(engine), Actor(ACTOR, tenant_id)
     for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
         campaign = await campaigns.create(acting, tenant_id, definition)
@@ -80,28 +76,30 @@ async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None
     await campaigns.create(acting, tenant_id, _draft())
 
 
-async def campaigns_of(engine: Engine, tenant_id: int) -> list[Shown]:
-    """The oldest first."""
+async def campaigns_of(engine: Engine, tenant_id: int) -> list[DemoCampaign]:
+    """Return the campaigns, oldest first."""
     found = await _campaigns(engine).some(tenant_id=tenant_id, limit=10)
     shown = []
     async with engine.database.read() as tx:
         for campaign in reversed(found):
             place = await progress.find_position(tx, campaign.key, engine.clock.now())
-            shown.append(Shown(campaign, place, None if place is None else await progress.count_messages(tx, place)))
+            shown.append(
+                DemoCampaign(campaign, place, None if place is None else await progress.count_messages(tx, place))
+            )
     return shown
 
 
-async def _readers(engine: Engine, tenant_id: int) -> None:
+async def _subscribers(engine: Engine, tenant_id: int) -> None:
     database, clock = engine.database, engine.clock
-    await lists.create(database, clock, tenant_id, NEWS, name="News of the shop")
-    standing = ContactStatusService(database, clock)
-    for name, city, collects, orders in READERS:
+    await lists.create(database, clock, tenant_id, NEWS, name="Shop news")
+    statuses = ContactStatusService(database, clock)
+    for name, city, collects, orders in SUBSCRIBERS:
         email = f"{name.partition(' ')[0].lower()}@example.com"
         attributes = {"city": city, "collects": collects, "orders": orders}
         await contacts.put(database, clock, tenant_id, email, contacts.ContactChange(name=name, attributes=attributes))
-        await standing.subscribe(tenant_id, email, NEWS, source=ACTOR)
-    asked = {"attribute": "orders", "atLeast": 10}
-    await segments.create(database, clock, tenant_id, COLLECTORS, filter_=asked, name="Ten orders or more")
+        await statuses.subscribe(tenant_id, email, NEWS, source=ACTOR)
+    filter_ = {"attribute": "orders", "atLeast": 10}
+    await segments.create(database, clock, tenant_id, COLLECTORS, filter_=filter_, name="Ten orders or more")
 
 
 def _definitions(engine: Engine) -> list[CampaignDefinition]:
@@ -114,13 +112,15 @@ def _definitions(engine: Engine) -> list[CampaignDefinition]:
 
 
 def _moving() -> CampaignDefinition:
-    limits = {"intervalMs": PACE}
-    return _definition("Letter of the month", "A letter for {{ city }}", "What we read in the workshop.", limits=limits)
+    limits = {"intervalMs": INTERVAL_MS}
+    return _definition("Workshop notes", "Notes for {{ city }}", "What we read in the workshop.", limits=limits)
 
 
 def _draft() -> CampaignDefinition:
-    experiment = {"variants": [{"name": "calm"}, {"name": "loud", "subject": "Brass! Brass!"}], "testPercent": 40}
-    return _definition("Two subjects to try", "A letter about brass", "Which of both is opened?", experiment=experiment)
+    ab_test = {"variants": [{"name": "calm"}, {"name": "loud", "subject": "Brass! Brass!"}], "testPercent": 40}
+    return _definition(
+        "A/B test of two subjects", "All about brass", "Which subject do people open?", experiment=ab_test
+    )
 
 
 def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> CampaignDefinition:

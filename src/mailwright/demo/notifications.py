@@ -1,4 +1,4 @@
-"""Notifications of the demonstration: a seat opens in a course, and each subscriber has a fate of their own."""
+"""The demo notifications: a seat opens in a course, and the subscribers have different preferences."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WORKER = "demo"
 
 
 async def load_notifications(engine: Engine) -> None:
-    """The queue lies beside the database. Its mails are sent with the others."""
+    """Create the queue beside the database; its messages are sent with the others."""
     async with open_queue_database(engine.settings, engine.database) as database:
         await create_queue(database, None)
     async with open_configured_queue(engine.settings, engine.database) as queue:
@@ -27,7 +27,7 @@ async def load_notifications(engine: Engine) -> None:
         await (await _fanout(engine, queue)).claim_due(100)
 
 
-async def tell_notifications(engine: Engine) -> None:
+async def record_notifications(engine: Engine) -> None:
     if engine.settings.notify_database_url is not None:
         async with open_configured_queue(engine.settings, engine.database) as queue:
             await (await _fanout(engine, queue)).record_results()

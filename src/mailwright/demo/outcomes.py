@@ -1,4 +1,4 @@
-"""Fates that a mailbox never meets: an answer that does not come, a refusal, a bounce, and what readers do."""
+"""Outcomes that the mailbox provider cannot produce: in doubt, rejected, bounced, opened, clicked."""
 
 from typing import Any, Final
 
@@ -16,23 +16,23 @@ from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.sources.campaigns.campaigns import Campaigns
 
-DOUBTED: Final = "tim@example.com"
-REFUSED: Final = "nobody@example.com"
+IN_DOUBT: Final = "tim@example.com"
+REJECTED: Final = "nobody@example.com"
 BOUNCED: Final = "lukasz@example.com"
 
 _MAILBOX: Final = "mailbox"
-# How many of those who got the campaign did what, the keenest first; one reads it twice.
-_ANSWERS: Final = ((EventType.DELIVERED, 5), (EventType.OPENED, 4), (EventType.CLICKED, 2), (EventType.OPENED, 1))
+# Event type and number of recipients; one of them opens the email twice.
+_ENGAGEMENT: Final = ((EventType.DELIVERED, 5), (EventType.OPENED, 4), (EventType.CLICKED, 2), (EventType.OPENED, 1))
 
 
-class _Unlucky:
-    """Takes no mail: it refuses one, and hangs up on the other before it has answered."""
+class _FailingProvider:
+    """Rejects one message and disconnects from the other before it responds."""
 
     name = _MAILBOX
     reports_events = False
 
     async def send(self, message: OutgoingMessage) -> SendResult:
-        if REFUSED in message.recipients:
+        if REJECTED in message.recipients:
             return SendResult(
                 ResultKind.FAILED,
                 self.name,
@@ -42,34 +42,35 @@ class _Unlucky:
                 original_code="550",
                 definitely_not_sent=True,
             )
-        words = "The connection ended after the last byte and before the answer."
+        message_text = "The connection ended after the last byte and before the response."
         return SendResult(
-            ResultKind.IN_DOUBT, self.name, code="NO_ANSWER", category=ErrorCategory.TIMEOUT, message=words
+            ResultKind.IN_DOUBT, self.name, code="NO_ANSWER", category=ErrorCategory.TIMEOUT, message=message_text
         )
 
     async def check(self) -> ProviderCheck:
-        return ProviderCheck(True, "it takes no mail")
+        return ProviderCheck(True, "accepts no messages")
 
     async def close(self, grace: Instant = 0) -> None:
-        """It holds nothing that could be ended."""
+        """Nothing to close."""
 
 
-async def load_fates(engine: Engine, caller: Caller) -> list[str]:
-    """While nothing else is in line: these two are all that the unlucky provider is handed."""
-    mail = ApiMessages(engine.database, engine.clock, engine.acceptor)
-    wanted: list[dict[str, Any]] = [
-        {"to": DOUBTED, "subject": "Your invitation", "html": "<p>Dear Tim, be our guest in May.</p>"},
-        {"to": REFUSED, "subject": "Your refund", "html": "<p>It is on its way.</p>"},
+async def load_outcomes(engine: Engine, caller: Caller) -> list[str]:
+    """Send two messages through the failing provider while nothing else is queued."""
+    messages = ApiMessages(engine.database, engine.clock, engine.acceptor)
+    bodies: list[dict[str, Any]] = [
+        {"to": IN_DOUBT, "subject": "Your invitation", "html": "<p>Dear Tim, please join us in May.</p>"},
+        {"to": REJECTED, "subject": "Your refund", "html": "<p>Your refund has been sent.</p>"},
     ]
-    asked = [
-        await mail.send(RequestContext(caller, f"demo-fate-{number}"), body) for number, body in enumerate(wanted, 1)
+    accepted = [
+        await messages.send(RequestContext(caller, f"demo-outcome-{number}"), body)
+        for number, body in enumerate(bodies, 1)
     ]
-    await (await make_worker(engine, _Unlucky())).run(drain=True)
-    return [each.outbox_id for each in asked]
+    await (await make_worker(engine, _FailingProvider())).run(drain=True)
+    return [each.outbox_id for each in accepted]
 
 
-async def tell_fates(engine: Engine, tenant_id: int) -> None:
-    """As a provider would that reports events. Told again, nothing happens."""
+async def report_outcomes(engine: Engine, tenant_id: int) -> None:
+    """Report events as a provider would. Reporting them again changes nothing."""
     now = engine.clock.now()
     reports = []
     bounced = await search(engine.database, tenant_id, MessageSearch(to_email=BOUNCED, status=Status.SENT), limit=1)
@@ -91,18 +92,18 @@ async def tell_fates(engine: Engine, tenant_id: int) -> None:
     campaigns = await Campaigns(engine.database, engine.clock, engine.templates).some(tenant_id=tenant_id, limit=10)
     for campaign in campaigns:
         if campaign.name == SENT:
-            which = MessageSearch(source=Source.CAMPAIGN, campaign_key=campaign.key, status=Status.SENT)
-            mails = await search(engine.database, tenant_id, which, limit=10)
+            query = MessageSearch(source=Source.CAMPAIGN, campaign_key=campaign.key, status=Status.SENT)
+            sent = await search(engine.database, tenant_id, query, limit=10)
             reports += [
                 Report(
                     f"demo:{number}:{each.outbox_id}",
                     _MAILBOX,
-                    what,
+                    event_type,
                     now,
                     recipient=each.to_email,
                     outbox_id=each.outbox_id,
                 )
-                for number, (what, count) in enumerate(_ANSWERS)
-                for each in mails[:count]
+                for number, (event_type, count) in enumerate(_ENGAGEMENT)
+                for each in sent[:count]
             ]
     await engine.reports.receive(reports)

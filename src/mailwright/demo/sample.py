@@ -1,4 +1,4 @@
-"""The demonstration: a small shop and a bakery with mails of every fate, in a folder that is thrown away."""
+"""Load the sample data: a shop and a bakery with messages in every state."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.demo.articles import load_article
 from mailwright.demo.campaigns import campaigns_of, load_campaigns
-from mailwright.demo.notifications import load_notifications, tell_notifications
-from mailwright.demo.outcomes import load_fates, tell_fates
+from mailwright.demo.notifications import load_notifications, record_notifications
+from mailwright.demo.outcomes import load_outcomes, report_outcomes
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.ids import uuid7
@@ -24,10 +24,10 @@ from mailwright.outbox.tenants import TenantExists
 from mailwright.sources.api.messages import ApiMessages, RequestContext
 
 BAKERY = "bakery"
-# Fewer than the bakery's mails, so that some of them show what a limit does.
+# Fewer than the bakery's messages, so that some of them show a deferral.
 BAKERY_PER_HOUR = 3
 
-# What these wait for is not a worker's next look: the demonstration has settled.
+# A message in one of these states will change within seconds.
 _UNSETTLED = frozenset(
     {
         ExplanationState.SENDING,
@@ -53,7 +53,7 @@ _FRAME = """<!doctype html>
 
 _RECEIPT = _FRAME.format(
     body="""<h1 style="font-size:22px">Thank you, {{ name }}</h1>
-<p>Your order <strong>{{ order }}</strong> is on its way.</p>
+<p>Your order <strong>{{ order }}</strong> has shipped.</p>
 <table width="100%" style="border-collapse:collapse">
 {% for item in items %}<tr>
 <td style="padding:6px 0;border-bottom:1px solid #eee">{{ item.name }}</td>
@@ -64,49 +64,48 @@ _RECEIPT = _FRAME.format(
     footer="Analytical Engines Ltd, 12 Byron Street, London",
 )
 _RESET = _FRAME.format(
-    body="""<h1 style="font-size:22px">A new password</h1>
-<p>Hello {{ name }}, someone, hopefully you, asked for a new password.</p>
-<p><a href="{{ link }}" style="color:#0a5">Choose it here</a>; the link works for an hour.</p>""",
-    footer="You did not ask? Then nothing has changed, and nothing needs to be done.",
+    body="""<h1 style="font-size:22px">Reset your password</h1>
+<p>Hello {{ name }}, we received a request to reset your password.</p>
+<p><a href="{{ link }}" style="color:#0a5">Choose a new password</a>. The link is valid for one hour.</p>""",
+    footer="If you did not request this, you can ignore this email.",
 )
 _NEWSLETTER = _FRAME.format(
-    body="""<h1 style="font-size:22px">What is baked this week</h1>
+    body="""<h1 style="font-size:22px">This week's bread</h1>
 <p>Dear {{ name }}, rye with caraway on Tuesday, cardamom buns on Friday.</p>
-<p>Come before nine, while the windows are still steamed up.</p>""",
+<p>Come before nine for the first batch.</p>""",
     footer="The Corner Bakery, 3 Mill Lane",
 )
 
 
 @dataclass(slots=True)
 class Sample:
-    """What was loaded: the key that opens it, and every single message in the order it was asked for."""
+    """The loaded sample: an API key and the message ids in the order of acceptance."""
 
     key: str
-    shop: int  # the tenant whose campaigns there are
+    shop: int  # the tenant that owns the campaigns
     outbox_ids: list[str] = field(default_factory=list)
 
 
 async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
-    """Everything enters by the doors that callers use; nothing is written past them. `moves`: with a campaign that goes
-    on leaving, slowly, once everything else has settled."""
+    """Load everything through the public services. `moves` adds a campaign that keeps sending slowly."""
     shop = await tenants.find(engine.database, tenants.DEFAULT)
     sample = Sample(await ApiKeys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
     try:
         bakery = await tenants.create(engine.database, engine.clock, BAKERY, rate_per_hour=BAKERY_PER_HOUR)
-    except TenantExists:  # an earlier demonstration was kept
+    except TenantExists:  # The previous demo was kept.
         sample.outbox_ids = await _known_messages(engine)
         return sample
     await _templates(engine, shop.id, bakery.id)
     await suppressions.add(
         engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
     )
-    sample.outbox_ids += await load_fates(engine, Caller(shop.id, shop.name))
-    mail, now = ApiMessages(engine.database, engine.clock, engine.acceptor), engine.clock.now()
-    for tenant, wanted in ((bakery, _bakery_mails()), (shop, _shop_mails(now))):
-        for body in wanted:
-            asking = RequestContext(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
-            sample.outbox_ids.append((await mail.send(asking, body)).outbox_id)
-    # The table for tonight, which is last: its guest has fallen ill.
+    sample.outbox_ids += await load_outcomes(engine, Caller(shop.id, shop.name))
+    messages, now = ApiMessages(engine.database, engine.clock, engine.acceptor), engine.clock.now()
+    for tenant, bodies in ((bakery, _bakery_messages()), (shop, _shop_messages(now))):
+        for body in bodies:
+            context = RequestContext(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
+            sample.outbox_ids.append((await messages.send(context, body)).outbox_id)
+    # The last message is the reservation that is cancelled.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
     await load_campaigns(engine, shop.id, moves=moves)
     await load_article(engine, shop.id)
@@ -115,20 +114,20 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
 
 
 async def settle(engine: Engine, sample: Sample) -> list[MessageExplanation]:
-    """Waits until all mail was sent, refused, or waits for something that a demonstration cannot hurry."""
+    """Wait until every message is sent, failed, or deferred by a limit or a send time."""
     deadline = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     while True:
-        stories = [
+        explanations = [
             await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in sample.outbox_ids
         ]
         campaigns = await campaigns_of(engine, sample.shop)
-        is_settled = not any(story.state in _UNSETTLED for story in stories) and all(
+        is_settled = not any(explanation.state in _UNSETTLED for explanation in explanations) and all(
             campaign.is_settled for campaign in campaigns
         )
         if is_settled or asyncio.get_running_loop().time() >= deadline:
-            await tell_notifications(engine)
-            await tell_fates(engine, sample.shop)
-            return stories
+            await record_notifications(engine)
+            await report_outcomes(engine, sample.shop)
+            return explanations
         await asyncio.sleep(0.05)
 
 
@@ -141,14 +140,14 @@ async def _known_messages(engine: Engine) -> list[str]:
 
 async def _templates(engine: Engine, shop: int, bakery: int) -> None:
     for tenant, template_id, subject, html in (
-        (shop, "receipt", "Your order is on its way", _RECEIPT),
-        (shop, "password-reset", "Choose a new password", _RESET),
+        (shop, "receipt", "Your order has shipped", _RECEIPT),
+        (shop, "password-reset", "Reset your password", _RESET),
         (bakery, "newsletter", "This week: cardamom buns", _NEWSLETTER),
     ):
         await engine.templates.put(tenant, template_id, subject=subject, html=html, text=None)
 
 
-def _shop_mails(now: Instant) -> list[dict[str, Any]]:
+def _shop_messages(now: Instant) -> list[dict[str, Any]]:
     return [
         _receipt("ada@example.com", "Ada Lovelace", "A-1815", {"Punched cards, 1,000": "€ 24.00"}, "€ 24.00"),
         _receipt(
@@ -169,7 +168,7 @@ def _shop_mails(now: Instant) -> list[dict[str, Any]]:
         {
             "to": "katherine@example.com",
             "subject": "How was your order?",
-            "html": "<p>Dear Katherine, tell us in a week, when you have tried it.</p>",
+            "html": "<p>Dear Katherine, tell us how you like it.</p>",
             "scheduledAt": isoformat(now + 7 * DAY),
         },
         {
@@ -193,17 +192,17 @@ def _shop_mails(now: Instant) -> list[dict[str, Any]]:
     ]
 
 
-def _bakery_mails() -> list[dict[str, Any]]:
-    readers = ("Annie Easley", "Mary Jackson", "Radia Perlman", "Sophie Wilson", "Frances Allen")
+def _bakery_messages() -> list[dict[str, Any]]:
+    names = ("Annie Easley", "Mary Jackson", "Radia Perlman", "Sophie Wilson", "Frances Allen")
     return [
         {
             "to": f"{name.split()[0].lower()}@example.com",
             "templateId": "newsletter",
             "variables": {"name": name.split()[0]},
-            "recipient": {"name": name, "externalId": f"reader-{number}"},
+            "recipient": {"name": name, "externalId": f"subscriber-{number}"},
             "tags": ["newsletter"],
         }
-        for number, name in enumerate(readers, 1)
+        for number, name in enumerate(names, 1)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The way into the demonstration's dashboard: an administrator who is there already, and a link to click."""
+"""The demo administrator and a one-time sign-in link."""
 
 import secrets
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from mailwright.app.wiring import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DemoSignIn:
     login: str
-    token: str  # signs in once
-    password: str | None  # None where the last demonstration made one
+    token: str  # valid once
+    password: str | None  # None if the previous demo created the user
 
 
-async def make_entry(engine: Engine) -> Entry:
+async def make_sign_in(engine: Engine) -> DemoSignIn:
     users = Users(engine.database, engine.clock, FailedSignIns(engine.database, engine.clock))
     password = None
     if not await users.has_any():
@@ -25,4 +25,4 @@ async def make_entry(engine: Engine) -> Entry:
         await users.create(FIRST_LOGIN, password, Role.ADMIN, actor="demo")
     sessions = Sessions(engine.database, engine.clock)
     token = await sessions.open(await users.find(FIRST_LOGIN), address="console", agent="demo", lasts=LINK_SESSION_AGE)
-    return Entry(FIRST_LOGIN, token, password)
+    return DemoSignIn(FIRST_LOGIN, token, password)

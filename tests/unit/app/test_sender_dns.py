@@ -1,4 +1,4 @@
-"""The sender's domain in DNS: what receivers would find, judged without a network."""
+"""SPF, DKIM and DMARC checks with a fake resolver."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mailwright.checks.findings import Finding, TxtRecord, Verdict
-from mailwright.checks.sender_dns import DnsSilent, check_sender
+from mailwright.checks.sender_dns import DnsUnavailable, check_sender
 from mailwright.cli.check import print_findings
 from mailwright.content.dkim_key import DkimKey
 from mailwright.ops.settings import Settings
@@ -19,7 +19,7 @@ GOOD = {"example.org": ["v=spf1 mx -all", "other=1"], "_dmarc.example.org": ["v=
 async def findings(records: dict[str, list[str]] | None, **settings: object) -> list[Finding]:
     async def look_up(name: str) -> list[str]:
         if records is None:
-            raise DnsSilent
+            raise DnsUnavailable
         return records.get(name, [])
 
     made = Settings.model_construct(**{"sender": "Shop <shop@example.org>", **settings})
@@ -37,22 +37,22 @@ def key_file(tmp_path: Path) -> Path:
     return tmp_path / "dkim.pem"
 
 
-async def test_good_records_are_good_and_signing_is_recommended() -> None:
+async def test_valid_records_pass_and_signing_is_recommended() -> None:
     assert await verdicts(GOOD) == {"spf": Verdict.OK, "dkim": Verdict.WARNING, "dmarc": Verdict.OK}
 
 
-async def test_missing_and_doubled_records_are_problems() -> None:
+async def test_missing_and_duplicate_records_are_problems() -> None:
     assert set((await verdicts({})).values()) == {Verdict.PROBLEM, Verdict.WARNING}
     doubled = {**GOOD, "example.org": ["v=spf1 mx -all", "v=spf1 a -all"]}
     assert (await verdicts(doubled))["spf"] is Verdict.PROBLEM
 
 
-async def test_spf_is_looked_for_where_bounces_go() -> None:
+async def test_spf_is_checked_for_the_bounce_domain() -> None:
     bounces = {**GOOD, "bounce.example.net": ["v=spf1 -all"], "example.org": []}
     assert (await verdicts(bounces, bounce_address="b@bounce.example.net"))["spf"] is Verdict.OK
 
 
-async def test_the_published_key_must_be_the_one_that_we_sign_with(key_file: Path) -> None:
+async def test_published_key_must_match_the_signing_key(key_file: Path) -> None:
     signing = {"dkim_key_file": key_file, "dkim_selector": "mail"}
     published = DkimKey.load(key_file.read_text(), "example.org", "mail").record()
     name = "mail._domainkey.example.org"
@@ -61,22 +61,20 @@ async def test_the_published_key_must_be_the_one_that_we_sign_with(key_file: Pat
     assert (await verdicts(GOOD, **signing))["dkim"] is Verdict.PROBLEM
 
 
-async def test_a_record_to_publish_is_a_field_for_scripts_and_one_whole_line_for_people(
-    key_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_record_to_publish_is_a_field_and_one_line(key_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = {each.name: each for each in await findings(GOOD, dkim_key_file=key_file, dkim_selector="mail")}
     value = DkimKey.load(key_file.read_text(), "example.org", "mail").record()
     assert found["dkim"].as_dict()["publish"] == {"name": "mail._domainkey.example.org", "value": value}
     assert found["dmarc"].as_dict()["publish"] is None
     long = TxtRecord("mail._domainkey.example.org", "v=DKIM1; k=rsa; p=" + "A" * 400)
     print_findings([replace(found["dkim"], publish=long)])
-    table, _, below = capsys.readouterr().out.partition("To publish in DNS:\n")
+    table, _, below = capsys.readouterr().out.partition("Publish these DNS records:\n")
     assert "AAA" not in table
     assert below == f'{long.name} TXT "{long.value}"\n'
 
 
-async def test_without_a_network_nothing_is_claimed() -> None:
+async def test_result_is_unknown_without_a_network() -> None:
     assert set((await verdicts(None)).values()) == {Verdict.WARNING}
     [local] = await findings(None, sender="mailwright@localhost")
     assert (local.name, local.verdict) == ("sender", Verdict.WARNING)
-    assert "SPF, DKIM and DMARC are not looked at" in local.summary
+    assert "SPF, DKIM and DMARC are not checked" in local.summary

@@ -1,4 +1,4 @@
-"""Links that are asked whether they are there: followed step by step, and never into a private network."""
+"""Link checks follow redirects and never reach a private network."""
 
 import socket
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import pytest
 from aiohappyeyeballs import AddrInfoType
 
-from mailwright.app.link_checks import MOST_REDIRECTS, dead_links, public_only
+from mailwright.app.link_checks import MAX_REDIRECTS, dead_links, public_only
 from mailwright.domain.network import is_public_address
 from mailwright.providers.http import Disconnect, HttpClient, HttpPhase, HttpResponse, Resolve
 from tests.unit.content.test_authoring import a_server_that_must_not_be_called
 
 
 class World:
-    """Answers by address; everything else is not there."""
+    """Respond by URL; other URLs return 404."""
 
     def __init__(self, answers: dict[str, HttpResponse | Disconnect]) -> None:
         self._answers = answers
@@ -31,7 +31,7 @@ def moved(to: str) -> HttpResponse:
 FINE = HttpResponse(200, [], b"")
 
 
-async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
+async def test_broken_links_are_reported_in_order() -> None:
     world = World(
         {
             "https://a.example/": FINE,
@@ -45,7 +45,7 @@ async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
     found = await dead_links([f"https://{name}.example/" for name in "abcde"], world.ask)
     assert [(each.code, each.sentence) for each in found] == [
         ("DEAD_LINK", "the link https://b.example/ does not work: no connection in time"),
-        ("DEAD_LINK", "the link https://e.example/ does not work: it answers 410"),
+        ("DEAD_LINK", "the link https://e.example/ does not work: it returns 410"),
     ]
 
 
@@ -66,18 +66,18 @@ async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
         "gopher://a.example/",
     ],
 )
-async def test_no_link_and_no_redirect_leads_inside(inside: str) -> None:
+async def test_no_link_or_redirect_reaches_a_private_network(inside: str) -> None:
     world = World({"https://a.example/": moved(inside), inside: FINE})
     found = await dead_links([inside, "https://a.example/"], world.ask)
     assert len(found) == 2
     assert world.asked == ["https://a.example/"]
 
 
-async def test_a_circle_of_redirects_ends() -> None:
+async def test_redirect_loop_ends() -> None:
     world = World({"https://a.example/": moved("https://a.example/")})
     [found] = await dead_links(["https://a.example/"], world.ask)
-    assert "without end" in found.sentence
-    assert len(world.asked) == MOST_REDIRECTS + 1
+    assert "redirects too often" in found.sentence
+    assert len(world.asked) == MAX_REDIRECTS + 1
 
 
 def names(*addresses: str) -> Resolve:
@@ -87,7 +87,7 @@ def names(*addresses: str) -> Resolve:
     return resolve
 
 
-async def test_a_name_that_means_a_private_address_is_never_connected_to() -> None:
+async def test_name_of_a_private_address_is_never_connected() -> None:
     with a_server_that_must_not_be_called() as (url, calls):
         port = url.rpartition(":")[2]
         for addresses in (("127.0.0.1",), ("93.184.215.14", "127.0.0.1")):
@@ -113,5 +113,5 @@ async def test_a_name_that_means_a_private_address_is_never_connected_to() -> No
         ("nonsense", False),
     ],
 )
-def test_public_addresses_are_told_from_the_others(address: str, expected: bool) -> None:
+def test_public_and_private_addresses_are_distinguished(address: str, expected: bool) -> None:
     assert is_public_address(address) is expected
