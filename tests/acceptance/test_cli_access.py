@@ -50,7 +50,7 @@ async def test_users_are_created_listed_changed_and_disabled(commands: Commands,
     assert "last administrator" in last.err
 
 
-async def test_invalid_name_or_password_creates_no_user(commands: Commands, tmp_path: Path) -> None:
+async def test_invalid_login_or_password_creates_no_user(commands: Commands, tmp_path: Path) -> None:
     short = with_password(tmp_path, "create", "ada", password="short")
     assert short.code != 0
     assert "password" in short.err

@@ -68,7 +68,7 @@ class Post:
 
     async def receives(self) -> dict[str, bool]:
         about = await ContactStatusService(self.bench.database, self.bench.clock).load_preferences(DEFAULT_TENANT, JANE)
-        return {each.list_key: each.is_subscribed and about.gets_bulk_mail for each in about.lists}
+        return {each.list_key: each.is_subscribed and about.receives_bulk_email for each in about.lists}
 
     def _newsletter(self, list_key: str) -> NewMessage:
         payload = {"to": JANE, "variables": {"headline": "Spring books"}}

@@ -1,1 +1,1 @@
-"""Who may enter: people with passwords and roles, programs with keys and scopes, and everyone's wrong guesses."""
+"""Users with passwords and roles, API keys with scopes, sessions, and the lockout after failed sign-ins."""

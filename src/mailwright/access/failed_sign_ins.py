@@ -1,7 +1,7 @@
-"""Guesses: wrong passwords and codes are counted, by account and by address, and soon cost more than they are worth.
+"""Count failed sign-ins per account and per network address, and block further attempts for a growing time.
 
-The counts are in the database: another process, or a restart, is no second chance. Within a process the guesses at one
-account, and those from one address, are judged one after the other, so that a thousand at once count as a thousand.
+The counts are stored in the database, so that neither another process nor a restart resets them. Within one process,
+attempts for one account or address are verified one after the other, so that parallel attempts all count.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class TooManyFailedSignIns(MailwrightError):
-    """Too many wrong passwords or codes came from here, or were meant for this account. Wait, then try again."""
+    """Too many failed sign-ins from this address or for this account. Wait, then try again."""
 
     code = "TOO_MANY_GUESSES"
 
@@ -37,30 +37,36 @@ class TooManyFailedSignIns(MailwrightError):
 
 @dataclass(frozen=True, slots=True)
 class LockoutPolicy:
-    """So many wrong ones are free. Each further one closes the door, at first briefly, then twice as long each time."""
+    """How many failures are free, and how long each further one blocks: the time doubles up to `longest_block`."""
 
-    free: int
-    first: Instant
-    longest: Instant
+    free_failures: int
+    first_block: Instant
+    longest_block: Instant
     forgotten_after: Instant
 
-    def block(self, wrong: int) -> Instant:
-        if wrong < self.free:
+    def block_time(self, failures: int) -> Instant:
+        if failures < self.free_failures:
             return 0
-        # Any exponent beyond this is longer than the longest; the number stays small.
-        return min(self.longest, self.first << min(wrong - self.free, 20))
+        # The exponent is capped to keep the number small; the result is longer than the longest block anyway.
+        return min(self.longest_block, self.first_block << min(failures - self.free_failures, 20))
 
 
-# An address that guesses is shut out for long: nobody else suffers from that.
-ADDRESS_POLICY: Final = LockoutPolicy(free=10, first=30 * SECOND, longest=HOUR, forgotten_after=HOUR)
-# An account that is guessed at is shut for a short while only, or anybody could keep its owner out.
-ACCOUNT_POLICY: Final = LockoutPolicy(free=20, first=5 * SECOND, longest=MINUTE, forgotten_after=DAY)
+# A long block of an address affects nobody but the attacker.
+ADDRESS_POLICY: Final = LockoutPolicy(
+    free_failures=10, first_block=30 * SECOND, longest_block=HOUR, forgotten_after=HOUR
+)
+# A long block of an account would let anyone lock out its owner.
+ACCOUNT_POLICY: Final = LockoutPolicy(
+    free_failures=20, first_block=5 * SECOND, longest_block=MINUTE, forgotten_after=DAY
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LockoutKey:
+    """What failures are counted under."""
+
     name: str
-    patience: LockoutPolicy
+    policy: LockoutPolicy
 
 
 def account_key(name: str) -> LockoutKey:
@@ -68,40 +74,40 @@ def account_key(name: str) -> LockoutKey:
 
 
 def address_key(host: str | None) -> LockoutKey:
-    """One household has a whole /64 of IPv6: counting each of its addresses alone would count nothing."""
+    """Return the key of a network address. IPv6 is counted per /64, because one household owns all addresses of it."""
     try:
-        found = ip_address(host or "")
+        address = ip_address(host or "")
     except ValueError:
         return LockoutKey(f"address:{(host or 'unknown')[:100]}", ADDRESS_POLICY)
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is not None:
-            return LockoutKey(f"address:{found.ipv4_mapped}", ADDRESS_POLICY)
-        return LockoutKey(f"address:{IPv6Address(int(found) >> 64 << 64)}/64", ADDRESS_POLICY)
-    return LockoutKey(f"address:{found}", ADDRESS_POLICY)
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return LockoutKey(f"address:{address.ipv4_mapped}", ADDRESS_POLICY)
+        return LockoutKey(f"address:{IPv6Address(int(address) >> 64 << 64)}/64", ADDRESS_POLICY)
+    return LockoutKey(f"address:{address}", ADDRESS_POLICY)
 
 
 class FailedSignIns:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def check(self, whom: Sequence[LockoutKey], verify: Callable[[], Awaitable[T | None]]) -> T | None:
-        """What `verify` finds, or None, which counts as a wrong guess. While the door is closed nothing is verified.
+    async def check(self, keys: Sequence[LockoutKey], verify: Callable[[], Awaitable[T | None]]) -> T | None:
+        """Return the result of `verify`; None counts as a failure. While a key is blocked, `verify` is not called.
 
-        A right guess opens the account's door at once. What came from the address before stays counted: whoever has an
-        account of their own could begin anew with it after each handful of guesses at another.
+        A success resets the account but not the address. Otherwise an attacker could sign in to an account of their
+        own after every few attempts at another one, and would never be blocked.
         """
-        async with AsyncExitStack() as turns:
-            for name in sorted(each.name for each in whom):
-                await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
-            has_guessed = await self._require_open(whom)
-            found = await verify()
-            if found is None:
-                await self._count(whom)
-            elif has_guessed:
-                await self._forgive(whom)
-            return found
+        async with AsyncExitStack() as locks:
+            for name in sorted(key.name for key in keys):
+                await locks.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
+            has_failures = await self._require_unblocked(keys)
+            result = await verify()
+            if result is None:
+                await self._count(keys)
+            elif has_failures:
+                await self._reset_accounts(keys)
+            return result
 
     async def delete_expired(self) -> None:
         async with self._database.write() as tx:
@@ -110,9 +116,9 @@ class FailedSignIns:
                 delete(failed_sign_ins).where(failed_sign_ins.c.last_failed_at < self._clock.now() - longest)
             )
 
-    async def _require_open(self, whom: Sequence[LockoutKey]) -> bool:
-        """Whether anything wrong is counted at all."""
-        names = [each.name for each in whom]
+    async def _require_unblocked(self, keys: Sequence[LockoutKey]) -> bool:
+        """Raise if a key is blocked. Return whether any failure is stored."""
+        names = [key.name for key in keys]
         async with self._database.read() as tx:
             rows = await tx.execute(select(failed_sign_ins.c.blocked_until).where(failed_sign_ins.c.subject.in_(names)))
         now = self._clock.now()
@@ -121,19 +127,19 @@ class FailedSignIns:
             raise TooManyFailedSignIns(-(-(until - now) // SECOND))
         return bool(rows)
 
-    async def _count(self, whom: Sequence[LockoutKey]) -> None:
+    async def _count(self, keys: Sequence[LockoutKey]) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
-            # In one order everywhere: two processes that count the same names never wait for each other.
-            for each in sorted(whom, key=lambda each: each.name):
-                before = now - each.patience.forgotten_after
-                [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=each.name, now=now, forgotten_before=before)
-                until = now + each.patience.block(row.failures)
+            # Always in the same order, so that two processes that count the same keys cannot deadlock.
+            for key in sorted(keys, key=lambda key: key.name):
+                before = now - key.policy.forgotten_after
+                [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=key.name, now=now, forgotten_before=before)
+                until = now + key.policy.block_time(row.failures)
                 await tx.execute(
-                    update(failed_sign_ins).where(failed_sign_ins.c.subject == each.name).values(blocked_until=until)
+                    update(failed_sign_ins).where(failed_sign_ins.c.subject == key.name).values(blocked_until=until)
                 )
 
-    async def _forgive(self, whom: Sequence[LockoutKey]) -> None:
-        names = [each.name for each in whom if each.patience is ACCOUNT_POLICY]
+    async def _reset_accounts(self, keys: Sequence[LockoutKey]) -> None:
+        names = [key.name for key in keys if key.policy is ACCOUNT_POLICY]
         async with self._database.write() as tx:
             await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.subject.in_(names)))

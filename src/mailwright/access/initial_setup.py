@@ -1,4 +1,4 @@
-"""Set-up: the first administrator of an installation that has none. A link from the console makes exactly one."""
+"""Create the first administrator of an installation through a one-time link that the server prints."""
 
 import secrets
 from typing import Final
@@ -15,12 +15,12 @@ from mailwright.storage.tables import installation
 
 STORE_SETUP_TOKEN = statement(__package__, "store_setup_token")
 
-# The digest stands beside what else the installation keeps for itself.
+# Stored beside the other settings that the installation keeps for itself.
 _NAME: Final = "set_up_digest"
 
 
 class SetupLinkInvalid(NotPossibleNow):
-    """This link was used, or is not the newest. Start the server again for another, or use `mailwright user create`."""
+    """This link was already used, or a newer one replaced it. Restart the server for a new link."""
 
     code = "SET_UP_OVER"
 
@@ -31,7 +31,7 @@ class InitialSetup:
         self._users = users
 
     async def create_token(self) -> str | None:
-        """A token that makes the first administrator; None once there is anybody. Only the newest one works."""
+        """Return the token of a new link, or None if a user exists. It replaces any earlier token."""
         if await self._users.has_any():
             return None
         token = secrets.token_urlsafe(24)
@@ -40,11 +40,11 @@ class InitialSetup:
         return token
 
     async def create_admin(self, token: str, login: str, password: str) -> User:
-        """What was wrong with the name or the password is told before the link is used up."""
+        """Create the administrator. An unacceptable login or password is reported before the link is used up."""
         self._users.check(login, password)
         async with self._database.write() as tx:
-            mine = (installation.c.name == _NAME, installation.c.value == token_digest(token))
-            used = await tx.execute(delete(installation).where(*mine).returning(installation.c.name))
+            matching = (installation.c.name == _NAME, installation.c.value == token_digest(token))
+            used = await tx.execute(delete(installation).where(*matching).returning(installation.c.name))
         if not used or await self._users.has_any():
             raise SetupLinkInvalid
         return await self._users.create(login, password, Role.ADMIN, actor="set-up")

@@ -1,4 +1,4 @@
-"""Passwords: hashed by argon2id, slowly and on a thread of their own, so that no mail waits for a sign-in."""
+"""Hash and verify passwords with argon2id on a thread of its own, so that sign-ins do not delay messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,39 +15,39 @@ T = TypeVar("T")
 MIN_LENGTH: Final = 10
 MAX_LENGTH: Final = 200
 
-# The leanest of OWASP's parameters for argon2id: 7 MiB, five passes, as strong as 19 MiB and two. A small machine has
-# a worker beside it.
+# The smallest of the parameter sets that OWASP recommends for argon2id: 7 MiB and five passes, as strong as 19 MiB and
+# two. A small machine also runs a worker.
 _HASHER: Final = PasswordHasher(time_cost=5, memory_cost=7 * 1024, parallelism=1)
 
 
 class Passwords:
     def __init__(self) -> None:
-        # One at a time: a flood of sign-ins then costs 19 MiB, not 19 MiB each.
+        # One at a time: many parallel sign-ins need the memory of one.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
-        self._nobodys: str | None = None
+        self._dummy_hash: str | None = None
 
     async def hash(self, password: str) -> str:
-        return await self._apart(_HASHER.hash, password)
+        return await self._run_in_thread(_HASHER.hash, password)
 
-    async def is_right(self, password: str, hashed: str | None) -> bool:
-        """None is nobody's: it takes as long to find that wrong as it takes for somebody's."""
+    async def is_correct(self, password: str, hashed: str | None) -> bool:
+        """Compare a password with its hash. Without a hash it takes as long, so that timing does not reveal users."""
         if len(password) > MAX_LENGTH:
             return False
         if hashed is None:
-            self._nobodys = self._nobodys or await self.hash("nobody's password")
-        is_right = await self._apart(_verify, hashed or self._nobodys or "", password)
-        return is_right and hashed is not None
+            self._dummy_hash = self._dummy_hash or await self.hash("a password that nobody has")
+        is_correct = await self._run_in_thread(_verify, hashed or self._dummy_hash or "", password)
+        return is_correct and hashed is not None
 
-    async def _apart(self, work: Callable[..., T], *arguments: str) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *arguments: str) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
 def check_password(password: str, login: str) -> None:
-    """Long is what counts; what must be in it is up to its owner."""
+    """Length is what matters, so there are no rules about the kinds of characters."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
-        raise InvalidInput(f"a password has {MIN_LENGTH} to {MAX_LENGTH} characters", field="password")
+        raise InvalidInput(f"A password needs {MIN_LENGTH} to {MAX_LENGTH} characters.", field="password")
     if password.strip().casefold() == login.casefold() or len(set(password)) < 4:
-        raise InvalidInput("this password is too easy to guess; take a few words", field="password")
+        raise InvalidInput("This password is too easy to guess. Use a few random words.", field="password")
 
 
 def _verify(hashed: str, password: str) -> bool:

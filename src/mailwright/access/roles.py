@@ -1,4 +1,4 @@
-"""Roles and scopes: what people and programs may do. Each role may do what the one before it may."""
+"""Roles of users and scopes of API keys. Each role includes the permissions of the one before it."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,15 +7,15 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 
 
 class Forbidden(MailwrightError):
-    """You are known here, but this is more than you may do."""
+    """You do not have permission to do this."""
 
     code = "FORBIDDEN"
 
 
 class Role(StrEnum):
-    VIEWER = "viewer"  # looks at everything of a tenant
-    EDITOR = "editor"  # writes and sends
-    ADMIN = "admin"  # decides who may enter, and how much may be sent
+    VIEWER = "viewer"  # reads everything of a tenant
+    EDITOR = "editor"  # edits and sends
+    ADMIN = "admin"  # manages users and limits
 
     def allows(self, needed: "Role") -> bool:
         order = list(Role)
@@ -24,12 +24,12 @@ class Role(StrEnum):
 
 class Scope(StrEnum):
     SEND = "send"  # POST /v1/email/send and /v1/email/batch
-    READ = "read"  # everything that changes nothing
+    READ = "read"  # every request that changes nothing
     MANAGE = "manage"  # every other change
 
 
 ALL_SCOPES: Final = frozenset(Scope)
-# What a signed-in person may ask of the API.
+# The scopes of a signed-in user.
 ROLE_SCOPES: Final = {
     Role.VIEWER: frozenset({Scope.READ}),
     Role.EDITOR: ALL_SCOPES,
@@ -41,12 +41,12 @@ def parse_role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError as error:
-        raise InvalidInput(f"a role is one of {', '.join(Role)}", field="role") from error
+        raise InvalidInput(f"A role is one of {', '.join(Role)}.", field="role") from error
 
 
 def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
-    """None named is all of them: a key is made for a purpose that nobody else knows."""
+    """No names mean all scopes."""
     try:
         return frozenset(Scope(name) for name in names) or ALL_SCOPES
     except ValueError as error:
-        raise InvalidInput(f"a scope is one of {', '.join(Scope)}", field="scope") from error
+        raise InvalidInput(f"A scope is one of {', '.join(Scope)}.", field="scope") from error

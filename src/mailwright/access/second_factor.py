@@ -1,4 +1,4 @@
-"""The second factor: a code of six digits that is true for half a minute and taken once, and a few for a rainy day."""
+"""Second factor: six-digit codes that are valid once and for 30 seconds, and recovery codes."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from mailwright.domain.clock import SECOND, Instant
 ISSUER: Final = "Mailwright"
 RECOVERY_CODES: Final = 10
 _STEP: Final = 30 * SECOND
-# A clock may be so many steps off, and the person as slow.
+# How many steps of 30 seconds a code may be early or late.
 _TOLERANCE: Final = 1
 
 
@@ -25,8 +25,8 @@ def provisioning_uri(secret: str, login: str) -> str:
 
 
 def qr_code_svg(secret: str, login: str) -> str:
-    """A QR code as SVG that takes the colour of the text around it."""
-    import segno  # noqa: PLC0415 - seldom needed, and a megabyte
+    """Return a QR code as inline SVG."""
+    import segno  # noqa: PLC0415 - rarely needed, and takes a megabyte
 
     code = segno.make(provisioning_uri(secret, login), error="m")
     picture = code.svg_inline(border=0, dark="#000", light="#fff", svgclass="qr", lineclass=None, omitsize=True)
@@ -34,7 +34,7 @@ def qr_code_svg(secret: str, login: str) -> str:
 
 
 def matching_step(secret: str, code: str, now: Instant, last_step: int) -> int | None:
-    """The half minute that this code belongs to; None for a code that is wrong, too old, or was taken before."""
+    """Return the time step that a code belongs to, or None if it is wrong, expired or already used."""
     digits = code.replace(" ", "")
     if len(digits) != 6 or not (digits.isascii() and digits.isdecimal()):
         return None
@@ -53,7 +53,7 @@ def new_recovery_codes() -> list[str]:
 
 
 def recovery_digest(code: str) -> str:
-    """80 random bits need no slow hash. Spaces, dashes and capitals are how people write, not what they mean."""
+    """80 random bits need no slow hash. Spaces, dashes and upper case do not matter."""
     plain = "".join(code.lower().split()).replace("-", "")
     return hashlib.sha256(plain.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Sessions: a random token in a cookie, its digest in the database. Gone there, it opens nothing, in any process."""
+"""Dashboard sessions: a random token in a cookie, its digest in the database. Deleting the row ends one."""
 
 import base64
 import hashlib
@@ -16,20 +16,20 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions, tenants, users
 
-# Whoever was away for so long signs in again; and whoever was not, after a week all the same.
+# A session ends after this time without a request, and after a week in any case.
 IDLE_TIMEOUT: Final[Instant] = 12 * HOUR
 MAX_SESSION_AGE: Final[Instant] = 7 * DAY
-# How long a link from the console signs in, once.
+# A link printed on the console signs in once and for this long.
 LINK_SESSION_AGE: Final[Instant] = HOUR
-# The time between the password and the code.
+# Time between entering the password and entering the code.
 CODE_TIMEOUT: Final[Instant] = 10 * MINUTE
-# Writing at each request that somebody was here would cost more than knowing it to the second is worth.
-_NOTED_EVERY: Final[Instant] = MINUTE
+# Storing the time of every request would cost more than its precision is worth.
+_SEEN_INTERVAL: Final[Instant] = MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who is in, and whose data they look at."""
+    """A signed-in user, and the tenant whose data they see."""
 
     id: int
     digest: str
@@ -43,7 +43,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session in the list of one's own: enough to tell a stranger's from it."""
+    """A session as its user sees it in the list of their sessions."""
 
     id: int
     address: str
@@ -59,9 +59,9 @@ class Sessions:
         self._clock = clock
 
     async def open(self, user: User, *, address: str, agent: str, lasts: Instant = MAX_SESSION_AGE) -> str:
-        """The token, for the cookie. With a second factor it opens only the page that asks for the code.
+        """Return the token for the cookie. With a second factor, the session first allows only entering the code.
 
-        Whoever proved themselves with a password that was changed since, or without what is asked for now, stays out.
+        Raises if the password or the second factor has changed since the user proved who they are.
         """
         token, now = secrets.token_urlsafe(32), self._clock.now()
         ends_at = now + (CODE_TIMEOUT if user.has_second_factor else lasts)
@@ -77,12 +77,12 @@ class Sessions:
         }
         async with self._database.write() as tx:
             proof = select(users.c.password_changed_at, users.c.totp_enabled_at).where(users.c.id == user.id)
-            [asked] = await tx.execute(proof.with_for_update())
-            if (asked.password_changed_at, asked.totp_enabled_at is not None) != (
+            [current] = await tx.execute(proof.with_for_update())
+            if (current.password_changed_at, current.totp_enabled_at is not None) != (
                 user.password_changed_at,
                 user.has_second_factor,
             ):
-                raise NotPossibleNow("The password or the second factor was changed meanwhile. Sign in again.")
+                raise NotPossibleNow("Your password or second factor was changed in the meantime. Sign in again.")
             tenant_id = user.tenant_id or (await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1)))[0].id
             await tx.execute(insert(sessions).values(**values, tenant_id=tenant_id))
             await tx.execute(update(users).where(users.c.id == user.id).values(seen_at=now))
@@ -90,8 +90,10 @@ class Sessions:
         return token
 
     async def find(self, token: str | None, *, is_seen: bool = True) -> Session | None:
-        """None for a token that is unknown, has ended or was revoked. `is_seen` False asks without staying for it:
-        a page that only listens keeps nobody signed in."""
+        """Return the session of a token, or None if it is unknown, expired or revoked.
+
+        `is_seen=False` does not extend the session, for pages that only listen for updates.
+        """
         if not token or len(token) > 100:
             return None
         now = self._clock.now()
@@ -121,8 +123,8 @@ class Sessions:
         if not rows:
             return None
         [row] = rows
-        if is_seen and now - row.seen_at >= _NOTED_EVERY:
-            await self._note_seen(row.id, row.user_key, now)
+        if is_seen and now - row.seen_at >= _SEEN_INTERVAL:
+            await self._record_seen(row.id, row.user_key, now)
         user = User(
             row.user_key,
             row.login,
@@ -140,56 +142,58 @@ class Sessions:
         )
 
     async def renew(self, session: Session, *, address: str, agent: str) -> str:
-        """Somebody has proved more than before: a new token begins, so that nobody who knew the old one is in."""
+        """Replace the token after the user has entered the code, so that the old token becomes worthless."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
         values = {"digest": token_digest(token), "awaits_code": False, "seen_at": now, "ends_at": now + MAX_SESSION_AGE}
         async with self._database.write() as tx:
-            mine = sessions.c.id == session.id
+            matching = sessions.c.id == session.id
             await tx.execute(
-                update(sessions).where(mine).values(**values, address=address[:100], agent=agent[:300], created_at=now)
+                update(sessions)
+                .where(matching)
+                .values(**values, address=address[:100], agent=agent[:300], created_at=now)
             )
         return token
 
     async def switch_tenant(self, session: Session, tenant: str) -> None:
-        """Another tenant's data from now on, for whoever is of the installation."""
+        """Show another tenant's data from now on. Only users of the whole installation can switch."""
         async with self._database.write() as tx:
             rows = await tx.execute(select(tenants.c.id).where(tenants.c.name == tenant))
             if not rows or session.user.tenant_id not in (None, rows[0].id):
-                raise NotFound(f"there is no tenant {tenant[:80]}", field="tenant")
+                raise NotFound(f"There is no tenant {tenant[:80]}.", field="tenant")
             await tx.execute(update(sessions).where(sessions.c.id == session.id).values(tenant_id=rows[0].id))
 
     async def list_for_user(self, session: Session) -> list[SessionSummary]:
         s = sessions.c
-        mine = (s.user_key == session.user.id, s.ends_at > self._clock.now(), s.awaits_code.is_(False))
+        matching = (s.user_key == session.user.id, s.ends_at > self._clock.now(), s.awaits_code.is_(False))
         async with self._database.read() as tx:
-            rows = await tx.execute(select(sessions).where(*mine).order_by(s.seen_at.desc()))
+            rows = await tx.execute(select(sessions).where(*matching).order_by(s.seen_at.desc()))
         return [
             SessionSummary(row.id, row.address, row.agent, row.created_at, row.seen_at, row.id == session.id)
             for row in rows
         ]
 
     async def end(self, session: Session, session_id: int | None = None) -> None:
-        """This one, or another one of the same user."""
+        """End this session, or another one of the same user."""
         target = session.id if session_id is None else session_id
         async with self._database.write() as tx:
             await tx.execute(delete(sessions).where(sessions.c.id == target, sessions.c.user_key == session.user.id))
 
-    async def _note_seen(self, session_id: int, user_id: int, now: Instant) -> None:
+    async def _record_seen(self, session_id: int, user_id: int, now: Instant) -> None:
         async with self._database.write() as tx:
-            # The user first, as whoever shuts them out does: nobody waits for each other.
+            # Update the user first, in the same order as `Users.disable`, so that the two cannot deadlock.
             await tx.execute(update(users).where(users.c.id == user_id).values(seen_at=now))
             await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
 
 
 def token_digest(token: str) -> str:
-    """256 random bits need no slow hash; looking up by digest tells nothing by its time."""
+    """256 random bits need no slow hash, and a lookup by digest reveals nothing by its timing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def form_token(token: str) -> str:
-    """What every form of this session carries: only pages that this session was shown can know it."""
-    made = hmac.new(token.encode(), b"mailwright form", hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+    """Return the CSRF token that every form of this session carries."""
+    digest = hmac.new(token.encode(), b"mailwright form", hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def is_form_token(shown: str, token: str) -> bool:

@@ -1,0 +1,1 @@
+"""Contacts, lists, subscriptions, suppressions, segments and imports."""

@@ -1,4 +1,4 @@
-"""What the mail that asks for a confirmation says, in every language that the pages speak."""
+"""Texts of the confirmation email, in the languages of the public pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ class ConfirmationText:
     """`{list}` is the name of the list."""
 
     subject: str
-    asks: str
+    request: str
     button: str
-    otherwise: str
+    ignore: str
 
 
 TEXTS: Final[Mapping[str, ConfirmationText]] = {
     locales.DEFAULT_LOCALE: ConfirmationText(
-        subject="Please confirm: {list}",
-        asks="Somebody, most likely you, asked us to send you {list}. Please confirm that you want it.",
-        button="Yes, send it to me",
-        otherwise="If it was not you, do nothing: you will get no further mail about this.",
+        subject="Confirm your subscription: {list}",
+        request="You, or someone using your address, signed up for {list}. Please confirm your subscription.",
+        button="Confirm subscription",
+        ignore="If this was not you, ignore this email. You will not receive any more emails about it.",
     ),
     "ru": ConfirmationText(
         subject="Подтвердите подписку: {list}",
-        asks="Кто-то, скорее всего вы, попросил присылать вам «{list}». Подтвердите, пожалуйста, что вы этого хотите.",
-        button="Да, присылайте",
-        otherwise="Если это были не вы, ничего не делайте: больше писем об этом не будет.",
+        request="Вы или кто-то с вашим адресом подписались на «{list}». Пожалуйста, подтвердите подписку.",
+        button="Подтвердить подписку",
+        ignore="Если это были не вы, просто проигнорируйте это письмо: больше писем об этом не будет.",
     ),
     "pt": ConfirmationText(
-        subject="Confirme a inscrição: {list}",
-        asks="Alguém, provavelmente você, pediu para receber {list}. Confirme, por favor, que é isso que deseja.",
-        button="Sim, quero receber",
-        otherwise="Se não foi você, não faça nada: não enviaremos mais mensagens sobre isto.",
+        subject="Confirme sua inscrição: {list}",
+        request="Você, ou alguém com o seu endereço, se inscreveu em {list}. Confirme sua inscrição.",
+        button="Confirmar inscrição",
+        ignore="Se não foi você, ignore este e-mail. Não enviaremos mais mensagens sobre isso.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""People: what can be known of a contact beside the address, and the one form in which each of it is stored."""
+"""Validate and normalize the fields of a contact."""
 
 import re
 import unicodedata
@@ -24,107 +24,121 @@ _NO_NAME: Final = re.compile(r"\W+")
 
 
 class InvalidContact(InvalidInput):
-    """This cannot be kept of a person."""
+    """This value of a contact cannot be stored."""
+
+
+def normalize_email(text: str) -> str:
+    try:
+        return address.normal(text)
+    except address.InvalidAddress as error:
+        raise InvalidContact(f"This is not an email address: {error}.", field="email") from error
+
+
+def is_address(text: str) -> bool:
+    try:
+        address.parse(text)
+    except address.InvalidAddress:
+        return False
+    return True
 
 
 def email(text: str) -> str:
-    """The normal form. Characters beyond ASCII before the @ are refused: most servers cannot take them."""
-    try:
-        normal = address.normal(text)
-    except address.InvalidAddress as error:
-        raise InvalidContact(f"is not an email address: {error}", field="email") from error
+    """Normalize an address. Non-ASCII characters before the @ are refused, because most servers do not accept them."""
+    normal = normalize_email(text)
     if not normal.isascii() or len(normal) > address.MAX_LENGTH:
-        raise InvalidContact("most mail servers cannot take this address", field="email")
+        raise InvalidContact("Most mail servers do not accept this address.", field="email")
     return normal
 
 
 def name(text: str) -> str | None:
-    """In one line. None for nothing."""
+    """Collapse white space. Return None for an empty name."""
     line = " ".join(text.split())
     if line.isprintable() and len(line) <= MAX_NAME_LENGTH:
         return line or None
     if len(line) > MAX_NAME_LENGTH:
-        raise InvalidContact(f"the name is longer than {MAX_NAME_LENGTH} characters", field="name")
-    raise InvalidContact("the name holds a character that cannot be printed", field="name")
+        raise InvalidContact(f"The name has more than {MAX_NAME_LENGTH} characters.", field="name")
+    raise InvalidContact("The name contains an unprintable character.", field="name")
 
 
 def locale(text: str) -> str | None:
     if not text.strip():
         return None
-    if (found := locales.normal(text)) is None:
-        raise InvalidContact("is no locale, as pt or pt-BR", field="locale")
-    return found
+    if (normalized := locales.normal(text)) is None:
+        raise InvalidContact("This is not a locale such as pt or pt-BR.", field="locale")
+    return normalized
 
 
 def timezone(text: str) -> str | None:
-    """Any spelling of an IANA name, as `europe/lisbon`."""
+    """Normalize any spelling of an IANA name, for example `europe/lisbon`."""
     if not text.strip():
         return None
-    if (found := _TIMEZONES.get(text.strip().lower().replace(" ", "_"))) is None:
-        raise InvalidContact("is no IANA time zone, as Europe/Lisbon", field="timezone")
-    return found
+    if (zone := _TIMEZONES.get(text.strip().lower().replace(" ", "_"))) is None:
+        raise InvalidContact("This is not an IANA time zone such as Europe/Lisbon.", field="timezone")
+    return zone
 
 
 def tag_name(text: str) -> str:
-    """Small letters, so that VIP and vip are one tag."""
+    """Normalize to lower case, so that VIP and vip are the same tag."""
     tag = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     if not 1 <= len(tag) <= MAX_TAG_LENGTH or not tag.isprintable() or "," in tag or ";" in tag:
-        raise InvalidContact(f"a tag has 1 to {MAX_TAG_LENGTH} printable characters and no comma", field="tags")
+        raise InvalidContact(f"A tag has 1 to {MAX_TAG_LENGTH} printable characters and no comma.", field="tags")
     return tag
 
 
 def tags(texts: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(sorted({tag_name(text) for text in texts if text.strip()}))
-    if len(found) > MAX_TAGS:
-        raise InvalidContact(f"more than {MAX_TAGS} tags", field="tags")
-    return found
+    unique = tuple(sorted({tag_name(text) for text in texts if text.strip()}))
+    if len(unique) > MAX_TAGS:
+        raise InvalidContact(f"A contact has at most {MAX_TAGS} tags.", field="tags")
+    return unique
 
 
 def attribute_name(text: str) -> str:
-    """A name that templates can use as a variable: letters, digits and _, as `favourite_colour`."""
+    """Check a name that templates can use as a variable, for example `favourite_colour`."""
     if not text.isidentifier() or len(text) > MAX_ATTRIBUTE_NAME_LENGTH or unicodedata.normalize("NFC", text) != text:
         raise InvalidContact(
-            f"an attribute name has at most {MAX_ATTRIBUTE_NAME_LENGTH} letters, digits and _, and no digit first",
+            f"An attribute name has at most {MAX_ATTRIBUTE_NAME_LENGTH} letters, digits and _, and no digit first.",
             field="attributes",
         )
     return text
 
 
 def attribute_name_from_title(title: str) -> str | None:
-    """What a column of a file is called as an attribute: `Favourite Colour` is `favourite_colour`. None for nothing."""
-    made = _NO_NAME.sub("_", unicodedata.normalize("NFC", title).strip().lower()).strip("_")[:MAX_ATTRIBUTE_NAME_LENGTH]
-    if made and not made.isidentifier():
-        made = f"_{made}"[:MAX_ATTRIBUTE_NAME_LENGTH]
-    return made if made.isidentifier() else None
+    """Turn the title of a column into an attribute name: `Favourite Colour` becomes `favourite_colour`, or None."""
+    name_ = _NO_NAME.sub("_", unicodedata.normalize("NFC", title).strip().lower()).strip("_")[
+        :MAX_ATTRIBUTE_NAME_LENGTH
+    ]
+    if name_ and not name_.isidentifier():
+        name_ = f"_{name_}"[:MAX_ATTRIBUTE_NAME_LENGTH]
+    return name_ if name_.isidentifier() else None
 
 
 def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Any JSON; what filters can ask about is words, numbers and yes or no. None takes an attribute away."""
-    kept: dict[str, Any] = {}
+    """Check attributes: any JSON. Filters can compare texts, numbers and booleans. None removes an attribute."""
+    checked: dict[str, Any] = {}
     for key, value in given.items():
         attribute_name(key)
         if isinstance(value, str):
-            value = attribute_text(value) or None  # noqa: PLW2901 - what is empty is not there
+            value = attribute_text(value) or None  # noqa: PLW2901 - an empty text is the same as no attribute
         if "\\u0000" in orjson.dumps(value).decode():
-            raise InvalidContact(f"{key} holds a character that cannot be stored", field="attributes")
-        kept[key] = value
-    if len(kept) > MAX_ATTRIBUTES or len(orjson.dumps(kept)) > MAX_ATTRIBUTES_BYTES:
+            raise InvalidContact(f"{key} contains a character that cannot be stored.", field="attributes")
+        checked[key] = value
+    if len(checked) > MAX_ATTRIBUTES or len(orjson.dumps(checked)) > MAX_ATTRIBUTES_BYTES:
         raise InvalidContact(
-            f"more than {MAX_ATTRIBUTES} attributes, or more than {MAX_ATTRIBUTES_BYTES // 1024} KB of them",
+            f"A contact has at most {MAX_ATTRIBUTES} attributes with {MAX_ATTRIBUTES_BYTES // 1024} KB in total.",
             field="attributes",
         )
-    return kept
+    return checked
 
 
 def attribute_text(text: str) -> str:
     stripped = text.strip()
     if len(stripped) > MAX_ATTRIBUTE_LENGTH:
-        raise InvalidContact(f"an attribute is longer than {MAX_ATTRIBUTE_LENGTH} characters", field="attributes")
+        raise InvalidContact(f"An attribute has more than {MAX_ATTRIBUTE_LENGTH} characters.", field="attributes")
     return stripped
 
 
 def merge_attributes(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given replaces what is known; what only looks different, as 42 and "42", stays as it is."""
+    """Replace known values with given ones. A value that differs only in its type, such as 42 and "42", stays."""
     result = dict(known)
     for key, value in given.items():
         if value is None:
@@ -135,5 +149,5 @@ def merge_attributes(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict
 
 
 def as_text(value: Any) -> str:
-    """How a file shows an attribute."""
+    """Format an attribute for a file."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,4 +1,4 @@
-"""Contacts: the people whom a tenant writes to, found by address or by their own id."""
+"""Contacts of a tenant, found by address or by ID."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,13 +50,13 @@ class Membership:
     list_key: str
     subscribed_at: Instant | None
     unsubscribed_at: Instant | None
-    is_pending: bool = False  # asked to confirm, and has not yet
+    is_pending: bool = False  # waits for the contact's confirmation
     confirmed_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ContactDetails:
-    """All that is known of one person: status, lists, what is not sent to them, and their latest mails."""
+    """Everything about one contact: status, lists, suppressions, tags and the latest messages."""
 
     contact: Contact
     lists: tuple[Membership, ...]
@@ -66,9 +66,9 @@ class ContactDetails:
 
 
 async def find_by_email(database: Database, tenant_id: int, email: str) -> Contact:
-    """Any spelling of an address finds the contact; one that is no address finds nobody."""
+    """Find a contact by any spelling of the address. An invalid address is not found."""
     async with database.read() as tx:
-        return await _find(tx, tenant_id, contacts.c.email == _normal(email))
+        return await _find(tx, tenant_id, contacts.c.email == _normalize(email))
 
 
 async def find_by_id(database: Database, tenant_id: int, contact_id: str) -> Contact:
@@ -77,17 +77,17 @@ async def find_by_id(database: Database, tenant_id: int, contact_id: str) -> Con
 
 
 async def load_details(database: Database, tenant_id: int, email: str, *, messages: int = 10) -> ContactDetails:
-    """With so many of the latest messages."""
+    """Load a contact with at most this many of its latest messages."""
     async with database.read() as tx:
-        contact = await _find(tx, tenant_id, contacts.c.email == _normal(email))
+        contact = await _find(tx, tenant_id, contacts.c.email == _normalize(email))
         rows: Any = await tx.execute(
             select(*(subscriptions.c[name] for name in Membership.__slots__))
             .where(subscriptions.c.contact_key == contact.id)
             .order_by(subscriptions.c.list_key)
         )
         entries = await suppressions.list_for_address(tx, tenant_id, contact.email)
-        mine = contact_tags.c.contact_key == contact.id
-        tags = await tx.execute(select(contact_tags.c.tag).where(mine).order_by(contact_tags.c.tag))
+        matching = contact_tags.c.contact_key == contact.id
+        tags = await tx.execute(select(contact_tags.c.tag).where(matching).order_by(contact_tags.c.tag))
     latest = await search(database, tenant_id, MessageSearch(to_email=contact.email), limit=messages)
     memberships = tuple(Membership(**row._mapping) for row in rows)
     return ContactDetails(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
@@ -96,7 +96,7 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
 async def list_page(
     database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
 ) -> list[Contact]:
-    """The latest first; the next page begins before the last id of this one."""
+    """Newest first; the next page starts before the last ID of this one."""
     conditions = [contacts.c.tenant_id == tenant_id, contacts.c.id < before, contacts.c.deleted_at.is_(None)]
     if status is not None:
         conditions.append(contacts.c.status == status)
@@ -109,21 +109,21 @@ async def list_page(
 
 @dataclass(frozen=True, slots=True)
 class ContactChange:
-    """What is told anew of a person; None leaves it as it is, and so does an attribute that is not named."""
+    """New values of a contact. None keeps a field, and attributes that are not named stay too."""
 
     name: str | None = None
     locale: str | None = None
     timezone: str | None = None
-    attributes: Mapping[str, Any] | None = None  # a value of None takes the attribute away
-    tags: Sequence[str] | None = None  # all of them: others are taken away
+    attributes: Mapping[str, Any] | None = None  # a value of None removes the attribute
+    tags: Sequence[str] | None = None  # the complete set: other tags are removed
 
 
 async def put(
     database: Database, clock: Clock, tenant_id: int, email: str, change: ContactChange, *, actor: str | None = None
 ) -> None:
-    """Whoever is not known becomes a contact. Whether they may be written to is not decided here.
+    """Create or change a contact. This does not decide whether the contact receives email.
 
-    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    An `actor` is recorded in the audit log.
     """
     address_, now = contact_fields.email(email), clock.now()
     given = contact_fields.attributes(change.attributes or {})
@@ -138,34 +138,34 @@ async def put(
     }
     tags = None if change.tags is None else contact_fields.tags(change.tags)
     async with database.write() as tx:
-        found = await _held(tx, tenant_id, address_, now)
-        merged = contact_fields.merge_attributes(orjson.loads(found.attributes), given)
+        row = await _lock_or_create(tx, tenant_id, address_, now)
+        merged = contact_fields.merge_attributes(orjson.loads(row.attributes), given)
         values["attributes"] = orjson.dumps(contact_fields.attributes(merged)).decode()
-        await tx.execute(update(contacts).where(contacts.c.id == found.id).values(**values))
+        await tx.execute(update(contacts).where(contacts.c.id == row.id).values(**values))
         if tags is not None:
-            await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == found.id))
+            await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == row.id))
             for tag in tags:
-                await tx.execute(insert(contact_tags).values(contact_key=found.id, tag=tag, tenant_id=tenant_id))
+                await tx.execute(insert(contact_tags).values(contact_key=row.id, tag=tag, tenant_id=tenant_id))
         if actor is not None:
             await audit_log.record(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:
-    """The row stays, so that mail asked for under this id is refused and not sent to whoever comes next."""
-    mine = (contacts.c.tenant_id == tenant_id, contacts.c.contact_id == contact_id, contacts.c.deleted_at.is_(None))
+    """Mark a contact as deleted. The row stays, so that messages requested for this ID are refused."""
+    matching = (contacts.c.tenant_id == tenant_id, contacts.c.contact_id == contact_id, contacts.c.deleted_at.is_(None))
     async with database.write() as tx:
-        await tx.execute(update(contacts).where(*mine).values(deleted_at=clock.now()))
+        await tx.execute(update(contacts).where(*matching).values(deleted_at=clock.now()))
     return await find_by_id(database, tenant_id, contact_id)
 
 
-async def _held(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Row[Any]:
-    """Somebody unknown becomes a contact; so does, once more, whoever was erased between our look and our lock."""
-    mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
+async def _lock_or_create(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Row[Any]:
+    """Lock a contact and create it if needed, also when it was erased between the insert and the lock."""
+    matching = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
     rows: Sequence[Row[Any]] = ()
     while not rows:
         row = {"tenant_id": tenant_id, "email": email, "contact_id": uuid7(now), "name": None}
         await tx.count(INSERT_CONTACTS, contacts=[row], now=now)
-        rows = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*mine).with_for_update())
+        rows = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*matching).with_for_update())
     return rows[0]
 
 
@@ -184,7 +184,7 @@ def contact_from_row(row: Row[Any]) -> Contact:
     return Contact(**{**row._mapping, "attributes": orjson.loads(row.attributes)})
 
 
-def _normal(email: str) -> str:
+def _normalize(email: str) -> str:
     try:
         return address.normal(email)
     except address.InvalidAddress as error:

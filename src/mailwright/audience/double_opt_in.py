@@ -1,8 +1,7 @@
-"""Opting in: whoever is put on a list that asks for it gets one mail with a link, and no other before they follow it.
+"""Double opt-in: a subscription stays pending until the contact follows the link in the confirmation email.
 
-The subscription waits until then: `audience` does not count it, and what they left stays left. The mail goes through
-the outbox like any other. Asking again sends it again, but at most once in a few minutes, so that nobody's mailbox
-can be filled from a form.
+A pending subscription does not count for audiences, and an earlier unsubscribe stays. The confirmation email goes
+through the outbox like any other. It is sent at most once in a few minutes, so that a form cannot flood a mailbox.
 """
 
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 
 from mailwright.audience import lists, status
 from mailwright.audience.confirmation_texts import text_for
+from mailwright.audience.contact_fields import normalize_email
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
@@ -24,34 +24,34 @@ from mailwright.storage.tables import lists as lists_table
 
 SOURCE: Final = "opt-in"
 PAGE: Final = "confirm"
-# One mail in so long a time, however often somebody asks.
+# At most one confirmation email in this time.
 RESEND_INTERVAL: Final[Instant] = 10 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleOptInRequest:
-    """Who wants to be on which list."""
+    """An address that wants to subscribe to a list."""
 
     tenant_id: int
-    email: str  # in normal form
+    email: str  # normalized
     list_key: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationLinks:
-    """What the link in the mail is made of."""
+    """Builds the links of confirmation emails."""
 
     public_url: str
     tokens: UnsubscribeTokens
 
-    def for_confirmation(self, joining: DoubleOptInRequest, tenant: str) -> str:
-        token = confirmation_tokens(self.tokens, joining.tenant_id).make(joining.email, joining.list_key)
-        is_first = joining.tenant_id == FIRST_TENANT
+    def confirmation_link(self, request: DoubleOptInRequest, tenant: str) -> str:
+        token = confirmation_tokens(self.tokens, request.tenant_id).make(request.email, request.list_key)
+        is_first = request.tenant_id == FIRST_TENANT
         return unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
 
 
 def confirmation_tokens(tokens: UnsubscribeTokens, tenant_id: int) -> UnsubscribeTokens:
-    """Tokens that confirm: they never make anybody leave, and a token to leave never confirms."""
+    """Tokens that only confirm: they cannot unsubscribe, and unsubscribe tokens cannot confirm."""
     return tokens.for_tenant(tenant_id).for_confirmation()
 
 
@@ -64,121 +64,121 @@ class DoubleOptIn:
     async def subscribe(
         self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
     ) -> bool:
-        """Puts a person on a list; whether they have to confirm first. Whoever is on it already is asked nothing.
+        """Subscribe an address and return whether it has to confirm first.
 
-        An `actor` is noted in the journal.
+        An `actor` is recorded in the audit log.
         """
-        joining, now = DoubleOptInRequest(tenant_id, status.normalize_email(email), list_key), self._clock.now()
+        request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             await status.record_audit_entry(
-                tx, now, tenant_id, joining.email, actor=actor, action="contact.subscribe", list_key=list_key
+                tx, now, tenant_id, request.email, actor=actor, action="contact.subscribe", list_key=list_key
             )
             if not await requires_confirmation(tx, tenant_id, list_key):
-                await status.subscribe(tx, tenant_id, [joining.email], list_key, source=source, now=now)
+                await status.subscribe(tx, tenant_id, [request.email], list_key, source=source, now=now)
                 return False
-            return await self.ask(tx, joining, source=source)
+            return await self.request_confirmation(tx, request, source=source)
 
-    async def ask(
-        self, tx: Transaction, joining: DoubleOptInRequest, *, source: str, locale: str | None = None
+    async def request_confirmation(
+        self, tx: Transaction, request: DoubleOptInRequest, *, source: str, locale: str | None = None
     ) -> bool:
-        """Whatever the list says. Whether they have to confirm: whoever is on the list already is asked nothing."""
+        """Ask for a confirmation, whatever the list requires. Return False if the contact is already subscribed."""
         now = self._clock.now()
-        # Held before anything is read: whoever asks at the same moment sees that this one has asked.
-        await status.ensure_contacts(tx, [(joining.tenant_id, joining.email)], now)
-        if await _is_on(tx, joining):
+        # Lock the contact before reading, so that a concurrent request sees this one.
+        await status.ensure_contacts(tx, [(request.tenant_id, request.email)], now)
+        if await _is_subscribed(tx, request):
             return False
-        if await _wait(tx, joining, source, now):
-            await set_missing_locale(tx, joining, locale)
-            await accept(tx, [await self._mail(tx, joining, now)], now)
+        if await _set_pending(tx, request, source, now):
+            await set_missing_locale(tx, request, locale)
+            await accept(tx, [await self._confirmation_email(tx, request, now)], now)
         return True
 
     async def confirm(self, tenant_id: int, email: str, list_key: str) -> bool:
-        """Whether the person is on the list now. An old mail does not put back whoever has confirmed and left since."""
-        joining, now = DoubleOptInRequest(tenant_id, status.normalize_email(email), list_key), self._clock.now()
+        """Return whether the contact is subscribed now. An old link does not undo a later unsubscribe."""
+        request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
-            await status.lock_contact(tx, tenant_id, joining.email, now)
-            waiting = and_(subscription_condition(joining), subscriptions.c.is_pending.is_(True))
+            await status.lock_contact(tx, tenant_id, request.email, now)
+            waiting = and_(subscription_condition(request), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
-                async with status.recording_subscription_events(tx, tenant_id, joining.email, source=SOURCE, now=now):
-                    await status.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
-                await tx.execute(update(subscriptions).where(subscription_condition(joining)).values(confirmed_at=now))
-            return await _is_on(tx, joining)
+                async with status.recording_subscription_events(tx, tenant_id, request.email, source=SOURCE, now=now):
+                    await status.subscribe(tx, tenant_id, [request.email], list_key, source=SOURCE, now=now)
+                await tx.execute(update(subscriptions).where(subscription_condition(request)).values(confirmed_at=now))
+            return await _is_subscribed(tx, request)
 
-    async def _mail(self, tx: Transaction, joining: DoubleOptInRequest, now: Instant) -> NewMessage:
-        row = await _about(tx, joining)
-        text, link = text_for(row.locale), self._links.for_confirmation(joining, row.tenant)
-        asks, subject = text.asks.format(list=row.name), text.subject.format(list=row.name)
+    async def _confirmation_email(self, tx: Transaction, request: DoubleOptInRequest, now: Instant) -> NewMessage:
+        row = await _load_names(tx, request)
+        text, link = text_for(row.locale), self._links.confirmation_link(request, row.tenant)
+        body, subject = text.request.format(list=row.name), text.subject.format(list=row.name)
         html = (
-            f"<p>{escape(asks)}</p>"
+            f"<p>{escape(body)}</p>"
             f'<p><a href="{escape(link)}">{escape(text.button)}</a></p>'
-            f"<p>{escape(text.otherwise)}</p>"
+            f"<p>{escape(text.ignore)}</p>"
         )
-        plain = f"{asks}\n\n{text.button}: {link}\n\n{text.otherwise}\n"
+        plain = f"{body}\n\n{text.button}: {link}\n\n{text.ignore}\n"
         message_id = uuid7(now)
         return NewMessage(
             outbox_id=message_id,
-            tenant_id=joining.tenant_id,
+            tenant_id=request.tenant_id,
             source=Source.API,
             request_id=f"{SOURCE}-{message_id}",
-            to_email=joining.email,
+            to_email=request.email,
             subject=subject,
-            payload={"to": joining.email, "subject": subject, "html": html, "text": plain},
+            payload={"to": request.email, "subject": subject, "html": html, "text": plain},
         )
 
 
 async def requires_confirmation(tx: Transaction, tenant_id: int, list_key: str) -> bool:
-    mine = and_(lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == list_key)
-    rows = await tx.execute(select(lists_table.c.requires_confirmation).where(mine))
+    matching = and_(lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == list_key)
+    rows = await tx.execute(select(lists_table.c.requires_confirmation).where(matching))
     return bool(rows and rows[0].requires_confirmation)
 
 
-async def set_missing_locale(tx: Transaction, joining: DoubleOptInRequest, locale: str | None) -> None:
-    """The language that a person used, where they have chosen none."""
+async def set_missing_locale(tx: Transaction, request: DoubleOptInRequest, locale: str | None) -> None:
+    """Store the language of the form if the contact has none."""
     if locale is not None:
-        mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
-        await tx.execute(update(contacts).where(mine, contacts.c.locale.is_(None)).values(locale=locale))
+        matching = and_(contacts.c.tenant_id == request.tenant_id, contacts.c.email == request.email)
+        await tx.execute(update(contacts).where(matching, contacts.c.locale.is_(None)).values(locale=locale))
 
 
-async def _wait(tx: Transaction, joining: DoubleOptInRequest, source: str, now: Instant) -> bool:
-    """The subscription waits for its confirmation; whether it is time to ask for it."""
-    found = await tx.execute(select(subscriptions).where(subscription_condition(joining)))
+async def _set_pending(tx: Transaction, request: DoubleOptInRequest, source: str, now: Instant) -> bool:
+    """Mark the subscription as pending, and return whether to send the confirmation email now."""
+    rows = await tx.execute(select(subscriptions).where(subscription_condition(request)))
     values = {"is_pending": True, "confirmed_at": None, "subscribed_at": now, "source": source}
-    if not found:
-        mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
-        person = (await tx.execute(select(contacts.c.id).where(mine)))[0].id
-        named = {"tenant_id": joining.tenant_id, "contact_key": person, "list_key": joining.list_key}
+    if not rows:
+        matching = and_(contacts.c.tenant_id == request.tenant_id, contacts.c.email == request.email)
+        contact_key = (await tx.execute(select(contacts.c.id).where(matching)))[0].id
+        named = {"tenant_id": request.tenant_id, "contact_key": contact_key, "list_key": request.list_key}
         await tx.execute(insert(subscriptions).values(**named, **values))
         return True
-    was_asked = found[0].is_pending and now - (found[0].subscribed_at or 0) < RESEND_INTERVAL
+    was_asked = rows[0].is_pending and now - (rows[0].subscribed_at or 0) < RESEND_INTERVAL
     if not was_asked:
-        await tx.execute(update(subscriptions).where(subscription_condition(joining)).values(**values))
+        await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**values))
     return not was_asked
 
 
-async def _about(tx: Transaction, joining: DoubleOptInRequest) -> Row[Any]:
-    """The names and the language that the mail needs."""
+async def _load_names(tx: Transaction, request: DoubleOptInRequest) -> Row[Any]:
+    """Load the names and the language for the confirmation email."""
     c, k, t = contacts.c, lists_table.c, tenants.c
     rows = await tx.execute(
         select(k.name, t.name.label("tenant"), c.locale).where(
-            and_(k.tenant_id == joining.tenant_id, k.list_key == joining.list_key),
-            and_(c.tenant_id == k.tenant_id, c.email == joining.email),
+            and_(k.tenant_id == request.tenant_id, k.list_key == request.list_key),
+            and_(c.tenant_id == k.tenant_id, c.email == request.email),
             t.id == k.tenant_id,
         )
     )
     return rows[0]
 
 
-def subscription_condition(joining: DoubleOptInRequest) -> ColumnElement[bool]:
-    mine = (contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
-    person = select(contacts.c.id).where(*mine).scalar_subquery()
-    return and_(subscriptions.c.contact_key == person, subscriptions.c.list_key == joining.list_key)
+def subscription_condition(request: DoubleOptInRequest) -> ColumnElement[bool]:
+    matching = (contacts.c.tenant_id == request.tenant_id, contacts.c.email == request.email)
+    contact_key = select(contacts.c.id).where(*matching).scalar_subquery()
+    return and_(subscriptions.c.contact_key == contact_key, subscriptions.c.list_key == request.list_key)
 
 
-async def _is_on(tx: Transaction, joining: DoubleOptInRequest) -> bool:
+async def _is_subscribed(tx: Transaction, request: DoubleOptInRequest) -> bool:
     rows = await tx.execute(
         select(subscriptions.c.id).where(
-            subscription_condition(joining),
+            subscription_condition(request),
             subscriptions.c.unsubscribed_at.is_(None),
             subscriptions.c.is_pending.is_(False),
         )

@@ -1,7 +1,7 @@
-"""Erasing: everything that tells who a person is goes, from contacts and from what was sent; the accounts stay whole.
+"""Erase a contact: remove personal data from contacts and from sent messages, and keep the totals correct.
 
-The messages keep their rows, states and times, so that the audit still adds up. The address itself is kept in one place
-only, as someone who left: without it the next import or signup would write to them again.
+Messages keep their rows, states and times, so that the audit still adds up. The address itself is kept in one place
+only, as a suppression: without it, the next import or sign-up would send to the contact again.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import orjson
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from mailwright.audience import status
+from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.importing.report import redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
@@ -44,141 +45,148 @@ from mailwright.storage.tables import (
     suppressions,
 )
 
-KEEP_AWAY = statement(__package__, "keep_away")
+SUPPRESS_ERASED = statement(__package__, "suppress_erased")
 
 ERASED_SUBJECT: Final = "(erased)"
-_BETWEEN_STATES: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
-# A person has few messages; a statement takes so many keys at once.
-_AT_ONCE: Final = 500
+_IN_PROGRESS: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
+# How many keys one statement takes; a contact has few messages.
+_BATCH_SIZE: Final = 500
 
 
 class MessageInProgress(NotPossibleNow):
-    """A mail to this person is under way."""
+    """A message to this contact is being sent."""
 
     code = "MAIL_UNDER_WAY"
+
+    def __init__(self, outbox_id: str, status_: str) -> None:
+        super().__init__(
+            f"The message {outbox_id} is {status_}. Erase the contact once the message is sent, failed or resolved."
+        )
+        self.outbox_id = outbox_id
 
 
 async def erase(
     database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str, imports_folder: Path | None = None
 ) -> int:
-    """How many messages were emptied. What waits to be sent is cancelled; what is being sent has to end first.
+    """Erase a contact and return the number of erased messages. Pending messages are cancelled.
 
-    `imports_folder` is where this machine keeps what was told of the files that people were imported from.
+    Raises `MessageInProgress` while a message is being sent or in doubt. `imports_folder` holds the import reports of
+    this machine.
     """
-    address, now = status.normalize_email(email), clock.now()
-    # A look through all mails takes its time, and nobody who writes should wait for it.
+    address, now = normalize_email(email), clock.now()
+    # Searching all messages takes long, so it happens outside of the write transaction.
     async with database.read() as tx:
-        await _person(tx, tenant_id, address)
+        await _contact(tx, tenant_id, address)
         copies = await _copied_to(tx, tenant_id, address)
-        told = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
+        import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
-        # Before the rest: whoever is erased is in no report then, and whoever cannot be yet is only told of less.
-        reports_of = [report_path(imports_folder, row.import_id) for row in told]
-        await asyncio.to_thread(_forget_in_reports, reports_of, address)
+        # Before the rest: if the erasure fails afterwards, the reports only show less.
+        report_paths = [report_path(imports_folder, row.import_id) for row in import_rows]
+        await asyncio.to_thread(_redact_reports, report_paths, address)
     async with database.write() as tx:
-        await _hold_imports(tx, tenant_id)
-        person = await _person(tx, tenant_id, address, to_change=True)
-        keys = await _stop_mail(tx, tenant_id, address, now)
-        stand_in = f"erased+{person.contact_id}@invalid"
-        for start in range(0, len(keys), _AT_ONCE):
-            await _empty(tx, keys[start : start + _AT_ONCE], stand_in, address)
-        await _take_out_of_copies(tx, copies, address)
-        await _forget_in_mailouts(tx, tenant_id, address)
-        await _forget_place(tx, tenant_id, address)
-        await _forget_person(tx, tenant_id, person, stand_in, now)
-        await _keep_away(tx, tenant_id, address, now)
+        await _lock_imports(tx, tenant_id)
+        contact = await _contact(tx, tenant_id, address, for_update=True)
+        keys = await _stop_messages(tx, tenant_id, address, now)
+        placeholder = f"erased+{contact.contact_id}@invalid"
+        for start in range(0, len(keys), _BATCH_SIZE):
+            await _erase_messages(tx, keys[start : start + _BATCH_SIZE], placeholder, address)
+        await _remove_from_copies(tx, copies, address)
+        await _erase_from_mailouts(tx, tenant_id, address)
+        await _move_cursors(tx, tenant_id, address)
+        await _erase_contact(tx, tenant_id, contact, placeholder, now)
+        await _suppress(tx, tenant_id, address, now)
         await journal.record(
             tx,
             now,
             actor=actor,
             action="contact.erase",
-            subject=person.contact_id,
+            subject=contact.contact_id,
             tenant_id=tenant_id,
             detail={"messages": len(keys)},
         )
     return len(keys)
 
 
-def _forget_in_reports(paths: Sequence[Path], address: str) -> None:
+def _redact_reports(paths: Sequence[Path], address: str) -> None:
     for path in paths:
         redact_address(path, address)
 
 
-async def _hold_imports(tx: Transaction, tenant_id: int) -> None:
-    """Portions of files come before the erasure or after it: one that began earlier and ended later would store the
-    person anew."""
+async def _lock_imports(tx: Transaction, tenant_id: int) -> None:
+    """Wait for running import batches: one that ends after the erasure would store the contact again."""
     running = (imports.c.tenant_id == tenant_id, imports.c.finished_at.is_(None))
     await tx.execute(select(imports.c.id).where(*running).order_by(imports.c.id).with_for_update())
 
 
-async def _person(tx: Transaction, tenant_id: int, email: str, *, to_change: bool = False) -> Contact:
-    mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
-    query = select(*contact_columns()).where(*mine)
-    rows = await tx.execute(query.with_for_update() if to_change else query)
+async def _contact(tx: Transaction, tenant_id: int, email: str, *, for_update: bool = False) -> Contact:
+    matching = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
+    query = select(*contact_columns()).where(*matching)
+    rows = await tx.execute(query.with_for_update() if for_update else query)
     if not rows:
         raise NotFound
     return contact_from_row(rows[0])
 
 
-async def _stop_mail(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
-    """The keys of all messages to the person, none of which will move any more."""
-    found = await tx.execute(
+async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
+    """Cancel pending messages and return the keys of all messages to the contact. None of them changes any more."""
+    rows = await tx.execute(
         select(messages.c.id, messages.c.outbox_id, deliveries.c.status)
         .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
         .where(messages.c.tenant_id == tenant_id, messages.c.to_email == email)
         .order_by(messages.c.id)
     )
-    for row in found:
+    for row in rows:
         if row.status in CLAIMABLE and await tx.run(CANCEL, message_key=row.id, now=now):
             event = Event(EventType.CANCELLED, now, {"previousStatus": row.status})
             await tx.run(APPEND_EVENTS, events=[event_row(row.id, tenant_id, event)])
-        elif row.status in (*_BETWEEN_STATES, *CLAIMABLE):
-            raise MessageInProgress(
-                f"the message {row.outbox_id} is {row.status}; erase the person once it has an end "
-                "(`mailwright message resolve` gives one to a doubt)"
-            )
-    return [row.id for row in found]
+        elif row.status in (*_IN_PROGRESS, *CLAIMABLE):
+            raise MessageInProgress(row.outbox_id, row.status)
+    return [row.id for row in rows]
 
 
-async def _empty(tx: Transaction, keys: list[int], stand_in: str, address: str) -> None:
-    # Whoever asked for the mail may have named it after the person.
-    named = or_(*(_holds(column, address) for column in (messages.c.request_id, messages.c.dedupe_key)))
+async def _erase_messages(tx: Transaction, keys: list[int], placeholder: str, address: str) -> None:
+    # The sender may have put the address into the request ID or the idempotency key.
+    named = or_(*(_contains(column, address) for column in (messages.c.request_id, messages.c.dedupe_key)))
     await tx.execute(
         update(messages).where(messages.c.id.in_(keys), named).values(request_id=messages.c.outbox_id, dedupe_key=None)
     )
     await tx.execute(
         update(messages)
         .where(messages.c.id.in_(keys))
-        .values(to_email=stand_in, subject=ERASED_SUBJECT, payload="{}", recipient_id=None, external_id=None)
+        .values(to_email=placeholder, subject=ERASED_SUBJECT, payload="{}", recipient_id=None, external_id=None)
     )
     await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
     await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
 
 
-async def _forget_in_mailouts(tx: Transaction, tenant_id: int, address: str) -> None:
-    """Whoever is on the list of one that is being prepared, and whoever an error names."""
+async def _erase_from_mailouts(tx: Transaction, tenant_id: int, address: str) -> None:
+    """Remove the address from mailouts in preparation and from their errors."""
     runs = select(mailouts.c.id).where(mailouts.c.tenant_id == tenant_id)
     listed = (mailout_recipients.c.mailout_key.in_(runs), mailout_recipients.c.email == address)
     await tx.execute(delete(mailout_recipients).where(*listed))
-    named = or_(mailout_errors.c.email == address, _holds(mailout_errors.c.message, address))
+    named = or_(mailout_errors.c.email == address, _contains(mailout_errors.c.message, address))
     emptied = {"email": None, "message": ERASED_SUBJECT}
     await tx.execute(update(mailout_errors).where(mailout_errors.c.mailout_key.in_(runs), named).values(**emptied))
 
 
 async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
-    """Mails to others that may name the person in copy."""
-    mine = (messages.c.tenant_id == tenant_id, messages.c.to_email != address, _holds(messages.c.payload, address))
-    return [row.id for row in await tx.execute(select(messages.c.id).where(*mine))]
+    """Return messages to others that may have the address in copy."""
+    matching = (
+        messages.c.tenant_id == tenant_id,
+        messages.c.to_email != address,
+        _contains(messages.c.payload, address),
+    )
+    return [row.id for row in await tx.execute(select(messages.c.id).where(*matching))]
 
 
-async def _take_out_of_copies(tx: Transaction, keys: list[int], address: str) -> None:
-    for start in range(0, len(keys), _AT_ONCE):
-        some = messages.c.id.in_(keys[start : start + _AT_ONCE])
+async def _remove_from_copies(tx: Transaction, keys: list[int], address: str) -> None:
+    for start in range(0, len(keys), _BATCH_SIZE):
+        some = messages.c.id.in_(keys[start : start + _BATCH_SIZE])
         for row in await tx.execute(select(messages.c.id, messages.c.payload).where(some)):
             payload = orjson.loads(row.payload)
             others = {
-                kind: [each for each in payload[kind] if each.strip().lower() != address]
+                kind: [copy for copy in payload[kind] if copy.strip().lower() != address]
                 for kind in ("cc", "bcc")
                 if payload.get(kind)
             }
@@ -187,35 +195,37 @@ async def _take_out_of_copies(tx: Transaction, keys: list[int], address: str) ->
                 await tx.execute(update(messages).where(messages.c.id == row.id).values(payload=text))
 
 
-async def _forget_place(tx: Transaction, tenant_id: int, address: str) -> None:
-    """A campaign's walk that ended with the person goes on from whoever came before them."""
+async def _move_cursors(tx: Transaction, tenant_id: int, address: str) -> None:
+    """A campaign whose audience was enqueued up to this address continues from the address before it."""
     before = select(func.max(contacts.c.email)).where(contacts.c.tenant_id == tenant_id, contacts.c.email < address)
-    mine = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.enqueued_to == address)
-    await tx.execute(update(queue_entries).where(*mine).values(enqueued_to=func.coalesce(before.scalar_subquery(), "")))
+    matching = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.enqueued_to == address)
+    await tx.execute(
+        update(queue_entries).where(*matching).values(enqueued_to=func.coalesce(before.scalar_subquery(), ""))
+    )
 
 
-def _holds(column: ColumnElement[str], address: str) -> ColumnElement[bool]:
+def _contains(column: ColumnElement[str], address: str) -> ColumnElement[bool]:
     return func.lower(column).contains(address, autoescape=True)
 
 
-async def _forget_person(tx: Transaction, tenant_id: int, person: Contact, stand_in: str, now: Instant) -> None:
-    await tx.execute(delete(contact_tags).where(contact_tags.c.contact_key == person.id))
-    await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == person.id))
+async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, placeholder: str, now: Instant) -> None:
+    await tx.execute(delete(contact_tags).where(contact_tags.c.contact_key == contact.id))
+    await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == contact.id))
     nothing = dict.fromkeys(("name", "locale", "timezone", "bounce_type", "bounce_subtype"))
     await tx.execute(
         update(contacts)
-        .where(contacts.c.id == person.id)
-        .values(**nothing, email=stand_in, attributes="{}", deleted_at=now, status_source=ERASURE)
+        .where(contacts.c.id == contact.id)
+        .values(**nothing, email=placeholder, attributes="{}", deleted_at=now, status_source=ERASURE)
     )
-    told_of = (reports.c.tenant_id == tenant_id, reports.c.email == person.email)
-    await tx.execute(update(reports).where(*told_of).values(email=None))
-    noted = (audit_log.c.tenant_id == tenant_id, audit_log.c.subject == person.email)
-    await tx.execute(update(audit_log).where(*noted).values(subject=stand_in, detail="{}"))
+    reported = (reports.c.tenant_id == tenant_id, reports.c.email == contact.email)
+    await tx.execute(update(reports).where(*reported).values(email=None))
+    audited = (audit_log.c.tenant_id == tenant_id, audit_log.c.subject == contact.email)
+    await tx.execute(update(audit_log).where(*audited).values(subject=placeholder, detail="{}"))
 
 
-async def _keep_away(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Which lists they left is personal; that they want no bulk mail is what must be remembered."""
-    mine = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
-    await tx.execute(delete(suppressions).where(*mine, suppressions.c.list_key != "*"))
-    said = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}
-    await tx.run(KEEP_AWAY, tenant_id=tenant_id, email=email, now=now, **said)
+async def _suppress(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
+    """Which lists a contact left is personal data. Only the suppression of bulk email must remain."""
+    matching = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
+    await tx.execute(delete(suppressions).where(*matching, suppressions.c.list_key != "*"))
+    entry = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}
+    await tx.run(SUPPRESS_ERASED, tenant_id=tenant_id, email=email, now=now, **entry)

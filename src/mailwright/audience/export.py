@@ -1,6 +1,6 @@
-"""Exports: a tenant's people with their lists, tags and attributes, as CSV or JSON lines, streamed.
+"""Export contacts with their lists, tags and attributes as CSV or JSON lines, streamed.
 
-The CSV can be imported again and changes nothing then. No cell of it is a formula to a spreadsheet.
+Importing the CSV again changes nothing. No cell of it is a formula to a spreadsheet.
 """
 
 import csv
@@ -39,7 +39,7 @@ class ExportedContact:
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Everyone of the tenant, or those on a list, or those who answer to a filter."""
+    """Which contacts: all of a tenant, the subscribers of a list, or those who match a filter."""
 
     tenant_id: int
     list_key: str | None = None
@@ -47,13 +47,13 @@ class ExportSelection:
 
 
 async def export_pages(
-    database: Database, wanted: ExportSelection, now: Instant
+    database: Database, selection: ExportSelection, now: Instant
 ) -> AsyncIterator[list[ExportedContact]]:
-    """Page by page, in the order of addresses; each page is as the database is when it is read."""
+    """Yield pages ordered by address. Each page shows the database at the time it is read."""
     after = ""
     while True:
         async with database.read() as tx:
-            page = await _page(tx, wanted, now, after)
+            page = await _page(tx, selection, now, after)
         if page:
             yield page
             after = page[-1].email
@@ -61,46 +61,51 @@ async def export_pages(
             return
 
 
-async def as_csv(database: Database, wanted: ExportSelection, now: Instant) -> AsyncIterator[str]:
-    """A column for every attribute that anyone has. The database itself names them: the people are read once.
+async def as_csv(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+    """Yield CSV with a column for every attribute. The database lists the attributes, so contacts are read once.
 
-    What somebody gets for the first time while the file is written has no column in it.
+    An attribute that appears for the first time during the export has no column.
     """
     async with database.read() as tx:
         member = json_members(contacts.c.attributes).table_valued("key")
-        named = select(member.c.key).distinct().select_from(contacts.join(member, true())).where(_asked(wanted, now))
+        named = (
+            select(member.c.key)
+            .distinct()
+            .select_from(contacts.join(member, true()))
+            .where(_conditions(selection, now))
+        )
         attributes = sorted(row.key for row in await tx.execute(named))
     yield _lines([[*FIELDS, *attributes]])
-    async for page in export_pages(database, wanted, now):
-        yield _lines([_row(person, attributes) for person in page])
+    async for page in export_pages(database, selection, now):
+        yield _lines([_row(contact, attributes) for contact in page])
 
 
-async def as_json_lines(database: Database, wanted: ExportSelection, now: Instant) -> AsyncIterator[str]:
-    async for page in export_pages(database, wanted, now):
-        yield b"".join(orjson.dumps(as_json(person), option=orjson.OPT_APPEND_NEWLINE) for person in page).decode()
+async def as_json_lines(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+    async for page in export_pages(database, selection, now):
+        yield b"".join(orjson.dumps(as_json(contact), option=orjson.OPT_APPEND_NEWLINE) for contact in page).decode()
 
 
-def as_json(person: ExportedContact) -> dict[str, Any]:
+def as_json(contact: ExportedContact) -> dict[str, Any]:
     return {
-        "email": person.email,
-        "name": person.name,
-        "locale": person.locale,
-        "timezone": person.timezone,
-        "status": person.status,
-        "lists": list(person.lists),
-        "tags": list(person.tags),
-        "createdAt": isoformat(person.created_at),
-        "attributes": person.attributes,
+        "email": contact.email,
+        "name": contact.name,
+        "locale": contact.locale,
+        "timezone": contact.timezone,
+        "status": contact.status,
+        "lists": list(contact.lists),
+        "tags": list(contact.tags),
+        "createdAt": isoformat(contact.created_at),
+        "attributes": contact.attributes,
     }
 
 
-async def _page(tx: Transaction, wanted: ExportSelection, now: Instant, after: str) -> list[ExportedContact]:
+async def _page(tx: Transaction, selection: ExportSelection, now: Instant, after: str) -> list[ExportedContact]:
     names = ("id", "email", "name", "locale", "timezone", "status", "created_at", "attributes")
-    query = select(*(contacts.c[name] for name in names)).where(_asked(wanted, now), contacts.c.email > after)
+    query = select(*(contacts.c[name] for name in names)).where(_conditions(selection, now), contacts.c.email > after)
     rows = await tx.execute(query.order_by(contacts.c.email).limit(PAGE))
     keys = [row.id for row in rows]
-    lists = await _gathered(tx, keys, subscriptions.c.contact_key, subscriptions.c.list_key, _is_member())
-    tags = await _gathered(tx, keys, contact_tags.c.contact_key, contact_tags.c.tag)
+    lists = await _group_values(tx, keys, subscriptions.c.contact_key, subscriptions.c.list_key, _is_member())
+    tags = await _group_values(tx, keys, contact_tags.c.contact_key, contact_tags.c.tag)
     return [
         ExportedContact(
             row.email,
@@ -117,12 +122,12 @@ async def _page(tx: Transaction, wanted: ExportSelection, now: Instant, after: s
     ]
 
 
-def _asked(wanted: ExportSelection, now: Instant) -> ColumnElement[bool]:
-    conditions = [contacts.c.tenant_id == wanted.tenant_id, contacts.c.deleted_at.is_(None)]
-    if wanted.list_key is not None:
-        conditions.append(is_subscribed_to(wanted.list_key))
-    if wanted.filter is not None:
-        conditions.append(filter_clause(wanted.filter, wanted.tenant_id, now))
+def _conditions(selection: ExportSelection, now: Instant) -> ColumnElement[bool]:
+    conditions = [contacts.c.tenant_id == selection.tenant_id, contacts.c.deleted_at.is_(None)]
+    if selection.list_key is not None:
+        conditions.append(is_subscribed_to(selection.list_key))
+    if selection.filter is not None:
+        conditions.append(filter_clause(selection.filter, selection.tenant_id, now))
     return and_(*conditions)
 
 
@@ -130,33 +135,33 @@ def _is_member() -> ColumnElement[bool]:
     return and_(subscriptions.c.unsubscribed_at.is_(None), subscriptions.c.is_pending.is_(False))
 
 
-async def _gathered(
+async def _group_values(
     tx: Transaction, keys: Sequence[int], key: ColumnElement[int], value: ColumnElement[str], *more: ColumnElement[bool]
 ) -> dict[int, tuple[str, ...]]:
-    found: dict[int, tuple[str, ...]] = {}
+    grouped: dict[int, tuple[str, ...]] = {}
     if keys:
         rows: Any = await tx.execute(select(key, value).where(key.in_(keys), *more).order_by(key, value))
-        for contact, text in rows:
-            found[contact] = (*found.get(contact, ()), text)
-    return found
+        for contact_key, text in rows:
+            grouped[contact_key] = (*grouped.get(contact_key, ()), text)
+    return grouped
 
 
-def _row(person: ExportedContact, attributes: Sequence[str]) -> list[str]:
+def _row(contact: ExportedContact, attributes: Sequence[str]) -> list[str]:
     fields = (
-        person.email,
-        person.name or "",
-        person.locale or "",
-        person.timezone or "",
-        person.status,
-        ", ".join(person.lists),
-        ", ".join(person.tags),
-        isoformat(person.created_at) or "",
-        *("" if (value := person.attributes.get(name)) is None else as_text(value) for name in attributes),
+        contact.email,
+        contact.name or "",
+        contact.locale or "",
+        contact.timezone or "",
+        contact.status,
+        ", ".join(contact.lists),
+        ", ".join(contact.tags),
+        isoformat(contact.created_at) or "",
+        *("" if (value := contact.attributes.get(name)) is None else as_text(value) for name in attributes),
     )
     return [escape_formula(field) for field in fields]
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
-    made = io.StringIO()
-    csv.writer(made, lineterminator="\r\n").writerows(rows)
-    return made.getvalue()
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
+    return buffer.getvalue()

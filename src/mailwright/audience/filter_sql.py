@@ -1,4 +1,4 @@
-"""Conditions: a filter as the database asks it, of one row of `contacts`. Yes or no, never null."""
+"""Filters as SQL conditions on a row of `contacts`. The result is true or false, never null."""
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import ge, gt, le, lt
@@ -30,21 +30,21 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def filter_clause(asked: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
-    """For any filter that `filters.parse` takes; what is not parsed yet is parsed here."""
-    question = asked if isinstance(asked, FilterCondition) else filters.parse(asked)
-    return _condition(question, tenant_id, now)
+def filter_clause(filter_: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+    """Accept a parsed filter, or one that `filters.parse` can parse."""
+    condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
+    return _condition(condition, tenant_id, now)
 
 
 def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
-    """Subscribed now, and confirmed where that is needed. Everybody is on `general` who has not left it."""
+    """Subscribed and, if required, confirmed. Every contact is on `general` who has not unsubscribed from it."""
     if list_key == GENERAL:
         return true()
     return select(subscriptions.c.id).where(is_active_subscription(subscriptions, list_key)).exists()
 
 
 def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:
-    """That of a row of `contacts`."""
+    """A confirmed, current subscription of a row of `contacts`."""
     return and_(
         joined.c.contact_key == contacts.c.id,
         joined.c.list_key == list_key,
@@ -53,8 +53,8 @@ def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[b
     )
 
 
-def _condition(question: FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
-    match question:
+def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
+    match condition:
         case filters.AllOf(all=parts):
             return and_(*(_condition(part, tenant_id, now) for part in parts))
         case filters.AnyOf(any=parts):
@@ -62,10 +62,10 @@ def _condition(question: FilterCondition, tenant_id: int, now: Instant) -> Colum
         case filters.Not(not_=part):
             return not_(_condition(part, tenant_id, now))
         case AttributeCondition():
-            return _attribute(question)
+            return _attribute(condition)
         case filters.HasTag(tag=tag):
-            mine = (contact_tags.c.contact_key == contacts.c.id, contact_tags.c.tag == tag)
-            return select(contact_tags.c.tag).where(*mine).exists()
+            matching = (contact_tags.c.contact_key == contacts.c.id, contact_tags.c.tag == tag)
+            return select(contact_tags.c.tag).where(*matching).exists()
         case filters.OnList(list=list_key):
             return is_subscribed_to(list_key)
         case filters.HasStatus(status=status):
@@ -78,24 +78,24 @@ def _condition(question: FilterCondition, tenant_id: int, now: Instant) -> Colum
             return func.coalesce(contacts.c.timezone, "") == timezone
         case filters.AtDomain(domain=domain):
             return contacts.c.email.endswith(f"@{domain}")
-        case filters.CreatedSince(created_since=moment):
-            return contacts.c.created_at >= moment
-        case filters.CreatedBefore(created_before=moment):
-            return contacts.c.created_at < moment
-        case filters.WasSent(sent=deeds):
-            return _often_enough(_mails_sent(deeds, now), deeds, tenant_id)
-        case filters.HasOpened(opened=deeds):
-            return _often_enough(_mails_with(EventType.OPENED, deeds, now), deeds, tenant_id)
-        case filters.HasClicked(clicked=deeds):
-            return _often_enough(_mails_with(EventType.CLICKED, deeds, now), deeds, tenant_id)
-        case filters.HasBounced(bounced=deeds):
-            return _often_enough(_mails_with(EventType.BOUNCED, deeds, now), deeds, tenant_id)
-    raise AssertionError(question)
+        case filters.CreatedSince(created_since=time):
+            return contacts.c.created_at >= time
+        case filters.CreatedBefore(created_before=time):
+            return contacts.c.created_at < time
+        case filters.WasSent(sent=activity):
+            return _occurs_often_enough(_sent_messages(activity, now), activity, tenant_id)
+        case filters.HasOpened(opened=activity):
+            return _occurs_often_enough(_messages_with_event(EventType.OPENED, activity, now), activity, tenant_id)
+        case filters.HasClicked(clicked=activity):
+            return _occurs_often_enough(_messages_with_event(EventType.CLICKED, activity, now), activity, tenant_id)
+        case filters.HasBounced(bounced=activity):
+            return _occurs_often_enough(_messages_with_event(EventType.BOUNCED, activity, now), activity, tenant_id)
+    raise AssertionError(condition)
 
 
-def _attribute(question: AttributeCondition) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
-    column, key = contacts.c.attributes, question.attribute
-    match question.comparison:
+def _attribute(condition: AttributeCondition) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
+    column, key = contacts.c.attributes, condition.attribute
+    match condition.comparison:
         case "exists", wanted:
             found = json_text(column, key).is_not(None)
             return found if wanted else not_(found)
@@ -114,7 +114,7 @@ def _attribute(question: AttributeCondition) -> ColumnElement[bool]:  # noqa: PL
 
 
 def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> ColumnElement[bool]:
-    """Each value is looked for among those of its own kind."""
+    """Compare each value with attributes of its own type."""
     flags = ["true" if value else "false" for value in values if isinstance(value, bool)]
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     words = [value for value in values if isinstance(value, str)]
@@ -122,37 +122,39 @@ def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> C
     return or_(*(func.coalesce(read(column, key).in_(wanted), false()) for read, wanted in kinds if wanted))
 
 
-def _mails_sent(deeds: MessageActivity, now: Instant) -> Select[Any]:
+def _sent_messages(activity: MessageActivity, now: Instant) -> Select[Any]:
     sent = deliveries.c.status == Status.SENT.value
     return (
         select(messages.c.id)
         .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
-        .where(sent, *_since(deliveries.c.sent_at, deeds, now))
+        .where(sent, *_since(deliveries.c.sent_at, activity, now))
     )
 
 
-def _mails_with(type_: EventType, deeds: MessageActivity, now: Instant) -> Select[Any]:
-    told = events.c.type == type_.value
+def _messages_with_event(type_: EventType, activity: MessageActivity, now: Instant) -> Select[Any]:
+    is_type = events.c.type == type_.value
     return (
         select(messages.c.id)
         .join_from(messages, events, events.c.message_key == messages.c.id)
-        .where(told, *_since(events.c.created_at, deeds, now))
+        .where(is_type, *_since(events.c.created_at, activity, now))
     )
 
 
-def _since(moment: ColumnElement[int], deeds: MessageActivity, now: Instant) -> list[ColumnElement[bool]]:
-    return [] if deeds.within_days is None else [moment >= now - deeds.within_days * DAY]
+def _since(time: ColumnElement[int], activity: MessageActivity, now: Instant) -> list[ColumnElement[bool]]:
+    return [] if activity.within_days is None else [time >= now - activity.within_days * DAY]
 
 
-def _often_enough(mails: Select[Any], deeds: MessageActivity, tenant_id: int) -> ColumnElement[bool]:
+def _occurs_often_enough(
+    matching_messages: Select[Any], activity: MessageActivity, tenant_id: int
+) -> ColumnElement[bool]:
     """Asked person by person, along the index of a person's messages: a page of people costs what a page costs."""
-    mine = mails.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
-    if deeds.campaign is not None:
+    matching = matching_messages.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
+    if activity.campaign is not None:
         known = select(campaigns.c.id).where(
-            campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == deeds.campaign
+            campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == activity.campaign
         )
-        mine = mine.where(messages.c.campaign_key == known.scalar_subquery())
-    if deeds.at_least == 1:
-        return mine.exists()
-    counted = mine.with_only_columns(func.count(messages.c.id.distinct()))
-    return counted.correlate(contacts).scalar_subquery() >= deeds.at_least
+        matching = matching.where(messages.c.campaign_key == known.scalar_subquery())
+    if activity.at_least == 1:
+        return matching.exists()
+    counted = matching.with_only_columns(func.count(messages.c.id.distinct()))
+    return counted.correlate(contacts).scalar_subquery() >= activity.at_least

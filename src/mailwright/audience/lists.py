@@ -1,4 +1,4 @@
-"""Lists: what bulk mail is sent under, and what its readers join and leave. One, `general`, always exists."""
+"""Lists that contacts subscribe to and bulk email is sent under. The list `general` always exists."""
 
 import re
 from collections.abc import Iterable
@@ -27,28 +27,28 @@ __all__ = [
     "find",
     "list_all",
     "require",
-    "unknown",
 ]
 
-# A key stands in links, headers and commands: it must not need quoting anywhere.
+# Keys appear in links, headers and commands, so they need no quoting anywhere.
 KEY_PATTERN: Final = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 _KEY = re.compile(KEY_PATTERN)
 
 
 class ListExists(NotPossibleNow):
-    """A list of this key exists already."""
+    """A list with this key already exists."""
 
     code = "LIST_EXISTS"
 
 
 class UnknownList(InvalidInput):
-    """There is no list of this key."""
+    """There is no list with this key."""
 
     code = "LIST_NOT_FOUND"
 
     def __init__(self, list_key: str) -> None:
-        super().__init__(unknown(list_key), field="listKey")
+        super().__init__(f"There is no list {list_key[:63]!r}. Create it first.", field="listKey")
+        self.list_key = list_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class List:
     list_key: str
     name: str
     description: str | None
-    is_public: bool  # shown to every reader who looks at their preferences
+    is_public: bool  # shown to every contact on the preference page
     created_at: Instant
-    requires_confirmation: bool = False  # whoever is put on it is asked first
+    requires_confirmation: bool = False  # double opt-in
 
 
 async def create(
@@ -73,23 +73,25 @@ async def create(
     requires_confirmation: bool = False,
     actor: str | None = None,
 ) -> List:
-    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
+    """Create a list. An `actor` is recorded in the audit log."""
     if not _KEY.fullmatch(list_key):
-        raise InvalidInput("a list's key has 1 to 63 of a-z, 0-9, - and _, as in product-news", field="listKey")
+        raise InvalidInput(
+            "A list key has 1 to 63 characters: a-z, 0-9, - and _, for example product-news.", field="listKey"
+        )
     if list_key == GENERAL:
-        raise ListExists("the list general is there from the start: it stands for all bulk mail", field="listKey")
-    made = List(list_key, name or list_key, description, is_public, clock.now(), requires_confirmation)
-    values = {field: getattr(made, field) for field in List.__slots__}
+        raise ListExists("The list general always exists. It stands for all bulk email.", field="listKey")
+    new_list = List(list_key, name or list_key, description, is_public, clock.now(), requires_confirmation)
+    values = {field: getattr(new_list, field) for field in List.__slots__}
     try:
         async with database.write() as tx:
             await tx.execute(insert(lists).values(tenant_id=tenant_id, **values))
             if actor is not None:
                 await audit_log.record(
-                    tx, made.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
+                    tx, new_list.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
                 )
     except IntegrityError as error:
-        raise ListExists(f"the list {list_key} exists already", field="listKey") from error
-    return made
+        raise ListExists(f"The list {list_key} already exists.", field="listKey") from error
+    return new_list
 
 
 async def edit(
@@ -104,26 +106,28 @@ async def edit(
     requires_confirmation: bool | None = None,
     actor: str,
 ) -> List:
-    """What is None stays as it is; an empty description takes it away. Whoever is on the list stays on it: another way
-    of joining holds for those who come from now on."""
+    """Change a list. None keeps a value, and an empty description removes it.
+
+    Existing subscriptions stay: double opt-in applies to new ones only.
+    """
     given = {
         "name": name,
         "description": description,
         "is_public": is_public,
         "requires_confirmation": requires_confirmation,
     }
-    wanted = {field: value if value != "" else None for field, value in given.items() if value is not None}
-    mine = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
+    new_values = {field: value if value != "" else None for field, value in given.items() if value is not None}
+    matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
     async with database.write() as tx:
-        rows: Any = await tx.execute(select(*_columns()).where(*mine).with_for_update())
+        rows: Any = await tx.execute(select(*_columns()).where(*matching).with_for_update())
         if not rows:
             raise NotFound
-        existing_keys = List(**rows[0]._mapping)
+        current = List(**rows[0]._mapping)
         changes: dict[str, Any] = {
-            field: value for field, value in wanted.items() if getattr(existing_keys, field) != value
+            field: value for field, value in new_values.items() if getattr(current, field) != value
         }
         if changes:
-            await tx.execute(update(lists).where(*mine).values(**changes))
+            await tx.execute(update(lists).where(*matching).values(**changes))
             await audit_log.record(
                 tx,
                 clock.now(),
@@ -133,7 +137,7 @@ async def edit(
                 tenant_id=tenant_id,
                 detail=changes,
             )
-    return replace(existing_keys, **changes)
+    return replace(current, **changes)
 
 
 async def list_all(database: Database, tenant_id: int) -> list[List]:
@@ -144,35 +148,27 @@ async def list_all(database: Database, tenant_id: int) -> list[List]:
 
 
 async def find(database: Database, tenant_id: int, list_key: str) -> None:
-    """For whoever names a list by its address: another tenant's is not found, like one that never was."""
+    """Raise NotFound unless the list exists. Another tenant's list is not found either."""
     async with database.read() as tx:
         if list_key not in await existing_keys(tx, tenant_id, [list_key]):
             raise NotFound
 
 
 async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:
-    """Which of these exist."""
-    wanted = {key for key in list_keys if _KEY.fullmatch(key)}
-    named = wanted - {GENERAL}
+    """Return which of these lists exist."""
+    valid = {key for key in list_keys if _KEY.fullmatch(key)}
+    named = valid - {GENERAL}
     if not named:
-        return wanted
-    mine = (lists.c.tenant_id == tenant_id, lists.c.list_key.in_(sorted(named)))
-    rows = await tx.execute(select(lists.c.list_key).where(*mine))
-    return {row.list_key for row in rows} | (wanted & {GENERAL})
+        return valid
+    matching = (lists.c.tenant_id == tenant_id, lists.c.list_key.in_(sorted(named)))
+    rows = await tx.execute(select(lists.c.list_key).where(*matching))
+    return {row.list_key for row in rows} | (valid & {GENERAL})
 
 
 async def require(tx: Transaction, tenant_id: int, list_key: str) -> None:
-    """For whoever names a list in a field."""
+    """Raise UnknownList unless the list exists."""
     if list_key not in await existing_keys(tx, tenant_id, [list_key]):
         raise UnknownList(list_key)
-
-
-def unknown(list_key: str) -> str:
-    return (
-        f"there is no list {list_key[:63]!r}; `mailwright list create {list_key[:63]}` or POST /v1/lists makes one"
-        if _KEY.fullmatch(list_key)
-        else "there is no such list; a list's key has 1 to 63 of a-z, 0-9, - and _"
-    )
 
 
 def _columns() -> list[ColumnElement[Any]]:

@@ -1,4 +1,4 @@
-"""A person's data: everything that is known of one address, and what happened when. For the person who asks for it."""
+"""Everything stored about one address, and its history, for the contact who requests it."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import select
 
-from mailwright.audience import contacts as people
+from mailwright.audience import contacts as contact_store
 from mailwright.audience.contacts import ContactDetails
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
@@ -21,43 +21,45 @@ class ContactHistoryEntry:
     at: Instant
     what: str
     detail: str
-    outbox_id: str | None = None  # of the mail, if it is about one
+    outbox_id: str | None = None  # of the message that the entry is about
 
 
 async def history(database: Database, tenant_id: int, email: str, *, mails: int = 100) -> list[ContactHistoryEntry]:
-    """The latest first, with the story of so many of the latest mails."""
-    known = await people.load_details(database, tenant_id, email, messages=mails)
-    found = _of_person(known)
-    mails_of = {message.message_key: message for message in known.messages}
-    for key, type_, at, _ in await _events(database, list(mails_of)):
-        mail = mails_of[key]
-        found.append(ContactHistoryEntry(at, f"mail {type_.lower().replace('_', ' ')}", mail.subject, mail.outbox_id))
-    # What happened within one millisecond was found in its order, which sorting keeps.
-    return sorted(found, key=lambda each: each.at)[::-1]
+    """Newest first, with the events of at most `mails` of the latest messages."""
+    details = await contact_store.load_details(database, tenant_id, email, messages=mails)
+    entries = _contact_entries(details)
+    messages_by_key = {message.message_key: message for message in details.messages}
+    for key, type_, at, _ in await _events(database, list(messages_by_key)):
+        message = messages_by_key[key]
+        entries.append(
+            ContactHistoryEntry(at, f"email {type_.lower().replace('_', ' ')}", message.subject, message.outbox_id)
+        )
+    # Sorting is stable, so entries of the same millisecond keep their order.
+    return sorted(entries, key=lambda entry: entry.at)[::-1]
 
 
 async def export_personal_data(database: Database, tenant_id: int, email: str) -> dict[str, Any]:
-    """As JSON that can be handed to the person: nothing of it is about anyone else."""
-    known = await people.load_details(database, tenant_id, email, messages=1)
-    person = known.contact
+    """Return JSON that can be handed to the contact. It contains nothing about anyone else."""
+    details = await contact_store.load_details(database, tenant_id, email, messages=1)
+    contact = details.contact
     async with database.read() as tx:
         joined = await tx.execute(
-            select(subscriptions).where(subscriptions.c.contact_key == person.id).order_by(subscriptions.c.list_key)
+            select(subscriptions).where(subscriptions.c.contact_key == contact.id).order_by(subscriptions.c.list_key)
         )
     return {
-        "contactId": person.contact_id,
-        "email": person.email,
-        "name": person.name,
-        "locale": person.locale,
-        "timezone": person.timezone,
-        "attributes": person.attributes,
-        "tags": list(known.tags),
-        "status": person.status,
-        "statusUpdatedAt": isoformat(person.status_updated_at),
-        "statusSource": person.status_source,
-        "bounceType": person.bounce_type,
-        "bounceSubtype": person.bounce_subtype,
-        "createdAt": isoformat(person.created_at),
+        "contactId": contact.contact_id,
+        "email": contact.email,
+        "name": contact.name,
+        "locale": contact.locale,
+        "timezone": contact.timezone,
+        "attributes": contact.attributes,
+        "tags": list(details.tags),
+        "status": contact.status,
+        "statusUpdatedAt": isoformat(contact.status_updated_at),
+        "statusSource": contact.status_source,
+        "bounceType": contact.bounce_type,
+        "bounceSubtype": contact.bounce_subtype,
+        "createdAt": isoformat(contact.created_at),
         "lists": [
             {
                 "listKey": row.list_key,
@@ -75,29 +77,33 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
                 "source": entry.source,
                 "createdAt": isoformat(entry.created_at),
             }
-            for entry in known.suppressions
+            for entry in details.suppressions
         ],
-        "messages": await _mails(database, tenant_id, person.email),
+        "messages": await _export_messages(database, tenant_id, contact.email),
     }
 
 
-async def _mails(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+async def _export_messages(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
     before = NEWEST
     while page := await search(database, tenant_id, MessageSearch(to_email=email, before_key=before), limit=_PAGE):
         keys = [message.message_key for message in page]
         async with database.read() as tx:
             rows = await tx.execute(select(messages.c.id, messages.c.payload).where(messages.c.id.in_(keys)))
         payloads = {row.id: orjson.loads(row.payload) for row in rows}
-        stories: dict[int, list[dict[str, Any]]] = {key: [] for key in keys}
+        histories: dict[int, list[dict[str, Any]]] = {key: [] for key in keys}
         for key, type_, at, metadata in await _events(database, keys):
-            stories[key].append({"type": type_, "createdAt": isoformat(at), "metadata": metadata})
-        found += [_mail(message, payloads[message.message_key], stories[message.message_key]) for message in page]
+            histories[key].append({"type": type_, "createdAt": isoformat(at), "metadata": metadata})
+        entries += [
+            _export_message(message, payloads[message.message_key], histories[message.message_key]) for message in page
+        ]
         before = keys[-1]
-    return found
+    return entries
 
 
-def _mail(message: MessageSummary, payload: dict[str, Any], story: list[dict[str, Any]]) -> dict[str, Any]:
+def _export_message(
+    message: MessageSummary, payload: dict[str, Any], event_list: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "outboxId": message.outbox_id,
         "source": message.source,
@@ -106,38 +112,40 @@ def _mail(message: MessageSummary, payload: dict[str, Any], story: list[dict[str
         "createdAt": isoformat(message.created_at),
         "sentAt": isoformat(message.sent_at),
         "content": payload,
-        "events": story,
+        "events": event_list,
     }
 
 
 async def _events(database: Database, keys: list[int]) -> list[tuple[int, str, Instant, dict[str, Any]]]:
     columns = (events.c.message_key, events.c.type, events.c.created_at, events.c.metadata)
-    found: list[tuple[int, str, Instant, dict[str, Any]]] = []
+    entries: list[tuple[int, str, Instant, dict[str, Any]]] = []
     for start in range(0, len(keys), _PAGE):
-        portion = keys[start : start + _PAGE]
+        batch = keys[start : start + _PAGE]
         async with database.read() as tx:
-            rows = await tx.execute(select(*columns).where(events.c.message_key.in_(portion)).order_by(events.c.id))
-        found += [(row.message_key, row.type, row.created_at, orjson.loads(row.metadata)) for row in rows]
-    return found
+            rows = await tx.execute(select(*columns).where(events.c.message_key.in_(batch)).order_by(events.c.id))
+        entries += [(row.message_key, row.type, row.created_at, orjson.loads(row.metadata)) for row in rows]
+    return entries
 
 
-def _of_person(known: ContactDetails) -> list[ContactHistoryEntry]:
-    person = known.contact
-    found = [ContactHistoryEntry(person.created_at, "became a contact", "")]
-    if person.status_updated_at is not None:
-        found.append(
-            ContactHistoryEntry(person.status_updated_at, f"became {person.status}", person.status_source or "")
+def _contact_entries(details: ContactDetails) -> list[ContactHistoryEntry]:
+    contact = details.contact
+    entries = [ContactHistoryEntry(contact.created_at, "became a contact", "")]
+    if contact.status_updated_at is not None:
+        entries.append(
+            ContactHistoryEntry(contact.status_updated_at, f"became {contact.status}", contact.status_source or "")
         )
-    for each in known.lists:
-        if each.confirmed_at is not None:
-            found.append(ContactHistoryEntry(each.confirmed_at, "confirmed", each.list_key))
-        if each.subscribed_at is not None:
-            joined = "was asked to confirm" if each.is_pending else "joined a list"
-            found.append(ContactHistoryEntry(each.subscribed_at, joined, each.list_key))
-        if each.unsubscribed_at is not None:
-            found.append(ContactHistoryEntry(each.unsubscribed_at, "left a list", each.list_key))
-    scopes = {"*": "any mail", "general": "bulk mail"}
-    for entry in known.suppressions:
+    for membership in details.lists:
+        if membership.confirmed_at is not None:
+            entries.append(ContactHistoryEntry(membership.confirmed_at, "confirmed", membership.list_key))
+        if membership.subscribed_at is not None:
+            change = "was asked to confirm" if membership.is_pending else "subscribed to a list"
+            entries.append(ContactHistoryEntry(membership.subscribed_at, change, membership.list_key))
+        if membership.unsubscribed_at is not None:
+            entries.append(
+                ContactHistoryEntry(membership.unsubscribed_at, "unsubscribed from a list", membership.list_key)
+            )
+    scopes = {"*": "all email", "general": "bulk email"}
+    for entry in details.suppressions:
         scope = scopes.get(entry.list_key, f"the list {entry.list_key}")
-        found.append(ContactHistoryEntry(entry.created_at, f"no more of {scope}", entry.reason))
-    return found
+        entries.append(ContactHistoryEntry(entry.created_at, f"suppressed: {scope}", entry.reason))
+    return entries

@@ -1,4 +1,4 @@
-"""Choices: what a reader ticks becomes what they are sent, in one transaction, and only that."""
+"""Apply the choices of a contact on the preference page, in one transaction."""
 
 from dataclasses import dataclass
 
@@ -23,26 +23,26 @@ from mailwright.storage.tables import contacts
 
 @dataclass(frozen=True, slots=True)
 class PreferenceChoice:
-    shown: frozenset[str]  # a list that was made since the page was opened is nobody's choice
-    ticked: frozenset[str]
-    locale: str | None  # None leaves it as it is
+    shown: frozenset[str]  # only lists that were on the page count as a choice
+    selected: frozenset[str]
+    locale: str | None  # None keeps the language
     unsubscribe_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceUpdate:
-    """What changed is told from what is stored, not from what was asked."""
+    """The stored preferences before and after, so that the page reports what really changed."""
 
     before: ContactPreferences
     after: ContactPreferences
 
     @property
     def subscribed(self) -> list[str]:
-        return _more(self.before, self.after)
+        return _added_lists(self.before, self.after)
 
     @property
     def unsubscribed(self) -> list[str]:
-        return _more(self.after, self.before)
+        return _added_lists(self.after, self.before)
 
     @property
     def unsubscribed_from_all(self) -> bool:
@@ -52,7 +52,7 @@ class PreferenceUpdate:
 async def update_preferences(
     database: Database, clock: Clock, tenant_id: int, email: str, choice: PreferenceChoice, *, source: str
 ) -> PreferenceUpdate:
-    """`email` in normal form; `source` says who says so, where a contact's status and lists are shown."""
+    """Apply a choice. `email` is normalized; `source` is stored with the status and the subscriptions."""
     async with database.write() as tx:
         now = clock.now()
         await lock_contact(tx, tenant_id, email, now)
@@ -60,60 +60,60 @@ async def update_preferences(
         if choice.unsubscribe_all:
             await unsubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
         else:
-            await _change_lists(tx, _Choosing(tenant_id, email, source, now), choice, before)
+            await _apply_choice(tx, _Change(tenant_id, email, source, now), choice, before)
         if choice.locale is not None:
-            person = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
-            await tx.execute(update(contacts).where(*person).values(locale=choice.locale))
+            contact = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
+            await tx.execute(update(contacts).where(*contact).values(locale=choice.locale))
         after = await load_preferences(tx, tenant_id, email)
         await subscription_events.record_changes(
-            tx, tenant_id, email, before.place, after.place, source=source, now=now
+            tx, tenant_id, email, before.subscription_state, after.subscription_state, source=source, now=now
         )
         return PreferenceUpdate(before, after)
 
 
-def has_unsubscribed_from_all(about: ContactPreferences) -> bool:
-    return GENERAL in about.scopes
+def has_unsubscribed_from_all(preferences: ContactPreferences) -> bool:
+    return GENERAL in preferences.scopes
 
 
-def is_blocked(about: ContactPreferences) -> bool:
-    """Stopped by a bounce, a complaint or an operator: nothing that a reader ticks changes that."""
+def is_blocked(preferences: ContactPreferences) -> bool:
+    """Suppressed by a bounce, a complaint or an operator: a choice of the contact cannot change that."""
     return (
-        ALL_MESSAGES in about.scopes
-        or about.scopes.get(GENERAL, SuppressionReason.UNSUBSCRIBED) != SuppressionReason.UNSUBSCRIBED
+        ALL_MESSAGES in preferences.scopes
+        or preferences.scopes.get(GENERAL, SuppressionReason.UNSUBSCRIBED) != SuppressionReason.UNSUBSCRIBED
     )
 
 
-def subscribed_lists(about: ContactPreferences) -> dict[str, str]:
-    """What the reader gets, by key and name. Whoever left everything gets none, whatever they were on."""
-    if has_unsubscribed_from_all(about):
+def subscribed_lists(preferences: ContactPreferences) -> dict[str, str]:
+    """Names of the lists that the contact receives, by key. None after an unsubscribe from all."""
+    if has_unsubscribed_from_all(preferences):
         return {}
-    return {each.list_key: each.name for each in about.lists if each.is_subscribed}
+    return {entry.list_key: entry.name for entry in preferences.lists if entry.is_subscribed}
 
 
 @dataclass(frozen=True, slots=True)
-class _Choosing:
+class _Change:
     tenant_id: int
     email: str
     source: str
     now: Instant
 
 
-async def _change_lists(tx: Transaction, who: _Choosing, choice: PreferenceChoice, before: ContactPreferences) -> None:
-    """Only lists that this reader may see: what else a form names does not count."""
-    person = (who.tenant_id, who.email)
-    choosable = {each.list_key: each.is_subscribed for each in before.lists if each.list_key in choice.shown}
-    ticked = choosable.keys() & choice.ticked
+async def _apply_choice(tx: Transaction, change: _Change, choice: PreferenceChoice, before: ContactPreferences) -> None:
+    """Change only lists that this contact may see. Other names in the form are ignored."""
+    contact = (change.tenant_id, change.email)
+    is_subscribed = {entry.list_key: entry.is_subscribed for entry in before.lists if entry.list_key in choice.shown}
+    selected = is_subscribed.keys() & choice.selected
     if has_unsubscribed_from_all(before):
-        if not ticked:
+        if not selected:
             return
-        await resubscribe(tx, *person, GENERAL, source=who.source, now=who.now)
-    for list_key, is_on in choosable.items():
-        if list_key in ticked and not is_on:
-            await subscribe(tx, who.tenant_id, [who.email], list_key, source=who.source, now=who.now)
-        elif list_key not in ticked and is_on:
-            await unsubscribe(tx, *person, list_key, source=who.source, now=who.now)
+        await resubscribe(tx, *contact, GENERAL, source=change.source, now=change.now)
+    for list_key, is_on in is_subscribed.items():
+        if list_key in selected and not is_on:
+            await subscribe(tx, change.tenant_id, [change.email], list_key, source=change.source, now=change.now)
+        elif list_key not in selected and is_on:
+            await unsubscribe(tx, *contact, list_key, source=change.source, now=change.now)
 
 
-def _more(fewer: ContactPreferences, more: ContactPreferences) -> list[str]:
+def _added_lists(fewer: ContactPreferences, more: ContactPreferences) -> list[str]:
     known = subscribed_lists(fewer)
     return [name for list_key, name in subscribed_lists(more).items() if list_key not in known]

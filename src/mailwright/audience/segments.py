@@ -1,4 +1,4 @@
-"""Segments: saved questions about contacts. Asked anew each time, so that they are always true now."""
+"""Segments: saved filters, evaluated at each use."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,15 @@ __all__ = [
     "members",
 ]
 
-# A suppression with one of these scopes keeps every campaign away, whatever its list.
+# A suppression with one of these scopes applies to every campaign, whatever its list.
 EVERY_CAMPAIGN: Final = ("*", GENERAL)
-LONGEST_NAME: Final = 200
+MAX_NAME_LENGTH: Final = 200
 
 _KEY: Final = re.compile(KEY_PATTERN)
 
 
 class SegmentExists(NotPossibleNow):
-    """A segment of this key exists already."""
+    """A segment with this key already exists."""
 
     code = "SEGMENT_EXISTS"
 
@@ -61,25 +61,24 @@ class Segment:
 def audience(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
-    """Who may be written to now: on any of the lists (anyone, where none is named), and answering to the filter."""
-    may_be_written_to = _may_be_written_to(tenant_id, lists, filter_, now)
-    return and_(may_be_written_to, is_subscribed_to(lists[0])) if len(lists) == 1 else may_be_written_to
+    """Contacts who may receive bulk email now: on any of the lists, if some are named, and matching the filter."""
+    can_receive = _can_receive(tenant_id, lists, filter_, now)
+    return and_(can_receive, is_subscribed_to(lists[0])) if len(lists) == 1 else can_receive
 
 
 def audience_query(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> Select[Any]:
-    """The same people, for columns about all of them at once. Those of one list are found along it, and nobody else is
-    looked at."""
+    """Select the same contacts for aggregates. For a single list, only its subscriptions are read."""
     if len(lists) != 1 or lists[0] == GENERAL:
         return select().select_from(contacts).where(audience(tenant_id, lists, filter_, now))
-    joined = subscriptions.alias()  # the filter may ask for another list
+    joined = subscriptions.alias()  # The filter may refer to another list.
     on_it = contacts.join(joined, and_(joined.c.tenant_id == tenant_id, is_active_subscription(joined, lists[0])))
-    return select().select_from(on_it).where(_may_be_written_to(tenant_id, lists, filter_, now))
+    return select().select_from(on_it).where(_can_receive(tenant_id, lists, filter_, now))
 
 
 def lacks_attribute(attribute: str) -> ColumnElement[bool]:
-    """Has no such attribute, or nothing in it."""
+    """The attribute is missing or null."""
     return json_text(contacts.c.attributes, attribute).is_(None)
 
 
@@ -93,28 +92,29 @@ async def create(
     name: str | None = None,
     actor: str | None = None,
 ) -> Segment:
-    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
+    """Create a segment. An `actor` is recorded in the audit log."""
     if not _KEY.fullmatch(segment_key):
-        raise InvalidInput("a segment's key has 1 to 63 of a-z, 0-9, - and _, as in big-spenders", field="segmentKey")
-    filters.parse(filter_)
+        raise InvalidInput(
+            "A segment key has 1 to 63 characters: a-z, 0-9, - and _, for example big-spenders.", field="segmentKey"
+        )
     now = clock.now()
-    made = Segment(segment_key, _name(name or segment_key), filter_, now, now)
+    segment = Segment(segment_key, _name(name or segment_key), filter_, now, now)
     try:
         async with database.write() as tx:
             await tx.execute(
                 insert(segments).values(
                     tenant_id=tenant_id,
                     segment_key=segment_key,
-                    name=made.name,
+                    name=segment.name,
                     filter=orjson.dumps(filter_).decode(),
                     created_at=now,
                     updated_at=now,
                 )
             )
-            await _note(tx, now, tenant_id, segment_key, actor=actor, action="segment.create")
+            await _record_audit_entry(tx, now, tenant_id, segment_key, actor=actor, action="segment.create")
     except IntegrityError as error:
-        raise SegmentExists(f"the segment {segment_key} exists already", field="segmentKey") from error
-    return made
+        raise SegmentExists(f"The segment {segment_key} already exists.", field="segmentKey") from error
+    return segment
 
 
 async def change(
@@ -127,7 +127,7 @@ async def change(
     name: str | None = None,
     actor: str | None = None,
 ) -> Segment:
-    """Campaigns that were started keep the question that they were started with."""
+    """Change a segment. Campaigns that have started keep the filter that they started with."""
     values: dict[str, Any] = {"updated_at": clock.now()}
     if name is not None:
         values["name"] = _name(name)
@@ -136,19 +136,19 @@ async def change(
         values["filter"] = orjson.dumps(filter_).decode()
     async with database.write() as tx:
         await tx.execute(update(segments).where(_mine(tenant_id, segment_key)).values(**values))
-        await _note(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
+        await _record_audit_entry(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
     return await find(database, tenant_id, segment_key)
 
 
 async def delete_segment(
     database: Database, tenant_id: int, segment_key: str, *, actor: str | None = None, clock: Clock | None = None
 ) -> None:
-    """An `actor` is noted in the journal, by the `clock`."""
+    """Delete a segment. An `actor` is recorded in the audit log."""
     await find(database, tenant_id, segment_key)
     async with database.write() as tx:
         await tx.execute(delete(segments).where(_mine(tenant_id, segment_key)))
         if clock is not None:
-            await _note(tx, clock.now(), tenant_id, segment_key, actor=actor, action="segment.forget")
+            await _record_audit_entry(tx, clock.now(), tenant_id, segment_key, actor=actor, action="segment.forget")
 
 
 async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
@@ -167,39 +167,41 @@ async def list_all(database: Database, tenant_id: int) -> list[Segment]:
 
 
 async def count(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> int:
-    """Everyone who answers to it, whether they may be written to or not."""
-    rows = await tx.execute(select(func.count()).select_from(contacts).where(_people(tenant_id, filter_, now)))
+    """Count all contacts who match, whether they may receive email or not."""
+    rows = await tx.execute(
+        select(func.count()).select_from(contacts).where(_matching_contacts(tenant_id, filter_, now))
+    )
     return int(rows[0][0])
 
 
 async def members(
     tx: Transaction, tenant_id: int, filter_: Any, now: Instant, *, limit: int, after: str = ""
 ) -> list[Contact]:
-    """In the order of addresses; the next page begins after the last address of this one."""
-    people = and_(_people(tenant_id, filter_, now), contacts.c.email > after)
-    rows = await tx.execute(select(*contact_columns()).where(people).order_by(contacts.c.email).limit(limit))
+    """Ordered by address; the next page starts after the last address of this one."""
+    page = and_(_matching_contacts(tenant_id, filter_, now), contacts.c.email > after)
+    rows = await tx.execute(select(*contact_columns()).where(page).order_by(contacts.c.email).limit(limit))
     return [contact_from_row(row) for row in rows]
 
 
-def _people(tenant_id: int, filter_: Any, now: Instant) -> ColumnElement[bool]:
+def _matching_contacts(tenant_id: int, filter_: Any, now: Instant) -> ColumnElement[bool]:
     return and_(
         contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), filter_clause(filter_, tenant_id, now)
     )
 
 
-def _may_be_written_to(
+def _can_receive(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
-    """All but whether they are on the list, where it is only one."""
+    """All conditions except the subscription to a single list."""
     conditions = [
         contacts.c.tenant_id == tenant_id,
         contacts.c.deleted_at.is_(None),
         contacts.c.status == "active",
-        # Whoever is on one list only is looked up once for both.
+        # For a single list, one lookup covers all scopes.
         ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
     ]
     if len(lists) > 1:
-        conditions.append(or_(*(and_(is_subscribed_to(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
+        conditions.append(or_(*(and_(is_subscribed_to(key), ~_is_suppressed(tenant_id, key)) for key in lists)))
     if filter_ is not None:
         conditions.append(filter_clause(filter_, tenant_id, now))
     return and_(*conditions)
@@ -211,14 +213,14 @@ def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
         .where(
             suppressions.c.tenant_id == tenant_id,
             suppressions.c.email == contacts.c.email,
-            # Nearly everyone has none at all, which one look tells.
+            # Nearly every contact has no entry at all, which one lookup shows.
             unindexed(suppressions.c.list_key).in_(sorted(set(scopes))),
         )
         .exists()
     )
 
 
-async def _note(
+async def _record_audit_entry(
     tx: Transaction, now: Instant, tenant_id: int, segment_key: str, *, actor: str | None, action: str
 ) -> None:
     if actor is not None:
@@ -226,8 +228,8 @@ async def _note(
 
 
 def _name(text: str) -> str:
-    if not 1 <= len(text) <= LONGEST_NAME or not text.isprintable():
-        raise InvalidInput(f"a segment's name has 1 to {LONGEST_NAME} printable characters", field="name")
+    if not 1 <= len(text) <= MAX_NAME_LENGTH or not text.isprintable():
+        raise InvalidInput(f"The name of a segment has 1 to {MAX_NAME_LENGTH} printable characters.", field="name")
     return text
 
 

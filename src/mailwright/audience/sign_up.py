@@ -1,8 +1,8 @@
-"""Signing up: anybody may type anybody's address into an open form, so it tells nothing, and writes to few.
+"""Public sign-up forms. Anyone can enter any address, so a form reveals nothing and causes few emails.
 
-Whoever is on the list already, has left it or is unknown gets the same answer. Whoever has left is asked by mail first,
-whatever the list says: a stranger must not undo that. One place on the network is heard so many times an hour, counted
-without a cookie and without keeping its address.
+Subscribed, unsubscribed and unknown addresses get the same response. After an unsubscribe the contact must confirm,
+whatever the list requires: a stranger must not undo it. Sign-ups are limited per network and hour, without cookies and
+without storing network addresses.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import subscriptions, suppressions
 
 SOURCE: Final = "sign-up"
-# An office behind one address signs up its people in a day; a program would do it in a second.
+# Enough for an office behind one network address, and too few for a program.
 PER_HOUR: Final = 20
 
 
 class SignUpResult(Enum):
-    """What the form can say. None of these depends on who is on the list."""
+    """What the form shows. It does not depend on who is subscribed."""
 
     ACCEPTED = auto()
     INVALID_ADDRESS = auto()
@@ -43,75 +43,77 @@ class SignUpResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SignUpRequest:
-    """What came with the form. `trap` is a field that people do not see: whoever fills it in is a program."""
+    """A submitted form. `honeypot` is a hidden field that only programs fill in."""
 
     email: str
-    origin: str  # the network address that it came from
+    remote_address: str  # the network address of the sender
     locale: str | None = None
-    trap: str = ""
+    honeypot: str = ""
 
 
 class SignUpService:
     def __init__(self, database: Database, clock: Clock, double_opt_in: DoubleOptIn, secret: str) -> None:
-        """`secret` hides the network addresses that are counted."""
+        """`secret` hashes the network addresses that are counted."""
         self._database = database
         self._clock = clock
-        self._opting_in = double_opt_in
+        self._double_opt_in = double_opt_in
         self._ledger = DatabaseLedger(database, clock)
         self._secret = secret.encode()[:64]
 
-    async def take(self, tenant_id: int, list_key: str, wish: SignUpRequest) -> SignUpResult:
-        """The list is public, as whoever asks has made sure."""
+    async def submit(self, tenant_id: int, list_key: str, form: SignUpRequest) -> SignUpResult:
+        """Accept a form. The caller has checked that the list is public."""
         try:
-            email = address.normal(wish.email.strip())
+            email = address.normal(form.email.strip())
         except address.InvalidAddress:
             return SignUpResult.INVALID_ADDRESS
-        if not await self._is_heard(wish.origin):
+        if not await self._is_within_limit(form.remote_address):
             return SignUpResult.RATE_LIMITED
-        if not wish.trap:
-            await self._join(DoubleOptInRequest(tenant_id, email, list_key), wish.locale)
+        if not form.honeypot:
+            await self._subscribe(DoubleOptInRequest(tenant_id, email, list_key), form.locale)
         return SignUpResult.ACCEPTED
 
-    async def _join(self, joining: DoubleOptInRequest, locale: str | None) -> None:
+    async def _subscribe(self, request: DoubleOptInRequest, locale: str | None) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
-            await lists.require(tx, joining.tenant_id, joining.list_key)
-            await status.lock_contact(tx, joining.tenant_id, joining.email, now)
-            asks = await requires_confirmation(tx, joining.tenant_id, joining.list_key) or await _has_left(tx, joining)
-            if asks:
-                await self._opting_in.ask(tx, joining, source=SOURCE, locale=locale)
+            await lists.require(tx, request.tenant_id, request.list_key)
+            await status.lock_contact(tx, request.tenant_id, request.email, now)
+            must_confirm = await requires_confirmation(
+                tx, request.tenant_id, request.list_key
+            ) or await _has_unsubscribed(tx, request)
+            if must_confirm:
+                await self._double_opt_in.request_confirmation(tx, request, source=SOURCE, locale=locale)
                 return
-            person = (joining.tenant_id, [joining.email], joining.list_key)
+            contact = (request.tenant_id, [request.email], request.list_key)
             async with status.recording_subscription_events(
-                tx, joining.tenant_id, joining.email, source=SOURCE, now=now
+                tx, request.tenant_id, request.email, source=SOURCE, now=now
             ):
-                await status.subscribe(tx, *person, source=SOURCE, now=now)
-            await set_missing_locale(tx, joining, locale)
+                await status.subscribe(tx, *contact, source=SOURCE, now=now)
+            await set_missing_locale(tx, request, locale)
 
-    async def _is_heard(self, origin: str) -> bool:
+    async def _is_within_limit(self, remote_address: str) -> bool:
         number = self._clock.now() // HOUR
         ends = (number + 1) * HOUR
-        digest = blake2b(_network(origin).encode(), key=self._secret, digest_size=12).hexdigest()
-        turn = LimitWindow(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
-        return (await self._ledger.reserve((turn,), 1)).count == 1
+        digest = blake2b(_network(remote_address).encode(), key=self._secret, digest_size=12).hexdigest()
+        window = LimitWindow(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
+        return (await self._ledger.reserve((window,), 1)).count == 1
 
 
-def _network(origin: str) -> str:
-    """A household has a whole /64 of the newer kind of addresses to choose from."""
+def _network(remote_address: str) -> str:
+    """Count IPv6 per /64, because one household owns all addresses of it."""
     try:
-        found = ip_address(origin)
+        address_ = ip_address(remote_address)
     except ValueError:
-        return origin[:64]
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(IPv6Address(int(found) >> 64 << 64))
-    return str(found)
+        return remote_address[:64]
+    if isinstance(address_, IPv6Address) and address_.ipv4_mapped is None:
+        return str(IPv6Address(int(address_) >> 64 << 64))
+    return str(address_)
 
 
-async def _has_left(tx: Transaction, joining: DoubleOptInRequest) -> bool:
-    """This list, or everything; by themselves or because someone said so."""
+async def _has_unsubscribed(tx: Transaction, request: DoubleOptInRequest) -> bool:
+    """Unsubscribed from this list or from all bulk email, or suppressed by an operator."""
     s = suppressions.c
-    scopes = and_(s.list_key.in_([joining.list_key, lists.GENERAL]), s.email == joining.email)
-    if await tx.execute(select(s.id).where(scopes, s.tenant_id == joining.tenant_id)):
+    scopes = and_(s.list_key.in_([request.list_key, lists.GENERAL]), s.email == request.email)
+    if await tx.execute(select(s.id).where(scopes, s.tenant_id == request.tenant_id)):
         return True
-    gone = and_(subscription_condition(joining), subscriptions.c.unsubscribed_at.is_not(None))
+    gone = and_(subscription_condition(request), subscriptions.c.unsubscribed_at.is_not(None))
     return bool(await tx.execute(select(subscriptions.c.id).where(gone)))

@@ -1,6 +1,6 @@
-"""Moves: whoever joins or leaves on a page of ours makes an event, in the transaction of the deed, and others are told.
+"""Publish an event when a contact subscribes or unsubscribes on a public page, in the same transaction.
 
-The event is about no message, and names the person by a key alone: of somebody who was erased, nothing is told.
+The event belongs to no message and names the contact by its key only, so nothing remains after an erasure.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from mailwright.storage.statements import statement
 LOCK_CONTACTS = statement(__package__, "lock_contacts")
 
 NO_MESSAGE: Final = 0
-# Who it was, for whoever tells of it: it is not told itself.
+# Identifies the contact for outbound webhooks; it is not part of what they send.
 CONTACT_KEY: Final = "contactKey"
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """Where a person stands: the lists that they are on, and those that they left; `general` is all bulk mail."""
+    """Which lists a contact is subscribed to and unsubscribed from; `general` stands for all bulk email."""
 
-    on: frozenset[str]
-    gone: frozenset[str]
+    subscribed: frozenset[str]
+    unsubscribed: frozenset[str]
 
 
 async def record_changes(
@@ -39,21 +39,21 @@ async def record_changes(
     source: str,
     now: Instant,
 ) -> None:
-    """One event for each list; none where nothing has changed, or where an address is nobody's."""
-    moves = list(_moves(before, after))
-    people = await tx.run(LOCK_CONTACTS, people=[{"tenant_id": tenant_id, "email": email}]) if moves else ()
-    about = [
-        Event(type_, now, {CONTACT_KEY: person.id, "listKey": list_key, "source": source})
-        for person in people
-        for type_, list_key in moves
+    """Append one event per changed list; none if nothing changed or the address is not a contact."""
+    changes = list(_changes(before, after))
+    rows = await tx.run(LOCK_CONTACTS, contacts=[{"tenant_id": tenant_id, "email": email}]) if changes else ()
+    new_events = [
+        Event(type_, now, {CONTACT_KEY: contact.id, "listKey": list_key, "source": source})
+        for contact in rows
+        for type_, list_key in changes
     ]
-    if about:
-        await tx.count(APPEND_EVENTS, events=[event_row(NO_MESSAGE, tenant_id, event) for event in about])
+    if new_events:
+        await tx.count(APPEND_EVENTS, events=[event_row(NO_MESSAGE, tenant_id, event) for event in new_events])
 
 
-def _moves(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:
-    """Undoing a leaving is a joining, also of a list that somebody got mail of without having joined it."""
-    for list_key in sorted(after.gone - before.gone):
+def _changes(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:
+    """Undoing an unsubscribe counts as a subscription, also for a list without an earlier subscription."""
+    for list_key in sorted(after.unsubscribed - before.unsubscribed):
         yield EventType.LEFT, list_key
-    for list_key in sorted((after.on - before.on) | (before.gone - after.gone)):
+    for list_key in sorted((after.subscribed - before.subscribed) | (before.unsubscribed - after.unsubscribed)):
         yield EventType.JOINED, list_key

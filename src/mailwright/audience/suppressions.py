@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import Select, delete, select
 
 from mailwright.audience import lists
-from mailwright.domain import address
+from mailwright.audience.contact_fields import normalize_email
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.errors import NotFound
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
@@ -25,7 +25,7 @@ SUPPRESSED_AMONG = statement(__package__, "suppressed_among")
 
 NEWEST = 2**63 - 1
 
-# The scope of whoever gets no mail at all, whatever its kind.
+# The scope of an address that receives no messages at all.
 ALL_MESSAGES: Final = "*"
 
 
@@ -36,7 +36,7 @@ class Suppression:
     reason: str
     source: str
     created_at: Instant
-    list_key: str = ALL_MESSAGES  # `general`: no bulk mail; any other: no mail of that list
+    list_key: str = ALL_MESSAGES  # `general`: no bulk email; any other key: no email of that list
 
 
 async def add(
@@ -50,21 +50,23 @@ async def add(
     list_key: str = ALL_MESSAGES,
     actor: str | None = None,
 ) -> tuple[Suppression, bool]:
-    """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays.
+    """Return the entry and whether it is new. Adding an address again keeps the first reason.
 
-    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    An `actor` is recorded in the audit log.
     """
-    wanted = _normal(email)
+    address_ = normalize_email(email)
     async with database.write() as tx:
         if list_key != ALL_MESSAGES:
             await lists.require(tx, tenant_id, list_key)
         is_new = await add_all(
-            tx, tenant_id, [wanted], reason=reason, source=source, now=clock.now(), list_key=list_key
+            tx, tenant_id, [address_], reason=reason, source=source, now=clock.now(), list_key=list_key
         )
-        entry = (suppressions.c.email == wanted, suppressions.c.list_key == list_key)
+        entry = (suppressions.c.email == address_, suppressions.c.list_key == list_key)
         rows = await tx.execute(_entries(tenant_id).where(*entry))
         if is_new and actor is not None:
-            await _note(tx, clock.now(), tenant_id, wanted, actor=actor, action="suppression.add", list_key=list_key)
+            await _record_audit_entry(
+                tx, clock.now(), tenant_id, address_, actor=actor, action="suppression.add", list_key=list_key
+            )
     return Suppression(**rows[0]._mapping), bool(is_new)
 
 
@@ -78,7 +80,7 @@ async def add_all(
     now: Instant,
     list_key: str = ALL_MESSAGES,
 ) -> set[str]:
-    """Inside the caller's transaction, addresses in normal form; answers which of them are new."""
+    """Add normalized addresses inside the caller's transaction, and return which are new."""
     rows = [{"email": email} for email in sorted(set(emails))]
     added = await tx.run(
         ADD_SUPPRESSIONS,
@@ -101,19 +103,19 @@ async def remove(
     actor: str | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """All entries of the address, or the one of that scope. An `actor` is noted in the journal, by the `clock`."""
-    wanted = _normal(email)
-    condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == wanted]
+    """Remove all entries of an address, or the one of a scope. An `actor` is recorded in the audit log."""
+    address_ = normalize_email(email)
+    condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == address_]
     if list_key is not None:
         condition.append(suppressions.c.list_key == list_key)
     async with database.write() as tx:
         removed = await tx.execute(delete(suppressions).where(*condition).returning(suppressions.c.id))
         if removed and actor is not None and clock is not None:
-            await _note(
+            await _record_audit_entry(
                 tx,
                 clock.now(),
                 tenant_id,
-                wanted,
+                address_,
                 actor=actor,
                 action="suppression.lift",
                 list_key=list_key or ALL_MESSAGES,
@@ -123,7 +125,7 @@ async def remove(
 
 
 async def list_page(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
-    """The latest first; the next page begins before the last id of this one."""
+    """Newest first; the next page starts before the last ID of this one."""
     page = _entries(tenant_id).where(suppressions.c.id < before).order_by(suppressions.c.id.desc()).limit(limit)
     async with database.read() as tx:
         rows = await tx.execute(page)
@@ -131,29 +133,29 @@ async def list_page(database: Database, tenant_id: int, *, limit: int, before: i
 
 
 async def list_for_address(tx: Transaction, tenant_id: int, email: str) -> list[Suppression]:
-    """All that is not sent to this address, given in normal form; the widest scope first."""
+    """Return the entries of a normalized address, the widest scope first."""
     rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == email))
-    found = [Suppression(**row._mapping) for row in rows]
+    entries = [Suppression(**row._mapping) for row in rows]
     return sorted(
-        found, key=lambda entry: (entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key)
+        entries, key=lambda entry: (entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key)
     )
 
 
 async def is_suppressed(database: Database, tenant_id: int, email: str, list_key: str | None = None) -> bool:
     async with database.read() as tx:
-        return bool(await suppressed_among(tx, tenant_id, [_normal(email)], list_key))
+        return bool(await suppressed_among(tx, tenant_id, [normalize_email(email)], list_key))
 
 
 async def suppressed_among(tx: Runner, tenant_id: int, emails: Iterable[str], list_key: str | None = None) -> set[str]:
-    """Which of these addresses, given in normal form, must not get a mail of this list; none: transactional mail."""
+    """Return which normalized addresses must not receive email of this list; without a list, transactional email."""
     rows = [{"email": email} for email in emails]
     if not rows:
         return set()
-    found = await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows, list_key=list_key)
-    return {row.email for row in found}
+    suppressed = await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows, list_key=list_key)
+    return {row.email for row in suppressed}
 
 
-async def _note(
+async def _record_audit_entry(
     tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str, action: str, list_key: str
 ) -> None:
     detail = {"listKey": list_key}
@@ -163,10 +165,3 @@ async def _note(
 def _entries(tenant_id: int) -> Select[Any]:
     columns = [suppressions.c[name] for name in Suppression.__slots__]
     return select(*columns).where(suppressions.c.tenant_id == tenant_id)
-
-
-def _normal(email: str) -> str:
-    try:
-        return address.normal(email)
-    except address.InvalidAddress as error:
-        raise InvalidInput(f"is not an email address: {error}", field="email") from error

@@ -4,6 +4,7 @@ import re
 import sys
 from typing import Final
 
+from mailwright.audience.lists import UnknownList
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError, NotDurable
 
 NEGATIVE: Final = 1
@@ -35,7 +36,7 @@ def report_error(error: BaseException) -> int:
                 "Settings come from the environment or from mailwright.toml. Nothing was started.",
             )
         case InvalidInput():
-            return _say(USAGE, _with_field(error))
+            return _say(USAGE, _with_field(error), *_next_steps(error))
         case NotDurable():
             return _say(DATABASE, str(error), *_database_advice(str(error)))
         case MailwrightError():
@@ -59,6 +60,11 @@ def _with_field(error: InvalidInput) -> str:
     if not error.field:
         return sentence(message)
     return message if message.startswith(f"{error.field}: ") else f"{error.field}: {message}"
+
+
+def _next_steps(error: InvalidInput) -> list[str]:
+    """Commands that solve the problem."""
+    return [f"`mailwright list create {error.list_key}` creates it."] if isinstance(error, UnknownList) else []
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -205,8 +205,8 @@ class TemplateStore:
     async def some(self, tenant_id: int, *, limit: int, after: str = "") -> list[dict[str, StoredTemplate]]:
         """The newest version of each locale, template by template in the order of their ids."""
         t = templates.c
-        mine = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED_CHARACTER}%"), t.template_id > after)
-        ids = select(t.template_id).where(*mine).distinct().order_by(t.template_id).limit(limit)
+        matching = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED_CHARACTER}%"), t.template_id > after)
+        ids = select(t.template_id).where(*matching).distinct().order_by(t.template_id).limit(limit)
         async with self._database.read() as tx:
             names = [row.template_id for row in await tx.execute(ids)]
             newest = select(func.max(t.id)).where(t.tenant_id == tenant_id, t.template_id.in_(names))

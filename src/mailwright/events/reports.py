@@ -388,7 +388,7 @@ async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
     ]
     if softly:
         # Held before they are counted: of two that are told at once, the second counts both.
-        await status.lock_known_contacts(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
+        await status.lock_known_contacts(tx, {fact.contact for fact in facts} | {(each[0], each[1]) for each in softly})
         facts += await status.repeated_soft_bounces(tx, softly, soft)
     await status.apply_facts(tx, facts, now)
 

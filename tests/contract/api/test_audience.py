@@ -51,7 +51,7 @@ async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Ap
     answer = await api.client.post("/v1/email/send", json=a_request(listKey="other"))
     [error] = answer.json()["errors"]
     assert (answer.status_code, error["field"], error["code"]) == (422, "listKey", "LIST_NOT_FOUND")
-    assert "mailwright list create other" in error["message"]
+    assert error["message"] == "There is no list 'other'. Create it first."
     theirs = await api.stranger.post("/v1/email/send", json=a_request(listKey="news"))
     assert theirs.json()["code"] == "LIST_NOT_FOUND"
     invalid = await api.client.post("/v1/email/send", json=a_request(listKey="No List"))

@@ -32,7 +32,7 @@ async def test_a_tenant_is_made_found_and_changed(database: Database, clock: Man
     assert [tenant.name for tenant in await tenants.list_all(database)] == ["acme-shop", "default"]
 
 
-async def test_a_name_is_taken_once(database: Database, clock: ManualClock) -> None:
+async def test_login_is_unique(database: Database, clock: ManualClock) -> None:
     with pytest.raises(tenants.TenantExists, match="default"):
         await tenants.create(database, clock, "default")
 

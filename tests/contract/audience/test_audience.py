@@ -145,14 +145,14 @@ async def test_preferences_show_what_a_person_can_change(database: Database, sta
     await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
     found = await standing.load_preferences(1, "ADA@example.com")
     assert found.lists == (
-        ListPreference(NEWS, "News", None, is_public=True, is_subscribed=False, has_left=True),
-        ListPreference("tips", "Tips", None, is_public=False, is_subscribed=True, has_left=False),
+        ListPreference(NEWS, "News", None, is_public=True, is_subscribed=False, has_unsubscribed=True),
+        ListPreference("tips", "Tips", None, is_public=False, is_subscribed=True, has_unsubscribed=False),
     )
-    assert (found.status, found.gets_bulk_mail) == (ContactStatus.ACTIVE, True)
+    assert (found.status, found.receives_bulk_email) == (ContactStatus.ACTIVE, True)
     stranger = await standing.load_preferences(1, "stranger@example.com")
     assert [(each.list_key, each.is_subscribed) for each in stranger.lists] == [(NEWS, False)]
     await standing.unsubscribe_by_link(1, ADA, source="link")
-    assert not (await standing.load_preferences(1, ADA)).gets_bulk_mail
+    assert not (await standing.load_preferences(1, ADA)).receives_bulk_email
 
 
 async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
@@ -166,7 +166,7 @@ async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
             await lists.create(database, clock, 1, key)
         with pytest.raises(UnknownList):
             await standing.subscribe(1, ADA, key, source="form")
-    with pytest.raises(UnknownList, match="mailwright list create other"):
+    with pytest.raises(UnknownList, match="There is no list 'other'"):
         await standing.unsubscribe(1, ADA, "other", source="form")
     with pytest.raises(UnknownList):
         await standing.subscribe(2, ADA, NEWS, source="form")

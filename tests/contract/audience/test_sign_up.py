@@ -139,9 +139,9 @@ async def test_a_network_is_counted_without_its_address_being_kept(
     desk = SignUpService(database, clock, await api.parts.double_opt_in(), "s" * 32)
     homes = [f"2001:db8::{number:x}" for number in range(1, PER_HOUR + 1)]
     for number, home in enumerate(homes):
-        assert await desk.take(1, "open", SignUpRequest(f"home{number}@example.com", home)) is SignUpResult.ACCEPTED
-    assert await desk.take(1, "open", SignUpRequest(ADA, "2001:db8::ffff")) is SignUpResult.RATE_LIMITED
-    assert await desk.take(1, "open", SignUpRequest(ADA, "2001:db8:0:1::1")) is SignUpResult.ACCEPTED
+        assert await desk.submit(1, "open", SignUpRequest(f"home{number}@example.com", home)) is SignUpResult.ACCEPTED
+    assert await desk.submit(1, "open", SignUpRequest(ADA, "2001:db8::ffff")) is SignUpResult.RATE_LIMITED
+    assert await desk.submit(1, "open", SignUpRequest(ADA, "2001:db8:0:1::1")) is SignUpResult.ACCEPTED
     async with database.read() as tx:
         assert not any("2001" in row.name for row in await tx.execute(select(counters.c.name)))
 

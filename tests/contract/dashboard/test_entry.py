@@ -219,9 +219,9 @@ async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House
 async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None:
     async with house.client() as client:
         wrong = {"login": "ada", "password": "wrong wrong wrong"}
-        answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS_POLICY.free + 1)]
+        answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS_POLICY.free_failures + 1)]
         right = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
-    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free, 429]
+    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free_failures, 429]
     assert right.status_code == 429
     assert "Try again in" in right.text
 

@@ -119,8 +119,8 @@ async def test_people_are_found_by_name_status_list_and_tag(database: Database, 
         return [each.name for each in found.contacts]
 
     assert await names() == ["Alan", "Grace", "Ada"]
-    assert await names(words="GRA") == ["Grace"]
-    assert await names(words="ada@example.com") == ["Ada"]
+    assert await names(text="GRA") == ["Grace"]
+    assert await names(text="ada@example.com") == ["Ada"]
     assert await names(status="bounced") == ["Alan"]
     assert await names(tag="vip") == ["Grace", "Ada"]
     assert await names(list_key="news") == ["Alan", "Ada"]

@@ -125,10 +125,10 @@ _ADDRESSES = [(row[1],) for row in _PEOPLE]
 # What is asked of many people at once.
 ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (suppressions.SUPPRESSED_AMONG, {"emails": _ADDRESSES, "list_key": "news"}),
-    (store.ADD_IMPORTED, {"people": _PEOPLE, "erasure": "erasure", "now": 1}),
-    (store.ERASED_AMONG, {"people": _ADDRESSES, "erasure": "erasure"}),
-    (store.KNOWN_AMONG, {"people": [row[:2] for row in _PEOPLE], "list_key": "news"}),
-    (store.JOIN_IMPORTED, {"people": _ADDRESSES, "list_key": "news", "source": "test", "now": 1}),
+    (store.ADD_IMPORTED, {"contacts": _PEOPLE, "erasure": "erasure", "now": 1}),
+    (store.ERASED_IMPORTED, {"contacts": _ADDRESSES, "erasure": "erasure"}),
+    (store.KNOWN_CONTACTS, {"contacts": [row[:2] for row in _PEOPLE], "list_key": "news"}),
+    (store.SUBSCRIBE_IMPORTED, {"contacts": _ADDRESSES, "list_key": "news", "source": "test", "now": 1}),
     (store.TAG_IMPORTED, {"tags": [(*row, "vip") for row in _ADDRESSES]}),
 )
 

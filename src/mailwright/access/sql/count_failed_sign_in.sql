@@ -1,4 +1,4 @@
--- Wrong once more; whoever was quiet for long enough begins anew.
+-- The count starts again at 1 after a long time without a failure.
 INSERT INTO failed_sign_ins (subject, failures, last_failed_at, blocked_until)
 VALUES (:subject, 1, :now, 0)
 ON CONFLICT (subject) DO UPDATE

@@ -1,3 +1,3 @@
--- The newest link is the one that works, also of two processes that start at once.
+-- Only the newest link is valid, also when two processes start at the same time.
 INSERT INTO installation (name, value) VALUES (:name, :digest)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value

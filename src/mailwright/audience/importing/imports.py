@@ -201,8 +201,8 @@ class Imports:
             return
         async with self._database.read() as tx:
             await lists.require(tx, tenant_id, purpose.list_key)
-            mine = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == purpose.list_key)
-            rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*mine))
+            matching = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == purpose.list_key)
+            rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*matching))
         if rows and rows[0].requires_confirmation and not purpose.is_confirmed:
             raise InvalidInput(
                 f"the readers of {purpose.list_key} confirm before they get mail; import them as confirmed if they "

@@ -22,11 +22,11 @@ _PACKAGE = "mailwright.audience"
 
 ADD_IMPORTED = statement(_PACKAGE, "add_imported")
 CHANGE_IMPORTED = statement(_PACKAGE, "change_imported")
-ERASED_AMONG = statement(_PACKAGE, "erased_among")
-JOIN_IMPORTED = statement(_PACKAGE, "join_imported")
-KNOWN_AMONG = statement(_PACKAGE, "known_among")
+ERASED_IMPORTED = statement(_PACKAGE, "erased_imported")
+SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
+KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
 TAG_IMPORTED = statement(_PACKAGE, "tag_imported")
-TAGS_AMONG = statement(_PACKAGE, "tags_among")
+TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 
 # Who says so of a suppression that an erasure left behind.
 ERASURE = "erasure"
@@ -78,7 +78,7 @@ async def store_batch(
         return {}
     ids = uuid7s(aim.now, len(stored))
     rows = [(contact_id, *each) for contact_id, each in zip(ids, stored, strict=True)]
-    added = await tx.count(ADD_IMPORTED, people=rows, tenant_id=aim.tenant_id, erasure=ERASURE, now=aim.now)
+    added = await tx.count(ADD_IMPORTED, contacts=rows, tenant_id=aim.tenant_id, erasure=ERASURE, now=aim.now)
     results: dict[str, RowResult] = {}
     settled: set[str] = set()
     if added < len(people):
@@ -94,8 +94,8 @@ async def store_batch(
     joining = [(email,) for email in people if email not in settled] if settled else [(email,) for email in people]
     if joining and aim.list_key is not None:
         await tx.count(
-            JOIN_IMPORTED,
-            people=joining,
+            SUBSCRIBE_IMPORTED,
+            contacts=joining,
             tenant_id=aim.tenant_id,
             list_key=aim.list_key,
             source=aim.source,
@@ -109,11 +109,11 @@ async def _meet_known(
 ) -> tuple[dict[str, RowResult], set[str]]:
     """What became of each, and those of whom the list is to be told nothing."""
     looked_for = [row[:2] for row in rows]
-    known = await tx.run(KNOWN_AMONG, people=looked_for, tenant_id=aim.tenant_id, list_key=aim.list_key)
+    known = await tx.run(KNOWN_CONTACTS, contacts=looked_for, tenant_id=aim.tenant_id, list_key=aim.list_key)
     results: dict[str, RowResult] = {}
     if added + len(known) < len(people):
         erased = await tx.run(
-            ERASED_AMONG, people=[row[1:] for row in looked_for], tenant_id=aim.tenant_id, erasure=ERASURE
+            ERASED_IMPORTED, contacts=[row[1:] for row in looked_for], tenant_id=aim.tenant_id, erasure=ERASURE
         )
         refused = (RowOutcome.REFUSED, "asked to be erased; only the person can come back")
         results.update((row.email, refused) for row in erased)
@@ -137,14 +137,14 @@ async def _meet_known(
         why = _remark(row.status, standing, is_again=joined_by == aim.source)
         results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, why)
     if changes:
-        await tx.count(CHANGE_IMPORTED, people=changes)
+        await tx.count(CHANGE_IMPORTED, contacts=changes)
     return results, settled
 
 
 async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     if known:
-        for row in await tx.run(TAGS_AMONG, people=[(row.id,) for row in known]):
+        for row in await tx.run(TAGS_OF_CONTACTS, contacts=[(row.id,) for row in known]):
             found.setdefault(row.contact_key, set()).add(row.tag)
     return found
 

@@ -1,4 +1,4 @@
--- An operator's word: whatever it was before.
+-- An operator's decision replaces any other status.
 UPDATE contacts
 SET status = 'active', status_updated_at = :now, status_source = :source, bounce_type = NULL, bounce_subtype = NULL
 WHERE tenant_id = :tenant_id AND email = :email

@@ -1,3 +1,3 @@
 UPDATE contacts SET name = p.name, locale = p.locale, timezone = p.timezone, attributes = p.attributes
-FROM rows(:people: id bigint, name text, locale text, timezone text, attributes text) AS p
+FROM rows(:contacts: id bigint, name text, locale text, timezone text, attributes text) AS p
 WHERE contacts.id = p.id

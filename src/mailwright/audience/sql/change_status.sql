@@ -1,5 +1,5 @@
--- Bounced weighs more than unsubscribed, and that more than active: what weighs less changes nothing. Of two that weigh
--- the same the later one stays, in whatever order they come.
+-- A bounce outweighs an unsubscribe, which outweighs active; a lower weight changes nothing. Of two facts with the same
+-- weight the later one wins, in whatever order they arrive.
 UPDATE contacts
 SET status = f.status, status_updated_at = f.at, status_source = f.source, bounce_type = f.bounce_type,
     bounce_subtype = f.bounce_subtype

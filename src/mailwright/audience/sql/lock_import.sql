@@ -1,3 +1,3 @@
--- Two that work on the same import do not store the same portion twice: who comes second sees that it has moved.
+-- Two processes cannot store the same batch twice: the second one sees that the import has advanced.
 SELECT records FROM imports WHERE id = :id AND finished_at IS NULL
 for update

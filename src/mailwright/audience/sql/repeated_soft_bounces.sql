@@ -1,11 +1,11 @@
--- People of whom so many mails bounced softly within so long a time, whenever each of them was told: when that was first
--- true, and when it last was. Only stretches count that hold one of the bounces that were told just now, and only what
--- happened after the person was last made active.
+-- Contacts with :enough soft-bounced messages within the time :within: when the limit was first and last reached.
+-- Only periods that contain one of the given, just stored bounces count, and only bounces after the contact was last
+-- activated.
 SELECT counted.tenant_id, counted.email, min(counted.at) AS first_at, max(counted.at) AS last_at
 FROM (
   SELECT DISTINCT r.tenant_id, r.email, r.at, COALESCE(c.status_updated_at, -1) AS active_since
-  FROM rows(:told: tenant_id bigint, email text, at bigint) AS t
-  CROSS JOIN reports AS r  -- begins with the few who are looked for, whatever the planner thinks of them
+  FROM rows(:bounces: tenant_id bigint, email text, at bigint) AS t
+  CROSS JOIN reports AS r  -- forces the planner to start with the few given rows
   LEFT JOIN contacts AS c ON c.tenant_id = t.tenant_id AND c.email = t.email AND c.status = 'active'
   WHERE r.tenant_id = t.tenant_id AND r.email = t.email AND r.verdict = 'soft_bounce'
     AND r.at BETWEEN t.at AND t.at + :within AND t.at > COALESCE(c.status_updated_at, -1)

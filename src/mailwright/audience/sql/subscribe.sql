@@ -1,7 +1,7 @@
--- Whoever is on the list stays there as they came; whoever was asked to confirm needs to no more.
+-- An existing subscription stays as it is; a pending one no longer needs a confirmation.
 INSERT INTO subscriptions (tenant_id, contact_key, list_key, subscribed_at, source)
 SELECT f.tenant_id, c.id, f.list_key, f.at, f.source
-FROM rows(:people: tenant_id bigint, email text, list_key text, at bigint, source text) AS f
+FROM rows(:contacts: tenant_id bigint, email text, list_key text, at bigint, source text) AS f
 JOIN contacts AS c ON c.tenant_id = f.tenant_id AND c.email = f.email
 WHERE true
 ORDER BY c.id, f.list_key

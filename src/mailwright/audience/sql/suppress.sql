@@ -1,5 +1,5 @@
--- For what happened at a time of its own and may be told late: of several such reasons the earliest stays, in whatever
--- order they come. An operator's own words are never replaced.
+-- For facts that have a time of their own and may be reported late: the earliest reason stays, in whatever order they
+-- arrive. An entry of an operator is never replaced.
 INSERT INTO suppressions (tenant_id, email, list_key, reason, source, created_at)
 SELECT f.tenant_id, f.email, f.list_key, f.reason, f.source, f.at
 FROM rows(:facts: tenant_id bigint, email text, list_key text, reason text, source text, at bigint) AS f

@@ -1,7 +1,7 @@
--- The same rule as that of the claim and of the mark: without a list it is transactional mail, which only `*` stops.
+-- The same rule as at claim and at the begin of an attempt: without a list it is transactional email, which only `*` stops.
 SELECT e.email
 FROM rows(:emails: email text) AS e
--- Each is looked for by itself: a planner that knows nothing of a young table would rather compare everyone with everyone.
+-- One lookup per row: without statistics of a young table, the planner would compare all rows with all rows.
 WHERE (
   SELECT min(s.list_key) FROM suppressions AS s
   WHERE s.tenant_id = :tenant_id AND s.email = e.email

@@ -1,4 +1,4 @@
--- From one tag to the next along their index: what it costs is the number of tags, not of people who have them.
+-- Jumps from tag to tag along the index: the cost depends on the number of tags, not on the number of contacts.
 WITH RECURSIVE used(tag) AS (
   SELECT min(tag) FROM contact_tags WHERE tenant_id = :tenant_id
   UNION ALL

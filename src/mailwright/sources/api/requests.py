@@ -73,7 +73,7 @@ class ListNotFound(RequestInvalid):
     code = lists.UnknownList.code
 
     def __init__(self, list_key: str) -> None:
-        super().__init__([FieldError("listKey", self.code, lists.unknown(list_key))])
+        super().__init__([FieldError("listKey", self.code, str(lists.UnknownList(list_key)))])
 
 
 def _objection(code: str, reason: str) -> PydanticCustomError:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from sqlalchemy import insert, update
 
-from mailwright.audience.status import ERASED_PEOPLE
+from mailwright.audience.status import ERASED_CONTACTS
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
@@ -110,7 +110,7 @@ async def add_recipients(
     if entry is None or entry.campaign_status is CampaignStatus.CANCELLED:
         return False
     wanted = [{"tenant_id": entry.tenant_id, "email": each.email} for each in guests]
-    erased = {row.email for row in await tx.run(ERASED_PEOPLE, people=wanted)}
+    erased = {row.email for row in await tx.run(ERASED_CONTACTS, contacts=wanted)}
     guests = [each for each in guests if each.email not in erased]
     ids = uuid7s(now, 2 * len(guests))
     people = [

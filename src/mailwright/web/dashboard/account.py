@@ -36,7 +36,9 @@ async def change_password(request: Request, parts: Parts, visitor: Viewing) -> R
     try:
         await _require_password(request, parts, visitor, form["current"])
         digest = visitor.session.digest
-        await parts.users.change_password(visitor.user.login, form["password"], actor=visitor.actor, keeps=digest)
+        await parts.users.change_password(
+            visitor.user.login, form["password"], actor=visitor.actor, keep_session=digest
+        )
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error)
     return redirect(request, "/account", "Password changed. All other sessions were signed out.")
@@ -52,7 +54,7 @@ async def begin_second_factor(request: Request, parts: Parts, visitor: Viewing) 
 async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Turn on the second factor and show the recovery codes, which are never shown again."""
     form = await read_fields(request)
-    codes = await parts.users.confirm_second_factor(visitor.user, form["code"], keeps=visitor.session.digest)
+    codes = await parts.users.confirm_second_factor(visitor.user, form["code"], keep_session=visitor.session.digest)
     if codes is None:
         error = InvalidInput("Wrong code. Check that the clock of your phone is correct.", field="code")
         return await _page(request, parts, visitor, error)

@@ -22,7 +22,7 @@ async def ask(request: Request, parts: Parts) -> Response:
     about = await ContactStatusService(parts.database, parts.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    is_on = recipient.list_key in about.place.on
+    is_on = recipient.list_key in about.subscription_state.subscribed
     template = "already_confirmed" if is_on and _may_be_written_to(about) else "confirm"
     return await _show(request, parts, recipient, template, here=recipient.links.confirm)
 

@@ -45,7 +45,7 @@ async def save(request: Request, parts: Parts) -> Response:
     language = supported_language(form.get("language", [""])[0])
     choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
-        ticked=frozenset(form.get("list", ())),
+        selected=frozenset(form.get("list", ())),
         # Whoever keeps what the page was shown in has not chosen anything.
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,

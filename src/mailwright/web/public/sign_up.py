@@ -38,13 +38,13 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
     language = supported_language(form.get("lang", [""])[0]) or language_of(request)
     wish = SignUpRequest(
         email=form.get("email", [""])[0],
-        origin=request.client.host if request.client else "",
+        remote_address=request.client.host if request.client else "",
         locale=language,
-        trap=form.get("website", [""])[0],
+        honeypot=form.get("website", [""])[0],
     )
     secret, *_ = await link_secrets(parts)
     desk = SignUpService(parts.database, parts.clock, await parts.double_opt_in(), secret)
-    match await desk.take(public_list.tenant_id, list_key, wish):
+    match await desk.submit(public_list.tenant_id, list_key, wish):
         case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
         case SignUpResult.ACCEPTED:

@@ -1,4 +1,4 @@
--- The lists that anybody may see, and those that this person has to do with.
+-- The public lists, and those that this contact is or was subscribed to.
 SELECT l.list_key, l.name, l.description, l.is_public, s.unsubscribed_at,
   CASE WHEN s.is_pending THEN NULL ELSE s.subscribed_at END AS subscribed_at,
   EXISTS (

@@ -1,4 +1,4 @@
--- Whoever left comes back; whoever bounced or complained does not, whatever link is followed.
+-- Only an unsubscribed contact becomes active again; a bounce or a complaint stays.
 UPDATE contacts
 SET status = 'active', status_updated_at = :now, status_source = :source
 WHERE tenant_id = :tenant_id AND email = :email AND status = 'unsubscribed'

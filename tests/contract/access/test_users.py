@@ -1,4 +1,4 @@
-"""Who may enter, on both engines: users, their second factors and their sessions."""
+"""Users, second factors and sessions, on both engines."""
 
 import pyotp
 import pytest
@@ -53,48 +53,48 @@ async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, databas
     assert RIGHT not in str(row)
 
 
-async def test_only_the_right_password_of_a_user_who_may_enter_opens(users: Users, ada: User) -> None:
+async def test_only_an_enabled_user_with_correct_password_signs_in(users: Users, ada: User) -> None:
     assert (await users.sign_in(" ADA ", RIGHT, HERE)) == await users.find("ada")
     for login, password in (("ada", RIGHT + "x"), ("ada", ""), ("nobody", RIGHT), ("ada", "x" * 10_000)):
         assert await users.sign_in(login, password, HERE) is None
 
 
-async def test_nobody_is_as_slow_to_refuse_as_somebody() -> None:
+async def test_unknown_user_takes_as_long_as_known_user() -> None:
     passwords = Passwords()
     hashed = await passwords.hash(RIGHT)
-    assert not await passwords.is_right(RIGHT, None)
-    assert passwords._nobodys is not None  # something was hashed all the same
-    assert await passwords.is_right(RIGHT, hashed)
+    assert not await passwords.is_correct(RIGHT, None)
+    assert passwords._dummy_hash is not None  # A hash was compared although there is no user.
+    assert await passwords.is_correct(RIGHT, hashed)
 
 
 @pytest.mark.parametrize(
     ("login", "password"), [("a b", RIGHT), ("", RIGHT), ("ada", "short"), ("ada", "aaaaaaaaaaaa")]
 )
-async def test_what_cannot_be_used_is_refused_by_its_field(users: Users, login: str, password: str) -> None:
+async def test_unacceptable_login_or_password_names_its_field(users: Users, login: str, password: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         await users.create(login, password, Role.VIEWER, actor="test")
     assert refused.value.field in {"login", "password"}
     assert await users.list_all() == []
 
 
-async def test_a_name_is_taken_once(users: Users, ada: User) -> None:
+async def test_login_is_unique(users: Users, ada: User) -> None:
     with pytest.raises(UserExists):
         await users.create("ADA", RIGHT, Role.VIEWER, actor="test")
 
 
-async def test_the_setting_makes_the_first_administrator_and_no_other(database: Database, clock: ManualClock) -> None:
+async def test_admin_password_creates_only_the_first_administrator(database: Database, clock: ManualClock) -> None:
     users = Users(database, clock, FailedSignIns(database, clock), "set in the environment")
     assert await users.sign_in(FIRST_LOGIN, "something else", HERE) is None
     assert not await users.has_any()
     first = await users.sign_in(FIRST_LOGIN, "set in the environment", HERE)
     assert first is not None
     assert first.role is Role.ADMIN
-    # From then on it is their own password that counts.
+    # From then on only their own password counts.
     await users.change_password(FIRST_LOGIN, OTHER, actor="test")
     assert await users.sign_in(FIRST_LOGIN, "set in the environment", HERE) is None
 
 
-async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Users, database: Database) -> None:
+async def test_setup_link_creates_exactly_one_administrator(users: Users, database: Database) -> None:
     set_up = InitialSetup(database, users)
     old, new = await set_up.create_token(), await set_up.create_token()
     assert old is not None
@@ -112,7 +112,7 @@ async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Us
     assert await set_up.create_token() is None
 
 
-async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
+async def test_last_administrator_cannot_be_removed(users: Users, ada: User) -> None:
     with pytest.raises(NotPossibleNow):
         await users.disable("ada", actor="test")
     with pytest.raises(NotPossibleNow):
@@ -124,7 +124,7 @@ async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
 
 @pytest.mark.promise("session-revoked")
 @pytest.mark.parametrize("change", ["password", "second factor"])
-async def test_a_password_that_is_changed_while_somebody_signs_in_with_it_lets_nobody_in(
+async def test_password_changed_during_sign_in_refuses_the_session(
     users: Users, sessions: Sessions, ada: User, clock: ManualClock, change: str
 ) -> None:
     proved = await users.sign_in("ada", RIGHT, HERE)
@@ -140,7 +140,7 @@ async def test_a_password_that_is_changed_while_somebody_signs_in_with_it_lets_n
     assert await enter(sessions, await users.find("ada"))
 
 
-async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ada: User, database: Database) -> None:
+async def test_changes_of_a_user_are_in_the_audit_log(users: Users, ada: User, database: Database) -> None:
     await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
     await users.change_role("grace", Role.VIEWER, actor="ada")
     await users.change_password("grace", OTHER, actor="ada")
@@ -161,7 +161,7 @@ async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ad
 # Sessions.
 
 
-async def test_a_session_is_stored_as_a_digest(ada: User, sessions: Sessions, database: Database) -> None:
+async def test_session_is_stored_as_a_digest(ada: User, sessions: Sessions, database: Database) -> None:
     token = await enter(sessions, ada)
     async with database.read() as tx:
         assert token not in str(await tx.execute(select(session_rows)))
@@ -172,9 +172,7 @@ async def test_a_session_is_stored_as_a_digest(ada: User, sessions: Sessions, da
         assert await sessions.find(wrong) is None
 
 
-async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
-    ada: User, sessions: Sessions, clock: ManualClock
-) -> None:
+async def test_session_ends_when_idle_or_after_a_week(ada: User, sessions: Sessions, clock: ManualClock) -> None:
     idle, busy = await enter(sessions, ada), await enter(sessions, ada)
     began = clock.now()
     while clock.now() + IDLE_TIMEOUT // 2 < began + MAX_SESSION_AGE:
@@ -185,7 +183,7 @@ async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
     assert await sessions.find(busy) is None
 
 
-async def test_listening_keeps_nobody_signed_in(ada: User, sessions: Sessions, clock: ManualClock) -> None:
+async def test_listening_does_not_extend_a_session(ada: User, sessions: Sessions, clock: ManualClock) -> None:
     token = await enter(sessions, ada)
     for _ in range(3):
         clock.advance(IDLE_TIMEOUT // 3)
@@ -194,17 +192,17 @@ async def test_listening_keeps_nobody_signed_in(ada: User, sessions: Sessions, c
 
 
 @pytest.mark.promise("session-revoked")
-async def test_a_new_password_ends_every_other_session(users: Users, ada: User, sessions: Sessions) -> None:
+async def test_new_password_ends_every_other_session(users: Users, ada: User, sessions: Sessions) -> None:
     mine, elsewhere = await enter(sessions, ada), await enter(sessions, ada)
     kept = await sessions.find(mine)
     assert kept is not None
-    await users.change_password("ada", OTHER, actor="ada", keeps=kept.digest)
+    await users.change_password("ada", OTHER, actor="ada", keep_session=kept.digest)
     assert await sessions.find(mine) is not None
     assert await sessions.find(elsewhere) is None
 
 
 @pytest.mark.promise("session-revoked")
-async def test_a_disabled_user_is_out_at_once(users: Users, ada: User, sessions: Sessions) -> None:
+async def test_disabling_a_user_ends_their_sessions(users: Users, ada: User, sessions: Sessions) -> None:
     grace = await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
     token = await enter(sessions, grace)
     await users.disable("grace", actor="ada")
@@ -213,7 +211,7 @@ async def test_a_disabled_user_is_out_at_once(users: Users, ada: User, sessions:
 
 
 @pytest.mark.promise("session-revoked")
-async def test_one_ends_ones_own_sessions_and_no_others(users: Users, ada: User, sessions: Sessions) -> None:
+async def test_users_can_end_only_their_own_sessions(users: Users, ada: User, sessions: Sessions) -> None:
     grace = await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
     theirs = await sessions.find(await enter(sessions, grace))
     token, other = await enter(sessions, ada), await enter(sessions, ada)
@@ -229,7 +227,7 @@ async def test_one_ends_ones_own_sessions_and_no_others(users: Users, ada: User,
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_tenants_user_looks_at_that_tenant_only(
+async def test_tenant_user_cannot_switch_tenant(
     users: Users, ada: User, sessions: Sessions, database: Database
 ) -> None:
     home = await a_tenant(database, "bakery")
@@ -259,7 +257,7 @@ async def enrol(users: Users, user: User, clock: ManualClock) -> tuple[pyotp.TOT
 
 
 @pytest.mark.promise("second-factor")
-async def test_with_a_second_factor_the_password_alone_opens_nothing(
+async def test_password_alone_does_not_pass_a_second_factor(
     users: Users, ada: User, sessions: Sessions, clock: ManualClock
 ) -> None:
     before = await enter(sessions, ada)
@@ -276,9 +274,11 @@ async def test_with_a_second_factor_the_password_alone_opens_nothing(
 
 
 @pytest.mark.promise("second-factor")
-async def test_a_code_is_taken_once(users: Users, ada: User, clock: ManualClock) -> None:
+async def test_code_is_accepted_once(users: Users, ada: User, clock: ManualClock) -> None:
     generator, _ = await enrol(users, ada, clock)
-    assert not await users.verify_code(ada, generator.at(clock.now() // 1000), HERE)  # confirmed with it
+    assert not await users.verify_code(
+        ada, generator.at(clock.now() // 1000), HERE
+    )  # This code confirmed the second factor.
     clock.advance(MINUTE)
     code = generator.at(clock.now() // 1000)
     assert not await users.verify_code(ada, "000000" if code != "000000" else "111111", HERE)
@@ -287,7 +287,7 @@ async def test_a_code_is_taken_once(users: Users, ada: User, clock: ManualClock)
 
 
 @pytest.mark.promise("second-factor")
-async def test_a_recovery_code_opens_once(users: Users, ada: User, clock: ManualClock) -> None:
+async def test_recovery_code_is_accepted_once(users: Users, ada: User, clock: ManualClock) -> None:
     _, codes = await enrol(users, ada, clock)
     assert len(set(codes)) == second_factor.RECOVERY_CODES
     assert await users.verify_code(ada, codes[0].upper().replace("-", " "), HERE)
@@ -296,7 +296,7 @@ async def test_a_recovery_code_opens_once(users: Users, ada: User, clock: Manual
 
 
 @pytest.mark.promise("second-factor")
-async def test_a_wrong_code_sets_nothing_up(users: Users, ada: User, clock: ManualClock) -> None:
+async def test_wrong_code_does_not_confirm_second_factor(users: Users, ada: User, clock: ManualClock) -> None:
     secret = await users.begin_second_factor(ada)
     assert await users.confirm_second_factor(ada, "abcdef") is None
     assert await users.pending_secret(ada) == secret
@@ -304,9 +304,9 @@ async def test_a_wrong_code_sets_nothing_up(users: Users, ada: User, clock: Manu
 
 
 @pytest.mark.promise("second-factor")
-async def test_codes_are_guessed_as_little_as_passwords(users: Users, ada: User, clock: ManualClock) -> None:
+async def test_wrong_codes_are_limited_like_passwords(users: Users, ada: User, clock: ManualClock) -> None:
     await enrol(users, ada, clock)
-    for _ in range(ADDRESS_POLICY.free):
+    for _ in range(ADDRESS_POLICY.free_failures):
         assert not await users.verify_code(ada, "abcdef", HERE)
     with pytest.raises(TooManyFailedSignIns):
         await users.verify_code(ada, "abcdef", HERE)

@@ -1,6 +1,6 @@
 SELECT p.email
-FROM rows(:people: email text) AS p
--- Each is looked for by itself: a planner that knows nothing of a young table would rather compare everyone with everyone.
+FROM rows(:contacts: email text) AS p
+-- One lookup per row: without statistics of a young table, the planner would compare all rows with all rows.
 WHERE (
   SELECT s.id FROM suppressions AS s
   WHERE s.tenant_id = :tenant_id AND s.email = p.email AND s.list_key = 'general' AND s.source = CAST(:erasure AS text)

@@ -1,6 +1,6 @@
--- Whoever was erased and has not come back since.
+-- Addresses that were erased and have not subscribed again since.
 SELECT s.tenant_id, s.email
-FROM rows(:people: tenant_id bigint, email text) AS p
+FROM rows(:contacts: tenant_id bigint, email text) AS p
 CROSS JOIN suppressions AS s
 WHERE s.tenant_id = p.tenant_id AND s.email = p.email AND s.list_key = 'general' AND s.source = 'erasure'
   AND NOT EXISTS (SELECT 1 FROM contacts AS c WHERE c.tenant_id = s.tenant_id AND c.email = s.email)

@@ -1,9 +1,0 @@
--- Only what the person did: an operator's entry, a bounce or a complaint stays.
-DELETE FROM suppressions
-WHERE id IN (
-  SELECT s.id
-  FROM rows(:people: tenant_id bigint, email text) AS p
-  CROSS JOIN suppressions AS s  -- begins with the few who are looked for, whatever the planner thinks of them
-  WHERE s.tenant_id = p.tenant_id AND s.email = p.email AND s.list_key = :list_key AND s.list_key <> '*'
-    AND s.reason = 'unsubscribed'
-)

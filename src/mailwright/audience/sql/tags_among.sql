@@ -1,1 +1,0 @@
-SELECT t.contact_key, t.tag FROM rows(:people: id bigint) AS p CROSS JOIN contact_tags AS t WHERE t.contact_key = p.id
