@@ -248,7 +248,7 @@ def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard,
     ada.locator("#q0-0-name").fill("orders")
     ada.locator("#q0-0-op").select_option("atLeast")
     ada.locator("#q0-0-value").fill("10")
-    expect(ada.locator("#summary .sentence")).to_have_text("People whose orders is at least 10.")
+    expect(ada.locator("#summary .sentence")).to_have_text("Contacts whose orders is at least 10.")
     alone = int(ada.locator("#summary strong").inner_text())
     ada.get_by_role("button", name="Group", exact=True).click()
     ada.locator("#q1-0-name").fill("city")

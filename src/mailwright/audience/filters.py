@@ -1,10 +1,11 @@
-"""Filters: questions about people as data. Typed and bounded, and never a word of SQL in them.
+"""Filters: conditions on contacts as typed, bounded JSON, without any SQL.
 
-A filter is an object: `{"all": […]}`, `{"any": […]}` and `{"not": …}` hold others, and each of the rest asks one thing:
-`{"attribute": "plan", "is": "pro"}`, `{"tag": "vip"}`, `{"opened": {"withinDays": 30}}`. Every question is answered
-with yes or no; what is not known of a person is a no.
+A filter is an object. `{"all": […]}`, `{"any": […]}` and `{"not": …}` combine other filters; each other kind is one
+condition: `{"attribute": "plan", "is": "pro"}`, `{"tag": "vip"}`, `{"opened": {"withinDays": 30}}`. A condition is
+either true or false: an unknown value makes it false.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from itertools import zip_longest
@@ -33,26 +34,27 @@ from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.validation_text import validation_sentence
 
 MAX_DEPTH: Final = 8
 MAX_CONDITIONS: Final = 100
 MAX_VALUES: Final = 500
 MAX_VALUE_LENGTH: Final = 500
-# Numbers of attributes are compared as far as every engine keeps them exactly.
+# Attribute numbers are compared only in the range that every engine stores exactly.
 MAX_NUMBER: Final = 1e15
 
 
 class InvalidFilter(InvalidInput):
-    """The filter is not one that can be asked."""
+    """The filter is not valid."""
 
     code = "FILTER_INVALID"
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, str) and (not value.isprintable() or value != value.strip()):
-        raise ValueError("must be printable, without space at its ends")
+        raise ValueError("must be printable text without spaces at its ends")
     if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
-        raise ValueError(f"must lie between -{MAX_NUMBER:.0e} and {MAX_NUMBER:.0e}")
+        raise ValueError(f"must be between -{MAX_NUMBER:.0e} and {MAX_NUMBER:.0e}")
     return value
 
 
@@ -62,11 +64,11 @@ def _day(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise ValueError("must be a number or a day, as 2027-01-31")
+    raise ValueError("must be a number or a date such as 2027-01-31")
 
 
-def _written(check: Any) -> Any:
-    """Takes the objections of those who write such names as objections to the filter."""
+def _checked_by(check: Any) -> Any:
+    """Validate with a function of `contact_fields`, and report its errors as errors of the filter."""
 
     def checked(text: str) -> str:
         try:
@@ -80,7 +82,7 @@ def _written(check: Any) -> Any:
 
 def _locale(text: str) -> str:
     if (locale := locales.normal(text)) is None:
-        raise ValueError("is no locale, as pt or pt-BR")
+        raise ValueError("must be a locale such as pt or pt-BR")
     return locale
 
 
@@ -88,26 +90,48 @@ def _domain(text: str) -> str:
     try:
         return address.parse(f"a@{text}")[1]
     except address.InvalidAddress as error:
-        raise ValueError(str(error)) from error
+        raise ValueError("must be a domain such as example.com") from error
 
 
-def _moment(value: Any) -> Instant:
-    """`2027-01-31T09:00:00Z`; a day alone is its beginning in UTC."""
+def _list_key(text: str) -> str:
+    if not _LIST_KEY.fullmatch(text):
+        raise ValueError("must be a list key such as product-news")
+    return text
+
+
+def _timezone(text: str) -> str:
+    if not _TIMEZONE.fullmatch(text):
+        raise ValueError("must be an IANA time zone such as Europe/Lisbon")
+    return text
+
+
+def _campaign(text: str) -> str:
+    if not _CAMPAIGN_ID.fullmatch(text):
+        raise ValueError("must be the ID of a campaign")
+    return text
+
+
+def _time(value: Any) -> Instant:
+    """Parse a time such as `2027-01-31T09:00:00Z`; a date alone is its start in UTC."""
     text = f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == len("2027-01-31") else value
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return to_instant(moment)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return to_instant(time)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise ValueError("must be a day or a time with its zone, as 2027-01-31T09:00:00Z")
+    raise ValueError("must be a date, or a time with its zone such as 2027-01-31T09:00:00Z")
 
 
-Words = Annotated[StrictStr, Field(min_length=1, max_length=MAX_VALUE_LENGTH), AfterValidator(_value)]
+_LIST_KEY: Final = re.compile(KEY_PATTERN)
+_TIMEZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,100}")
+_CAMPAIGN_ID: Final = re.compile(r"[0-9a-f-]{36}")
+
+Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_VALUE_LENGTH), AfterValidator(_value)]
 Number = Annotated[StrictInt | StrictFloat, AfterValidator(_value)]
-Value: TypeAlias = StrictBool | Number | Words
+Value: TypeAlias = StrictBool | Number | Text
 Bound: TypeAlias = Number | Annotated[StrictStr, AfterValidator(_day)]
-Moment = Annotated[Instant, BeforeValidator(_moment)]
+Time = Annotated[Instant, BeforeValidator(_time)]
 
 
 class FilterCondition(BaseModel):
@@ -127,14 +151,17 @@ class Not(FilterCondition):
 
 
 class AttributeCondition(FilterCondition):
-    """One comparison. Words are compared with words, exactly; numbers also with words that are numbers, as files bring
-    them; days by the first ten characters of words that begin with a day. `contains` does not tell A from a."""
+    """One comparison. `contains` ignores case; other texts are compared exactly.
 
-    attribute: Annotated[str, _written(attribute_name)]
+    A number also matches a text that is a number, as imported files contain them. A date is compared with the first ten
+    characters of a text.
+    """
+
+    attribute: Annotated[str, _checked_by(attribute_name)]
     is_: Annotated[Value | None, Field(alias="is")] = None
     is_not: Value | None = None
     in_: Annotated[tuple[Value, ...] | None, Field(alias="in", min_length=1, max_length=MAX_VALUES)] = None
-    contains: Words | None = None
+    contains: Text | None = None
     greater_than: Bound | None = None
     less_than: Bound | None = None
     at_least: Bound | None = None
@@ -142,7 +169,7 @@ class AttributeCondition(FilterCondition):
     exists: StrictBool | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "AttributeCondition":
+    def _require_one_comparison(self) -> "AttributeCondition":
         if len(self._comparisons()) != 1:
             names = [field.alias for name, field in type(self).model_fields.items() if name != "attribute"]
             raise ValueError(f"needs exactly one of {', '.join(filter(None, names))}")
@@ -153,18 +180,18 @@ class AttributeCondition(FilterCondition):
 
     @property
     def comparison(self) -> tuple[str, Any]:
-        """Its name, as the field here is called, and what is compared with."""
+        """The field name of the comparison, and the value to compare with."""
         return next(iter(self._comparisons().items()))
 
 
 class HasTag(FilterCondition):
-    tag: Annotated[str, _written(tag_name)]
+    tag: Annotated[str, _checked_by(tag_name)]
 
 
 class OnList(FilterCondition):
-    """Subscribed now, and confirmed where the list asks for that."""
+    """Subscribed and, if the list requires it, confirmed."""
 
-    list: Annotated[str, Field(pattern=f"^{KEY_PATTERN}$")]
+    list: Annotated[str, AfterValidator(_list_key)]
 
 
 class HasStatus(FilterCondition):
@@ -172,33 +199,35 @@ class HasStatus(FilterCondition):
 
 
 class HasLocale(FilterCondition):
-    """`pt` is also `pt-BR`."""
+    """`pt` includes `pt-BR`."""
 
     locale: Annotated[str, AfterValidator(_locale)]
 
 
 class InTimezone(FilterCondition):
-    timezone: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")]
+    timezone: Annotated[str, AfterValidator(_timezone)]
 
 
 class AtDomain(FilterCondition):
-    domain: Annotated[str, Field(max_length=253), AfterValidator(_domain)]
+    domain: Annotated[str, AfterValidator(_domain)]
 
 
 class CreatedSince(FilterCondition):
-    created_since: Moment
+    created_since: Time
 
 
 class CreatedBefore(FilterCondition):
-    created_before: Moment
+    created_before: Time
 
 
 class MessageActivity(BaseModel):
+    """How often something happened to messages, within which time and for which campaign."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     within_days: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
     at_least: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
-    campaign: Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")] | None = None
+    campaign: Annotated[str, AfterValidator(_campaign)] | None = None
 
 
 class WasSent(FilterCondition):
@@ -237,10 +266,10 @@ CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
 }
 
 
-def _shape(given: Any) -> str | None:
-    """The one key that says what is asked."""
+def _condition_name(given: Any) -> str | None:
+    """Return the one key that names the kind of the condition."""
     if isinstance(given, FilterCondition):
-        return next(name for name, shape in CONDITION_TYPES.items() if shape is type(given))
+        return next(name for name, type_ in CONDITION_TYPES.items() if type_ is type(given))
     named = [name for name in CONDITION_TYPES if name in given] if isinstance(given, dict) else []
     return named[0] if len(named) == 1 else None
 
@@ -263,9 +292,9 @@ Filter: TypeAlias = Annotated[
     | Annotated[HasClicked, Tag("clicked")]
     | Annotated[HasBounced, Tag("bounced")],
     Discriminator(
-        _shape,
-        custom_error_type="unknown_question",
-        custom_error_message=f"asks nothing that is known here; use exactly one of {', '.join(CONDITION_TYPES)}",
+        _condition_name,
+        custom_error_type="unknown_condition",
+        custom_error_message=f"needs exactly one of {', '.join(CONDITION_TYPES)}",
     ),
 ]
 
@@ -273,36 +302,61 @@ for _model in (AllOf, AnyOf, Not):
     _model.model_rebuild()
 _FILTER: TypeAdapter[Any] = TypeAdapter(Filter)
 _MODELS: Final[tuple[type[BaseModel], ...]] = (*CONDITION_TYPES.values(), MessageActivity)
-_FIELDS: Final = {field.alias for shape in _MODELS for field in shape.model_fields.values() if field.alias}
+_FIELDS: Final = {field.alias for model in _MODELS for field in model.model_fields.values() if field.alias}
 
 
 def parse(given: Any) -> FilterCondition:
-    """Everything that is wrong is told, each with its place, as `all[1].attribute`."""
+    """Parse a filter, or raise with every problem and its path, for example `filter.all[1].attribute`."""
     _check_size(given)
     try:
         parsed: FilterCondition = _FILTER.validate_python(given)
     except ValidationError as error:
-        # A value that is of no kind is told once for each kind that it could have been: once is enough.
-        told = {_place(each["loc"]): _sentence(each) for each in reversed(error.errors()) if not _is_echo(each)}
-        first = sorted(told.items())[:5]
-        raise InvalidFilter("; ".join(f"{place}: {what}" for place, what in first), field="filter") from error
+        problems = sorted(_problems(error).items())[:5]
+        raise InvalidFilter("; ".join(f"{path}: {problem}" for path, problem in problems), field="filter") from error
     return parsed
 
 
+def _problems(error: ValidationError) -> dict[str, str]:
+    """Return one sentence per path. A value of a wrong type is reported once for each type that it could have."""
+    by_path: dict[str, list[Any]] = {}
+    for detail in error.errors():
+        if not _is_consequence(detail):
+            by_path.setdefault(_path(_location(detail)), []).append(detail)
+    return {path: _sentence(details) for path, details in by_path.items()}
+
+
+def _sentence(details: list[Any]) -> str:
+    specific = [detail for detail in details if not detail["type"].endswith("_type")]
+    if len(details) > 1 and not specific:
+        return "must be text, a number, true or false"
+    detail = (specific or details)[0]
+    return f"has an unknown field {detail['loc'][-1]!r}" if _is_unknown_field(detail) else validation_sentence(detail)
+
+
+def _location(detail: Any) -> tuple[Any, ...]:
+    """An unknown field is a problem of the condition that contains it."""
+    location: tuple[Any, ...] = detail["loc"]
+    return location[:-1] if _is_unknown_field(detail) else location
+
+
+def _is_unknown_field(detail: Any) -> bool:
+    return bool(detail["type"] == "extra_forbidden")
+
+
 def _check_size(given: Any) -> None:
-    """Looked at level by level before anything else, so that no depth of nesting costs anything."""
-    level, questions = [given], 0
+    """Check depth and size level by level, so that deep nesting costs nothing."""
+    level, conditions = [given], 0
     for _ in range(MAX_DEPTH + 1):
-        level = [part for each in level for part in _inner(each)]
-        questions += len(level)
-        if questions > MAX_CONDITIONS:
-            raise InvalidFilter(f"asks more than {MAX_CONDITIONS} questions", field="filter")
+        level = [inner for outer in level for inner in _inner_filters(outer)]
+        conditions += len(level)
+        if conditions > MAX_CONDITIONS:
+            raise InvalidFilter(f"The filter has more than {MAX_CONDITIONS} conditions.", field="filter")
         if not level:
             return
-    raise InvalidFilter(f"is nested deeper than {MAX_DEPTH} levels", field="filter")
+    raise InvalidFilter(f"The filter is nested deeper than {MAX_DEPTH} levels.", field="filter")
 
 
-def _inner(given: Any) -> Iterator[Any]:
+def _inner_filters(given: Any) -> Iterator[Any]:
     if isinstance(given, dict):
         for name in ("all", "any"):
             if isinstance(given.get(name), list | tuple):
@@ -311,8 +365,8 @@ def _inner(given: Any) -> Iterator[Any]:
             yield given["not"]
 
 
-def _place(steps: tuple[Any, ...]) -> str:
-    """Without the names of shapes, which the place has already said."""
+def _path(steps: tuple[Any, ...]) -> str:
+    """Return the path of a problem, without the tags that pydantic adds for kinds of conditions."""
     text = "filter"
     for step, following in zip_longest(steps, steps[1:]):
         if isinstance(step, int):
@@ -322,11 +376,6 @@ def _place(steps: tuple[Any, ...]) -> str:
     return text
 
 
-def _is_echo(error: Any) -> bool:
-    """A list is called too short when what stands in it was refused; that was told already."""
+def _is_consequence(error: Any) -> bool:
+    """A list also counts as too short when its items were refused, which is reported already."""
     return error["type"] == "too_short" and bool(error["input"])
-
-
-def _sentence(error: Any) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{message[:1].lower()}{message[1:]}"

@@ -1,4 +1,4 @@
-"""Wording: a filter as one English sentence, so that people see whom they are about to write to."""
+"""A filter as one English sentence, so that users see who will receive their email."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ from mailwright.audience.contact_fields import as_text
 from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
 from mailwright.domain.clock import isoformat
 
-# What the same comparison is called for numbers and for days, and when it does not hold.
+# The wording of a comparison for numbers and for dates, and the opposite comparison.
 _ORDER: Final[Mapping[str, tuple[str, str, str]]] = {
     "greater_than": ("more than", "after", "at_most"),
     "less_than": ("less than", "before", "at_least"),
@@ -17,22 +17,22 @@ _ORDER: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 
 
-def describe(asked: Mapping[str, Any] | FilterCondition) -> str:
-    """`People who are on the list news and whose plan is “pro”.`"""
-    question = asked if isinstance(asked, FilterCondition) else filters.parse(asked)
-    return f"People {_words(question, yes=True, inner=False)}."
+def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
+    """Return, for example, `Contacts who are on the list news and whose plan is “pro”.`"""
+    condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
+    return f"Contacts {_describe(condition, yes=True, inner=False)}."
 
 
-def _words(question: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
-    match question:
+def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
+    match condition:
         case filters.AllOf(all=parts):
-            return _joined(parts, "and" if yes else "or", yes=yes, inner=inner)
+            return _join_conditions(parts, "and" if yes else "or", yes=yes, inner=inner)
         case filters.AnyOf(any=parts):
-            return _joined(parts, "or" if yes else "and", yes=yes, inner=inner)
+            return _join_conditions(parts, "or" if yes else "and", yes=yes, inner=inner)
         case filters.Not(not_=part):
-            return _words(part, yes=not yes, inner=inner)
+            return _describe(part, yes=not yes, inner=inner)
         case AttributeCondition():
-            return _attribute(question, yes=yes)
+            return _attribute(condition, yes=yes)
         case filters.HasTag(tag=tag):
             return f"who {_are(yes)} tagged {tag}"
         case filters.OnList(list=list_key):
@@ -45,25 +45,25 @@ def _words(question: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa
             return f"whose time zone is {timezone}" if yes else f"whose time zone is not {timezone}"
         case filters.AtDomain(domain=domain):
             return f"whose address {'is' if yes else 'is not'} at {domain}"
-        case filters.CreatedSince(created_since=moment):
-            return f"who were added {'since' if yes else 'before'} {(isoformat(moment) or '')[:16]} UTC"
-        case filters.CreatedBefore(created_before=moment):
-            return f"who were added {'before' if yes else 'since'} {(isoformat(moment) or '')[:16]} UTC"
-        case filters.WasSent(sent=deeds):
-            return _deeds("were sent", "were not sent", deeds, yes=yes)
-        case filters.HasOpened(opened=deeds):
-            return _deeds("opened", "did not open", deeds, yes=yes)
-        case filters.HasClicked(clicked=deeds):
-            return _deeds("clicked in", "did not click in", deeds, yes=yes)
-        case filters.HasBounced(bounced=deeds):
-            return _deeds("bounced", "did not bounce", deeds, yes=yes)
-    raise AssertionError(question)
+        case filters.CreatedSince(created_since=time):
+            return f"who were added {'since' if yes else 'before'} {(isoformat(time) or '')[:16]} UTC"
+        case filters.CreatedBefore(created_before=time):
+            return f"who were added {'before' if yes else 'since'} {(isoformat(time) or '')[:16]} UTC"
+        case filters.WasSent(sent=activity):
+            return _describe_activity("were sent", "were not sent", activity, yes=yes)
+        case filters.HasOpened(opened=activity):
+            return _describe_activity("opened", "did not open", activity, yes=yes)
+        case filters.HasClicked(clicked=activity):
+            return _describe_activity("clicked in", "did not click in", activity, yes=yes)
+        case filters.HasBounced(bounced=activity):
+            return _describe_activity("bounced", "did not bounce", activity, yes=yes)
+    raise AssertionError(condition)
 
 
-def _joined(parts: tuple[FilterCondition, ...], word: str, *, yes: bool, inner: bool) -> str:
+def _join_conditions(parts: tuple[FilterCondition, ...], word: str, *, yes: bool, inner: bool) -> str:
     if len(parts) == 1:
-        return _words(parts[0], yes=yes, inner=inner)
-    text = f" {word} ".join(_words(part, yes=yes, inner=True) for part in parts)
+        return _describe(parts[0], yes=yes, inner=inner)
+    text = f" {word} ".join(_describe(part, yes=yes, inner=True) for part in parts)
     return f"({text})" if inner else text
 
 
@@ -71,9 +71,9 @@ def _are(yes: bool) -> str:
     return "are" if yes else "are not"
 
 
-def _attribute(question: AttributeCondition, *, yes: bool) -> str:
-    whose = f"whose {question.attribute}"
-    match question.comparison:
+def _attribute(condition: AttributeCondition, *, yes: bool) -> str:
+    whose = f"whose {condition.attribute}"
+    match condition.comparison:
         case "exists", wanted:
             return f"{whose} is known" if wanted == yes else f"{whose} is not known"
         case ("is_" | "is_not") as name, value:
@@ -84,8 +84,8 @@ def _attribute(question: AttributeCondition, *, yes: bool) -> str:
             return f"{whose} {'contains' if yes else 'does not contain'} {_quoted(words)}"
         case name, bound:
             if not yes:
-                # Whoever has no such attribute answers to no comparison, and so to its opposite.
-                return f"whose {question.attribute} is unknown or {_ordered(_ORDER[name][2], bound)}"
+                # A contact without the attribute matches no comparison, so it matches every negated one.
+                return f"whose {condition.attribute} is unknown or {_ordered(_ORDER[name][2], bound)}"
             return f"{whose} is {_ordered(name, bound)}"
 
 
@@ -98,16 +98,16 @@ def _quoted(value: Any) -> str:
     return f"“{value}”" if isinstance(value, str) else as_text(value)
 
 
-def _deeds(done: str, not_done: str, deeds: MessageActivity, *, yes: bool) -> str:
-    match yes, deeds.at_least:
+def _describe_activity(done: str, not_done: str, activity: MessageActivity, *, yes: bool) -> str:
+    match yes, activity.at_least:
         case True, 1:
-            what = f"who {done} a mail"
+            what = f"who {done} an email"
         case False, 1:
-            what = f"who {not_done} a mail"
+            what = f"who {not_done} an email"
         case True, times:
-            what = f"who {done} at least {times} mails"
+            what = f"who {done} at least {times} emails"
         case False, times:
-            what = f"who {done} fewer than {times} mails"
-    campaign = f" of the campaign {deeds.campaign}" if deeds.campaign else ""
-    within = f" within the last {deeds.within_days} days" if deeds.within_days else ""
+            what = f"who {done} fewer than {times} emails"
+    campaign = f" of the campaign {activity.campaign}" if activity.campaign else ""
+    within = f" within the last {activity.within_days} days" if activity.within_days else ""
     return f"{what}{campaign}{within}"

@@ -18,9 +18,8 @@ from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import failed_sign_ins
 from mailwright.web.api.administrator import AdministratorDep
-from mailwright.web.app import ApiParts, create_app
-from tests.api import client_of
-from tests.builders import an_acceptor
+from mailwright.web.app import create_app
+from tests.api import an_engine, client_of
 
 RIGHT = "correct horse battery staple"
 
@@ -114,8 +113,7 @@ def test_ipv6_addresses_are_counted_per_network(host: str | None, name: str) -> 
 
 
 def an_app(database: Database, clock: ManualClock, password: str | None) -> FastAPI:
-    acceptor = an_acceptor(database, clock)
-    app = create_app(ApiParts(database, clock, acceptor, "http://mail.example", admin_password=password))
+    app = create_app(an_engine(database, clock, admin_password=password))
 
     @app.post("/only-administrators")
     async def only(administrator: AdministratorDep) -> str:

@@ -102,8 +102,8 @@ async def test_every_row_is_stored_or_refused_and_told_of(database: Database, im
     ]
     assert [line[3] for line in lines_of(report) if line[0] in ("5", "6", "7")] == [
         "the same address as on an earlier line",
-        "is no locale, as pt or pt-BR",
-        "has 8 cells, and there are 7 columns",
+        "This is not a locale such as pt or pt-BR.",
+        "The row has 8 cells, but there are 7 columns.",
     ]
     found = await contacts.load_details(database, 1, "ada@example.com")
     person = found.contact
@@ -132,12 +132,12 @@ async def test_an_import_revives_nobody(
     done = await import_(imports, path, report)
     assert counts(done) == (1, 4, 0, 2)
     assert {line[1].partition("@")[0]: line[3] for line in lines_of(report)} == {
-        "left": "has left the list, and stays off it",
-        "left-all": "is unsubscribed, and stays so",
-        "bounced": "is bounced, and stays so",
+        "left": "unsubscribed from the list; stays unsubscribed",
+        "left-all": "stays unsubscribed",
+        "bounced": "stays bounced",
         "stays": "",
-        "erased": "asked to be erased; only the person can come back",
-        "deleted": "was deleted here, and stays so",
+        "erased": "erased on request; only the contact can subscribe again",
+        "deleted": "deleted; it stays deleted",
         "new": "",
     }
     assert "left@example.com" not in await on_list(database)
@@ -234,7 +234,7 @@ async def test_a_preview_stores_nothing(database: Database, imports: Imports, tm
     path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
     with pytest.raises(InvalidColumns, match="E-Mail=email"):
         await imports.preview(1, path, ImportOptions(NEWS))
-    seen = await imports.preview(1, path, ImportOptions(NEWS, chosen={"адрес": "email", "Plan": "tariff"}))
+    seen = await imports.preview(1, path, ImportOptions(NEWS, column_targets={"адрес": "email", "Plan": "tariff"}))
     assert [(column.title, column.target) for column in seen.plan.columns] == [("Адрес", "email"), ("Plan", "tariff")]
     (first_line, person), (second_line, problem) = seen.rows
     assert (first_line, second_line) == (2, 3)
@@ -319,7 +319,7 @@ async def test_a_file_that_cannot_be_imported_is_refused_before_anything_is_stor
     with pytest.raises(InvalidColumns, match="both"):
         await imports.begin(1, a_file(tmp_path, "email,Mail"), ImportOptions(NEWS))
     with pytest.raises(InvalidColumns, match="no column"):
-        await imports.begin(1, a_file(tmp_path, "email"), ImportOptions(NEWS, chosen={"Mehl": "email"}))
+        await imports.begin(1, a_file(tmp_path, "email"), ImportOptions(NEWS, column_targets={"Mehl": "email"}))
     await lists.create(database, clock, 1, "careful", requires_confirmation=True)
     with pytest.raises(InvalidInput, match="confirm"):
         await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("careful"))

@@ -313,7 +313,7 @@ async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
         query = select(contacts.c.email).where(filter_clause(asked, 1, NOW)).order_by(contacts.c.id)
         found = [row.email for row in await tx.execute(query)]
     assert found == expected
-    assert describe(asked).startswith(("People who", "People ("))
+    assert describe(asked).startswith(("Contacts who", "Contacts ("))
 
 
 async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Database, clock: ManualClock) -> None:
@@ -432,6 +432,6 @@ def test_a_filter_is_told_in_a_sentence() -> None:
         ]
     }
     assert describe(asked) == (
-        "People who are on the list news and (whose plan is “pro” or who are tagged vip) and (who did not open a mail "
-        "within the last 30 days and who clicked in fewer than 2 mails) and whose spent is at least 100."
+        "Contacts who are on the list news and (whose plan is “pro” or who are tagged vip) and (who did not open an "
+        "email within the last 30 days and who clicked in fewer than 2 emails) and whose spent is at least 100."
     )

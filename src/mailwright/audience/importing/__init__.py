@@ -1,1 +1,1 @@
-"""Files of contacts: read as they come, stored portion by portion, with a line of report for every row."""
+"""Import files of contacts: streamed, stored in batches, with a report line for every row."""

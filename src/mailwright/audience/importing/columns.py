@@ -1,4 +1,4 @@
-"""Columns: which column of a file is the address, the name and so on. Everything else becomes an attribute."""
+"""Map the columns of a file to contact fields. Every other column becomes an attribute."""
 
 import re
 import unicodedata
@@ -9,12 +9,12 @@ from typing import Final
 from mailwright.audience.contact_fields import MAX_ATTRIBUTES, InvalidContact, attribute_name, attribute_name_from_title
 from mailwright.domain.errors import InvalidInput
 
-# What a column may be beside an attribute. First and last names are attributes, and make the name where none is given.
+# The contact fields. First and last names are attributes, and form the name if there is no other.
 FIELDS: Final = ("email", "name", "locale", "timezone", "tags")
 SKIPPED: Final = "-"
 MAX_COLUMNS: Final = 200
 
-# Titles as people write them, in small letters and without what stands between the letters.
+# Usual titles, in lower case and without punctuation.
 TITLES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("email", "mail", "emailaddress", "mailaddress", "eмail", "почта", "электроннаяпочта", "адресэлектроннойпочты",
@@ -27,7 +27,7 @@ TITLES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("locale", "language", "lang", "язык", "idioma", "lingua"), "locale"),
     **dict.fromkeys(("timezone", "tz", "часовойпояс", "fusohorario"), "timezone"),
     **dict.fromkeys(("tags", "tag", "labels", "теги", "метки", "etiquetas"), "tags"),
-    # What exports tell and imports never change.
+    # Exports contain these, and imports never change them.
     **dict.fromkeys(("status", "lists", "createdat", "contactid"), SKIPPED),
 }  # fmt: skip
 
@@ -35,7 +35,7 @@ _BETWEEN: Final = re.compile(r"[\W_]+")
 
 
 class InvalidColumns(InvalidInput):
-    """The columns of the file cannot be told apart."""
+    """The columns of the file are ambiguous."""
 
     code = "COLUMNS_INVALID"
 
@@ -43,31 +43,32 @@ class InvalidColumns(InvalidInput):
 @dataclass(frozen=True, slots=True)
 class ImportColumn:
     title: str
-    target: str  # one of FIELDS, LEFT_OUT, or the name of an attribute
+    target: str  # one of FIELDS, SKIPPED, or the name of an attribute
 
 
 def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[ImportColumn, ...]:
-    """By what a person has chosen for a title, else by what the title says."""
+    """Map by what the user has chosen for a title, otherwise by the title itself."""
     if len(titles) > MAX_COLUMNS:
-        raise InvalidColumns(f"the file has {len(titles)} columns; at most {MAX_COLUMNS} are taken", field="file")
-    wanted = {_plain(title): _target(target) for title, target in chosen.items()}
-    if unknown := [title for title in chosen if _plain(title) not in {_plain(each) for each in titles}]:
+        raise InvalidColumns(f"The file has {len(titles)} columns; at most {MAX_COLUMNS} are allowed.", field="file")
+    targets = {_plain(title): _target(target) for title, target in chosen.items()}
+    known_titles = {_plain(title) for title in titles}
+    if unknown := [title for title in chosen if _plain(title) not in known_titles]:
         known = ", ".join(title.strip() for title in titles[:20])
-        raise InvalidColumns(f"there is no column {unknown[0]!r}; there are: {known}", field="map")
-    found = tuple(ImportColumn(title.strip(), wanted.get(_plain(title)) or suggest_target(title)) for title in titles)
-    _check(found)
-    return found
+        raise InvalidColumns(f"There is no column {unknown[0]!r}. Columns: {known}.", field="map")
+    mapped = tuple(ImportColumn(title.strip(), targets.get(_plain(title)) or suggest_target(title)) for title in titles)
+    _check(mapped)
+    return mapped
 
 
 def columns_without_header(first: Sequence[str], email_at: int) -> tuple[ImportColumn, ...]:
-    """Of a file without a header: the column with the address is used, the others have no name to be kept under."""
+    """For a file without a header: only the column with the address is used, because the others have no names."""
     return tuple(
         ImportColumn(f"column {n}", "email" if n == email_at + 1 else SKIPPED) for n in range(1, len(first) + 1)
     )
 
 
 def suggest_target(title: str) -> str:
-    """What a title says that its column is."""
+    """Return the target that a title suggests."""
     return TITLES.get(_plain(title)) or attribute_name_from_title(title) or SKIPPED
 
 
@@ -86,20 +87,20 @@ def _check(columns: Sequence[ImportColumn]) -> None:
     if "email" not in targets:
         titles = ", ".join(column.title for column in columns[:20])
         raise InvalidColumns(
-            f"no column looks like the address; name it, as in E-Mail=email. Columns: {titles}", field="map"
+            f"No column contains the address. Name it, for example E-Mail=email. Columns: {titles}.", field="map"
         )
     for target in targets:
         if targets.count(target) > 1:
             both = " and ".join(column.title for column in columns if column.target == target)
             raise InvalidColumns(
-                f"{both} are both {target}; leave one of them out, as in {both.split(' and ')[-1]}=-", field="map"
+                f"{both} are both mapped to {target}. Skip one of them: {both.split(' and ')[-1]}=-.", field="map"
             )
     if len(targets) > MAX_ATTRIBUTES + len(FIELDS):
-        raise InvalidColumns(f"more than {MAX_ATTRIBUTES} columns would become attributes", field="file")
+        raise InvalidColumns(f"More than {MAX_ATTRIBUTES} columns would become attributes.", field="file")
 
 
 def _plain(title: str) -> str:
-    """Without case, accents and what stands between letters: `E-Mail` and `email` are the same title."""
+    """Drop case, accents and punctuation: `E-Mail` and `email` are the same title."""
     letters = unicodedata.normalize("NFD", title.strip().casefold())
     return _BETWEEN.sub(
         "", "".join(letter for letter in letters if not unicodedata.combining(letter) or letter == "\u0306")

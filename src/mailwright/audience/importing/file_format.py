@@ -1,4 +1,4 @@
-"""Forms: how a file is written, found out from its beginning. What is only guessed is said."""
+"""Detect encoding, delimiter and header of a file from its beginning. Guesses become warnings."""
 
 import codecs
 import csv
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from mailwright.domain import address
+from mailwright.audience.contact_fields import is_address
 
 SAMPLE_BYTES: Final = 256 * 1024
 DELIMITERS: Final = ",;\t|"
@@ -30,19 +30,19 @@ class FileFormat:
 
 
 def detect_format(sample: bytes) -> FileFormat:
-    """From the first `SAMPLE_BYTES` of a file."""
+    """Detect the format from the first `SAMPLE_BYTES` of a file."""
     encoding, warning = _encoding(sample)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     lines = text.splitlines()[: _SAMPLE_RECORDS + 1]
     if len(lines) > 1 and len(sample) >= SAMPLE_BYTES:
-        lines.pop()  # cut off in the middle, perhaps
+        lines.pop()  # may be incomplete
     quote = _quote(lines)
     delimiter = _delimiter(lines, quote)
     first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote), [])
-    has_header = not any(_is_address(cell) for cell in first)
+    has_header = not any(is_address(cell.strip()) for cell in first)
     warnings = [warning] if warning else []
     if not has_header:
-        warnings.append("The first line holds an address, so it is taken for a row: there are no names of columns.")
+        warnings.append("The first line contains an address, so the file is read without a header.")
     return FileFormat(encoding, delimiter, quote, has_header, tuple(warnings))
 
 
@@ -51,19 +51,19 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
         if sample.startswith(mark):
             return encoding, None
     if sample.count(0) * 50 > len(sample):
-        # Plain letters, digits and commas have a zero beside them, always on the same side.
+        # ASCII characters have a zero byte, always on the same side.
         encoding = "utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be"
-        return encoding, f"The file does not say how its text is coded; it looks like {encoding.upper()}."
+        return encoding, f"The file does not state its encoding; it looks like {encoding.upper()}."
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
         guess = _eight_bit(sample)
-        return guess, f"The text is not UTF-8; it is read as {guess}. Look at the preview, or give the encoding."
+        return guess, f"The text is not UTF-8; it is read as {guess}. Check the preview, or set the encoding."
     return "utf-8", None
 
 
 def _eight_bit(sample: bytes) -> str:
-    """Cyrillic words are all high bytes; Latin ones have one here and there."""
+    """Cyrillic words consist of high bytes; Latin ones contain a few."""
     runs = Counter(min(len(run), 3) for run in _HIGH_RUN.findall(sample))
     return "cp1251" if runs[3] + runs[2] > runs[1] else "cp1252"
 
@@ -74,7 +74,7 @@ def _quote(lines: list[str]) -> str:
 
 
 def _delimiter(lines: list[str], quote: str) -> str:
-    """The one that cuts most lines into as many cells as the first, and into more than one."""
+    """Choose the delimiter that splits most lines into as many cells as the first, and into more than one."""
 
     def fitness(delimiter: str) -> tuple[float, int]:
         widths = [len(cells) for cells in csv.reader(lines, delimiter=delimiter, quotechar=quote) if cells]
@@ -84,11 +84,3 @@ def _delimiter(lines: list[str], quote: str) -> str:
 
     best = max(DELIMITERS, key=fitness)
     return best if fitness(best) > (0, 0) else ","
-
-
-def _is_address(cell: str) -> bool:
-    try:
-        address.parse(cell.strip())
-    except address.InvalidAddress:
-        return False
-    return True

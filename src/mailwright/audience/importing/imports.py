@@ -1,7 +1,7 @@
-"""Imports: a file becomes contacts portion by portion; one that was cut off goes on where it ended.
+"""Import a file into contacts in batches. An interrupted import continues where it stopped.
 
-A portion is one transaction: the people, the counts, and how many records of the file are done. Whatever ends the
-process between two portions, the next one begins with the first record that is not stored yet.
+A batch is one transaction: the contacts, the counts, and the number of processed records. Whenever the process stops,
+the next one starts with the first record that is not stored yet.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ from mailwright.storage.tables import lists as lists_table
 LOCK_IMPORT = statement("mailwright.audience", "lock_import")
 RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 
-# Large enough that the commit is not what costs, small enough that other writers do not wait for long.
+# Large enough that the commit does not dominate, small enough that other writers do not wait for long.
 BATCH_SIZE: Final = 10_000
 
 
 class ImportRunsElsewhere(NotPossibleNow):
-    """Another process is at work on this import."""
+    """Another process is running this import."""
 
     code = "IMPORT_ELSEWHERE"
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """How far it has come."""
+    """An import and its progress."""
 
     id: int
     import_id: str
@@ -90,12 +90,12 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class _ImportBatch:
-    """All that can be done before the database is asked: then nobody else who writes waits for it."""
+    """A batch, prepared outside of the transaction so that other writers wait less."""
 
-    people: dict[str, ContactRow]
+    contacts: dict[str, ContactRow]
     stored: list[ContactValues]
-    lines: list[ReportLine]  # as they are if everyone is new
-    told: bytes  # of them in the report
+    lines: list[ReportLine]  # assumes that every contact is new
+    report: bytes  # the lines as CSV
     records: int
     read_bytes: int
 
@@ -106,32 +106,32 @@ class Imports:
         self._clock = clock
         self._largest = largest
 
-    async def preview(self, tenant_id: int, path: Path, purpose: ImportOptions) -> ImportPreview:
-        """What an import would do with the first rows; nothing is stored."""
-        await self._check(tenant_id, purpose)
-        plan = await asyncio.to_thread(make_plan, path, purpose, largest=self._largest)
+    async def preview(self, tenant_id: int, path: Path, options: ImportOptions) -> ImportPreview:
+        """Show what an import would do with the first rows. Nothing is stored."""
+        await self._check(tenant_id, options)
+        plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
         return await asyncio.to_thread(make_preview, path, plan)
 
     async def begin(
         self,
         tenant_id: int,
         path: Path,
-        purpose: ImportOptions,
+        options: ImportOptions,
         *,
         file_name: str | None = None,
         continues: bool = True,
         actor: str | None = None,
     ) -> Import:
-        """The same file for the same purpose goes on where it was cut off.
+        """Start an import, or continue an unfinished one of the same file with the same options.
 
-        Whoever acts under a name of their own, as `actor`, is noted in the journal.
+        An `actor` is recorded in the audit log.
         """
-        await self._check(tenant_id, purpose)
-        plan = await asyncio.to_thread(make_plan, path, purpose, largest=self._largest)
+        await self._check(tenant_id, options)
+        plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
         print_, size = await asyncio.to_thread(fingerprint, path)
         stored = orjson.dumps(plan.as_json()).decode()
-        if continues and (found := await self._unfinished(tenant_id, print_, stored)):
-            return found
+        if continues and (unfinished := await self._unfinished(tenant_id, print_, stored)):
+            return unfinished
         now = self._clock.now()
         values = {
             "import_id": uuid7(now),
@@ -154,23 +154,27 @@ class Imports:
                 )
         return await self.find(tenant_id, str(values["import_id"]))
 
-    async def run(self, begun: Import, path: Path, report: Path | None = None) -> AsyncGenerator[Import, None]:
-        """To the end, telling after each portion how far it has come. Stopping in between loses nothing."""
-        if begun.finished_at is not None:
+    async def run(self, started: Import, path: Path, report: Path | None = None) -> AsyncGenerator[Import, None]:
+        """Run to the end and yield the progress after each batch. Stopping in between loses nothing."""
+        if started.finished_at is not None:
             return
-        with path.open("rb") as file, RecordReader(file, begun.plan.file_format) as records, _few_looks_for_cycles():
-            portions = _portions(records, begun)
-            done, portion = begun, await asyncio.to_thread(next, portions, None)
-            while portion is not None:
-                # While the database stores one portion, the next is read.
-                storing = asyncio.ensure_future(self._store(done, portion, ImportReport(report)))
+        with (
+            path.open("rb") as file,
+            RecordReader(file, started.plan.file_format) as records,
+            _less_garbage_collection(),
+        ):
+            batches = _batches(records, started)
+            current, batch = started, await asyncio.to_thread(next, batches, None)
+            while batch is not None:
+                # The next batch is read while the database stores this one.
+                storing = asyncio.ensure_future(self._store(current, batch, ImportReport(report)))
                 try:
-                    following = await asyncio.to_thread(next, portions, None)
+                    following = await asyncio.to_thread(next, batches, None)
                 finally:
-                    done = await storing
-                portion = following
-                yield done
-        yield await self._finish(done, ImportReport(report))
+                    current = await storing
+                batch = following
+                yield current
+        yield await self._finish(current, ImportReport(report))
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
         rows = await self._select(imports.c.tenant_id == tenant_id, imports.c.import_id == import_id)
@@ -182,13 +186,13 @@ class Imports:
         return await self._select(imports.c.tenant_id == tenant_id, limit=limit)
 
     async def unfinished(self) -> list[Import]:
-        """Of all tenants, for whoever takes them up again."""
+        """Return the unfinished imports of all tenants."""
         return await self._select(imports.c.finished_at.is_(None), limit=1_000)
 
     async def _unfinished(self, tenant_id: int, print_: str, plan: str) -> Import | None:
         same = (imports.c.tenant_id == tenant_id, imports.c.fingerprint == print_, imports.c.plan == plan)
-        found = await self._select(*same, imports.c.finished_at.is_(None), limit=1)
-        return found[0] if found else None
+        rows = await self._select(*same, imports.c.finished_at.is_(None), limit=1)
+        return rows[0] if rows else None
 
     async def _select(self, *conditions: ColumnElement[bool], limit: int = 1) -> list[Import]:
         columns = [imports.c[name] for name in Import.__slots__]
@@ -196,37 +200,37 @@ class Imports:
             rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
         return [_import(row) for row in rows]
 
-    async def _check(self, tenant_id: int, purpose: ImportOptions) -> None:
-        if purpose.list_key is None:
+    async def _check(self, tenant_id: int, options: ImportOptions) -> None:
+        if options.list_key is None:
             return
         async with self._database.read() as tx:
-            await lists.require(tx, tenant_id, purpose.list_key)
-            matching = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == purpose.list_key)
+            await lists.require(tx, tenant_id, options.list_key)
+            matching = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == options.list_key)
             rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*matching))
-        if rows and rows[0].requires_confirmation and not purpose.is_confirmed:
+        if rows and rows[0].requires_confirmation and not options.is_confirmed:
             raise InvalidInput(
-                f"the readers of {purpose.list_key} confirm before they get mail; import them as confirmed if they "
-                "have done so elsewhere",
+                f"The list {options.list_key} requires confirmation. Mark the import as confirmed if these contacts "
+                "have already confirmed elsewhere.",
                 field="confirmed",
             )
 
-    async def _store(self, done: Import, portion: _ImportBatch, report: ImportReport) -> Import:
+    async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport) -> Import:
         now = self._clock.now()
-        return await self._database.transact(lambda tx: _store(tx, done, portion, report, now))
+        return await self._database.transact(lambda tx: _store(tx, current, batch, report, now))
 
-    async def _finish(self, done: Import, report: ImportReport) -> Import:
+    async def _finish(self, current: Import, report: ImportReport) -> Import:
         now = self._clock.now()
-        length = report.write(0, b"") if done.records == 0 else done.report_bytes
-        ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": done.size_bytes}
+        length = report.write(0, b"") if current.records == 0 else current.report_bytes
+        ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": current.size_bytes}
         ended["report_bytes"] = length
         async with self._database.write() as tx:
-            await tx.execute(update(imports).where(imports.c.id == done.id).values(**ended))
-        return replace(done, **ended)
+            await tx.execute(update(imports).where(imports.c.id == current.id).values(**ended))
+        return replace(current, **ended)
 
 
 @contextmanager
-def _few_looks_for_cycles() -> Iterator[None]:
-    """Rows make many small objects and no cycles: looking for those as often as usual costs a third of the time."""
+def _less_garbage_collection() -> Iterator[None]:
+    """Collect garbage less often: rows create many small objects and no cycles, which costs a third of the time."""
     often, *rest = gc.get_threshold()
     gc.set_threshold(max(often, 200_000), *rest)
     try:
@@ -235,61 +239,67 @@ def _few_looks_for_cycles() -> Iterator[None]:
         gc.set_threshold(often, *rest)
 
 
-def _portions(records: RecordReader, begun: Import) -> Iterator[_ImportBatch]:
-    """Those that are done are read over: that is fast, and needs no way back into the middle of a file."""
-    rows = islice(data_records(records, begun.plan), begun.records, None)
-    reader, number = RowReader(begun.plan.columns, begun.plan.tags), begun.records
-    while taken := list(islice(rows, BATCH_SIZE)):
-        number += len(taken)
-        yield _portion(taken, reader, number, records.read_bytes)
+def _batches(records: RecordReader, started: Import) -> Iterator[_ImportBatch]:
+    """Skip processed records by reading them, which is fast and needs no position inside the file."""
+    rows = islice(data_records(records, started.plan), started.records, None)
+    reader, number = RowReader(started.plan.columns, started.plan.tags), started.records
+    while records_read := list(islice(rows, BATCH_SIZE)):
+        number += len(records_read)
+        yield _make_batch(records_read, reader, number, records.read_bytes)
 
 
-def _portion(taken: list[Record], reader: RowReader, records: int, read_bytes: int) -> _ImportBatch:
-    people: dict[str, ContactRow] = {}
+def _make_batch(records_read: list[Record], reader: RowReader, records: int, read_bytes: int) -> _ImportBatch:
+    contacts: dict[str, ContactRow] = {}
     lines: list[ReportLine] = []
-    for line, cells, problem in taken:
+    for line, cells, problem in records_read:
         if problem is not None:
             lines.append((line, "", RowOutcome.REFUSED, problem))
             continue
         try:
-            person = reader.person(cells)
+            contact = reader.read(cells)
         except InvalidContact as error:
             lines.append((line, reader.address(cells), RowOutcome.REFUSED, str(error)))
             continue
-        email = person.email
-        if email in people:
-            is_new = people[email].take_over(person)
+        email = contact.email
+        if email in contacts:
+            is_new = contacts[email].merge(contact)
             lines.append((line, email, RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, REPEATED))
         else:
-            people[email] = person
+            contacts[email] = contact
             lines.append((line, email, RowOutcome.ADDED, ""))
-    return _ImportBatch(people, contact_values(people.values()), lines, format_report_lines(lines), records, read_bytes)
+    return _ImportBatch(
+        contacts, contact_values(contacts.values()), lines, format_report_lines(lines), records, read_bytes
+    )
 
 
-async def _store(tx: Runner, done: Import, portion: _ImportBatch, report: ImportReport, now: Instant) -> Import:
-    if [row.records for row in await tx.run(LOCK_IMPORT, id=done.id)] != [done.records]:
+async def _store(
+    tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant
+) -> Import:
+    if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
-    aim = ImportTarget(done.tenant_id, done.plan.list_key, f"import:{done.import_id}", now)
-    results = await store_batch(tx, portion.people, portion.stored, aim)
-    lines = [_told(line, results) for line in portion.lines] if results else portion.lines
-    told = format_report_lines(lines) if results else portion.told
+    target = ImportTarget(
+        current.tenant_id, current.plan.list_key, f"import:{current.import_id}", now
+    )
+    results = await store_batch(tx, batch.contacts, batch.stored, target)
+    lines = [_final_line(line, results) for line in batch.lines] if results else batch.lines
+    content = format_report_lines(lines) if results else batch.report
     counts = Counter(map(itemgetter(2), lines))
-    moved = replace(
-        done,
-        records=portion.records,
-        read_bytes=portion.read_bytes,
-        report_bytes=report.write(done.report_bytes, told),
+    progress = replace(
+        current,
+        records=batch.records,
+        read_bytes=batch.read_bytes,
+        report_bytes=report.write(current.report_bytes, content),
         updated_at=now,
-        **{outcome.value: getattr(done, outcome.value) + counts[outcome] for outcome in RowOutcome},
+        **{outcome.value: getattr(current, outcome.value) + counts[outcome] for outcome in RowOutcome},
     )
     names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in RowOutcome))
-    values = {name: getattr(moved, name) for name in names}
-    await tx.count(RECORD_PROGRESS, **values, id=done.id, now=now)
-    return moved
+    values = {name: getattr(progress, name) for name in names}
+    await tx.count(RECORD_PROGRESS, **values, id=current.id, now=now)
+    return progress
 
 
-def _told(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
-    """What the database knew of someone is told on their first line; a refusal, on all of them."""
+def _final_line(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
+    """Show the stored result on the first line of an address; a refusal on all of its lines."""
     number, email, read, _ = line
     result = results.get(email)
     if result is None or read is RowOutcome.REFUSED:

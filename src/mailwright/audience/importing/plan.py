@@ -1,4 +1,4 @@
-"""Plans: how a file is read and what for. Made once, shown as a preview, and kept with the import."""
+"""The plan of an import: how to read the file and what to do with its rows. Stored with the import."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,6 @@ from mailwright.audience.importing.columns import ImportColumn
 from mailwright.audience.importing.file_format import FileFormat
 from mailwright.audience.importing.records import FileUnreadable, Record, RecordReader
 from mailwright.audience.importing.rows import ContactRow, parse_row
-from mailwright.domain import address
 
 PREVIEW_ROWS: Final = 5
 MAX_FILE_BYTES: Final = 1024**3
@@ -21,12 +20,12 @@ MAX_FILE_BYTES: Final = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What for: the list to join, tags that everyone gets, and columns that a person has named."""
+    """What the user has column_targets: the list, tags for every contact, and columns."""
 
     list_key: str | None = None
     tags: tuple[str, ...] = ()
-    chosen: Mapping[str, str] | None = None
-    is_confirmed: bool = False  # these people have confirmed elsewhere
+    column_targets: Mapping[str, str] | None = None
+    is_confirmed: bool = False  # the contacts have confirmed their subscription elsewhere
     encoding: str | None = None
 
 
@@ -47,66 +46,54 @@ class ImportPlan:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "ImportPlan":
-        form = FileFormat(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
-        named = tuple(ImportColumn(*each) for each in stored["columns"])
-        return cls(form, named, stored["listKey"], tuple(stored["tags"]))
+        file_format_ = FileFormat(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
+        columns_ = tuple(ImportColumn(*column) for column in stored["columns"])
+        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]))
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """The first rows, each as the person whom it would make or with the reason why it would be refused."""
+    """The first rows, each as a contact or as the reason why it would be refused."""
 
     plan: ImportPlan
     rows: tuple[tuple[int, ContactRow | str], ...]
 
 
-def make_plan(path: Path, purpose: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
+def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
     size = path.stat().st_size
     if size > largest:
-        raise FileUnreadable(f"is larger than {largest // 1024**2} MB, the most that is taken", field="file")
-    with path.open("rb") as file:
-        form = file_format.detect_format(file.read(file_format.SAMPLE_BYTES))
-        if purpose.encoding is not None:
-            form = _with_encoding(file, form, purpose.encoding)
-        file.seek(0)
-        with RecordReader(file, form) as records:
-            first = next(iter(records), None)
-        if first is None:
-            raise FileUnreadable("holds no rows", field="file")
-        line, cells, problem = first
-        if problem:
-            raise FileUnreadable(f"line {line}: {problem}", field="file")
-        return ImportPlan(form, _columns(cells, form, purpose), purpose.list_key, contact_fields.tags(purpose.tags))
+        raise FileUnreadable(f"The file is larger than {largest // 1024**2} MB.", field="file")
+    format_, first = _read_start(path, options.encoding)
+    if first is None:
+        raise FileUnreadable("The file contains no rows.", field="file")
+    line, cells, problem = first
+    if problem:
+        raise FileUnreadable(f"Line {line}: {problem}.", field="file")
+    return ImportPlan(format_, _columns(cells, format_, options), options.list_key, contact_fields.tags(options.tags))
 
 
 def read_column_titles(path: Path, encoding: str | None = None) -> tuple[str, ...]:
-    """What the first row calls the columns; none where the file has no header. Nothing is said of what they are."""
-    with path.open("rb") as file:
-        form = file_format.detect_format(file.read(file_format.SAMPLE_BYTES))
-        if encoding is not None:
-            form = _with_encoding(file, form, encoding)
-        file.seek(0)
-        with RecordReader(file, form) as records:
-            first = next(iter(records), None)
-    if first is None or not form.has_header:
+    """Return the titles of the columns, or none if the file has no header."""
+    format_, first = _read_start(path, encoding)
+    if first is None or not format_.has_header:
         return ()
-    _, cells, _ = first  # none of them where they cannot be read
+    _, cells, _ = first
     return tuple(cell.strip() for cell in cells)
 
 
 def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> ImportPreview:
     with path.open("rb") as file, RecordReader(file, plan.file_format) as records:
         rows = islice(data_records(records, plan), count)
-        return ImportPreview(plan, tuple((line, _shown(cells, problem, plan)) for line, cells, problem in rows))
+        return ImportPreview(plan, tuple((line, _preview_row(cells, problem, plan)) for line, cells, problem in rows))
 
 
 def data_records(records: RecordReader, plan: ImportPlan) -> Iterator[Record]:
-    """Without the header."""
+    """Return the records without the header."""
     return islice(records, 1 if plan.file_format.has_header else 0, None)
 
 
 def fingerprint(path: Path) -> tuple[str, int]:
-    """Tells one file from another that has the same name; and its size."""
+    """Identify a file by its size, beginning and end. Also return its size."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
@@ -116,31 +103,35 @@ def fingerprint(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _with_encoding(file: BinaryIO, form: FileFormat, encoding: str) -> FileFormat:
-    """As a person says it is; the rest is found out anew in that light."""
+def _read_start(path: Path, encoding: str | None) -> tuple[FileFormat, Record | None]:
+    """Return the format of a file and its first record."""
+    with path.open("rb") as file:
+        format_ = file_format.detect_format(file.read(file_format.SAMPLE_BYTES))
+        if encoding is not None:
+            format_ = _with_encoding(file, encoding)
+        file.seek(0)
+        with RecordReader(file, format_) as records:
+            return format_, next(iter(records), None)
+
+
+def _with_encoding(file: BinaryIO, encoding: str) -> FileFormat:
+    """Detect the rest of the format with the encoding that the user has column_targets."""
     try:
         file.seek(0)
         text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")
     except LookupError as error:
-        raise FileUnreadable(f"there is no encoding {encoding!r}", field="encoding") from error
+        raise FileUnreadable(f"There is no encoding {encoding!r}.", field="encoding") from error
     return replace(file_format.detect_format(text.encode()), encoding=encoding)
 
 
-def _columns(first: Sequence[str], form: FileFormat, purpose: ImportOptions) -> tuple[ImportColumn, ...]:
-    if form.has_header:
-        return columns.map_columns(first, purpose.chosen or {})
-    return columns.columns_without_header(first, next(n for n, cell in enumerate(first) if _is_address(cell)))
+def _columns(first: Sequence[str], format_: FileFormat, options: ImportOptions) -> tuple[ImportColumn, ...]:
+    if format_.has_header:
+        return columns.map_columns(first, options.column_targets or {})
+    email_at = next(n for n, cell in enumerate(first) if contact_fields.is_address(cell.strip()))
+    return columns.columns_without_header(first, email_at)
 
 
-def _is_address(cell: str) -> bool:
-    try:
-        address.parse(cell.strip())
-    except address.InvalidAddress:
-        return False
-    return True
-
-
-def _shown(cells: Sequence[str], problem: str | None, plan: ImportPlan) -> ContactRow | str:
+def _preview_row(cells: Sequence[str], problem: str | None, plan: ImportPlan) -> ContactRow | str:
     if problem:
         return problem
     try:

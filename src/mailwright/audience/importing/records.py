@@ -1,4 +1,4 @@
-"""Records: the rows of a file, one after another, in memory that does not grow with the file."""
+"""Read the rows of a file one after another, with constant memory."""
 
 import csv
 import io
@@ -12,12 +12,12 @@ from mailwright.audience.importing.file_format import FileFormat
 from mailwright.domain.errors import InvalidInput
 
 MAX_RECORD_LENGTH: Final = 64 * 1024
-# A quote that is not closed swallows what follows. Once or twice is a mistake in a row; more is a file of another form.
+# An open quote swallows the following lines. A few are mistakes; more means that the file has another format.
 MAX_OPEN_QUOTES: Final = 100
-# So many lines are looked at together: where each is a row, as nearly always, they are read at the speed of C.
+# How many lines are parsed together. Nearly always each is a row, and they are parsed at the speed of C.
 _AT_ONCE: Final = 1_000
 
-# The line on which it begins, from 1; its cells; why it cannot be read, and then there are none.
+# The first line (from 1), the cells, and why the record cannot be read (then without cells).
 Record = tuple[int, list[str], str | None]
 
 
@@ -27,18 +27,18 @@ class FileUnreadable(InvalidInput):
     code = "FILE_UNREADABLE"
 
 
-class _Endless(Exception):
-    """The record that is being read does not end within the limit, or not at all."""
+class _RecordTooLong(Exception):
+    """The current record does not end within the limit."""
 
 
 class RecordReader:
-    """Iterate once, inside `with`. `read_bytes` tells how far the file has been read; closing it is not done here."""
+    """Iterate once, inside `with`. `read_bytes` is the progress; closing the file is up to the caller."""
 
-    def __init__(self, file: BinaryIO, form: FileFormat) -> None:
+    def __init__(self, file: BinaryIO, format_: FileFormat) -> None:
         self._file = file
-        self._form = form
-        # What is no text in this encoding comes as halves of surrogates, and only its own row is refused.
-        self._text = io.TextIOWrapper(file, form.encoding, errors="surrogateescape", newline="")
+        self._format = format_
+        # Invalid bytes become surrogates, so that only their own row is refused.
+        self._text = io.TextIOWrapper(file, format_.encoding, errors="surrogateescape", newline="")
         self._lines = _Lines(self._text)
         self._open_quotes = 0
 
@@ -63,13 +63,15 @@ class RecordReader:
                     continue
                 first = lines.number + 1
                 lines.number += len(some)
-                found = zip(range(first, first + len(rows)), rows, repeat(None))
-                yield from found if all(rows) else (record for record in found if record[1])
+                numbered = zip(range(first, first + len(rows)), rows, repeat(None))
+                yield from numbered if all(rows) else (record for record in numbered if record[1])
         except UnicodeDecodeError as error:
-            raise FileUnreadable(f"is not {self._form.encoding} after line {lines.number}", field="file") from error
+            raise FileUnreadable(
+                f"The file is not {self._format.encoding} after line {lines.number}.", field="file"
+            ) from error
 
     def _rows_of(self, some: list[str]) -> list[list[str]] | None:
-        """None unless each of the lines is a row of its own. As many rows as lines can only be that."""
+        """Return the rows, or None unless each line is a row of its own."""
         if max(map(len, some)) > MAX_RECORD_LENGTH:
             return None
         try:
@@ -80,14 +82,14 @@ class RecordReader:
         return rows if is_closed and len(rows) == len(some) else None
 
     def _one_by_one(self) -> Iterator[Record]:
-        """Until all lines that were put back are in records."""
+        """Read record by record until all lines that were put back are used."""
         lines = self._lines
         reader = self._reader(lines)
-        while lines.has_some_again:
+        while lines.has_some_returned:
             line = lines.number + 1
             try:
                 cells = next(reader)
-            except (_Endless, csv.Error):
+            except (_RecordTooLong, csv.Error):
                 reader = self._reader(lines)
                 self._count_open_quote(lines.take_back_all_but_first(), line)
                 yield line, [], f"longer than {MAX_RECORD_LENGTH // 1024} KB, or a quote is not closed"
@@ -100,26 +102,26 @@ class RecordReader:
         self._open_quotes += is_open
         if self._open_quotes > MAX_OPEN_QUOTES:
             raise FileUnreadable(
-                f"quotes stay open in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}; "
-                "is this the right quote character?",
+                f"Quotes stay open in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}. "
+                "Check the quote character.",
                 field="file",
             )
 
     def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        return csv.reader(lines, delimiter=self._form.delimiter, quotechar=self._form.quote)
+        return csv.reader(lines, delimiter=self._format.delimiter, quotechar=self._format.quote)
 
 
 class _Lines:
-    """Hands out lines, and remembers those of the record under way."""
+    """Return lines, and remember those of the current record."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
-        # A line that is too long comes in pieces, so that none costs more memory than the limit.
+        # A long line is read in pieces, so that none takes more memory than the limit.
         self._unread = iter(partial(text.readline, MAX_RECORD_LENGTH + 1), "")
-        self._again: deque[str] = deque()
-        self._kept: list[str] = []
+        self._returned: deque[str] = deque()
+        self._current: list[str] = []
         self._size = 0
         self._problem: UnicodeDecodeError | None = None
-        self.number = 0  # of the last line that was handed out
+        self.number = 0  # of the last returned line
 
     def __iter__(self) -> "_Lines":
         return self
@@ -127,22 +129,22 @@ class _Lines:
     def __next__(self) -> str:
         line = self._next_piece()
         if not line:
-            if self._kept:
-                raise _Endless
+            if self._current:
+                raise _RecordTooLong
             raise StopIteration
         self.number += 1
-        self._kept.append(line)
+        self._current.append(line)
         self._size += len(line)
         if self._size > MAX_RECORD_LENGTH:
-            raise _Endless
+            raise _RecordTooLong
         return line
 
     @property
-    def has_some_again(self) -> bool:
-        return bool(self._again)
+    def has_some_returned(self) -> bool:
+        return bool(self._returned)
 
     def some(self) -> list[str]:
-        """The next lines, not counted as handed out. What comes before bytes that are no text is still told."""
+        """Return the next lines without counting them. Lines before invalid bytes are returned first."""
         if self._problem is not None:
             raise self._problem
         taken: list[str] = []
@@ -155,26 +157,26 @@ class _Lines:
         return taken
 
     def put_back(self, lines: list[str]) -> None:
-        self._again.extendleft(reversed(lines))
+        self._returned.extendleft(reversed(lines))
 
     def forget(self) -> None:
-        self._kept.clear()
+        self._current.clear()
         self._size = 0
 
     def take_back_all_but_first(self) -> bool:
-        """Whether there was more than one line: then the first one has left a quote open."""
-        first, *others = self._kept
+        """Put back all lines of the record but the first. Return whether there were any: then a quote is open."""
+        first, *others = self._current
         is_open = bool(others)
         while first and not first.endswith(("\n", "\r")) and not others:
-            first = self._next_piece()  # the rest of a line that is too long by itself
+            first = self._next_piece()  # the rest of a line that is too long
         self.put_back(others)
         self.number -= len(others)
         self.forget()
         return is_open
 
     def _next_piece(self) -> str:
-        if self._again:
-            return self._again.popleft()
+        if self._returned:
+            return self._returned.popleft()
         if self._problem is not None:
             raise self._problem
         return next(self._unread, "")

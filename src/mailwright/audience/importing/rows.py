@@ -1,4 +1,4 @@
-"""Rows: one record of a file as a person, or the reason why it is none."""
+"""Parse a record of a file into a contact, or raise the reason why it is none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 
 @dataclass(slots=True)
 class ContactRow:
-    """What a file says of someone. What it says nothing of stays as it is known."""
+    """The values of one row. Empty values keep what is stored."""
 
     email: str
     name: str | None
@@ -21,8 +21,8 @@ class ContactRow:
     tags: tuple[str, ...]
     attributes: dict[str, Any]
 
-    def take_over(self, later: "ContactRow") -> bool:
-        """Another row of the same person: what it says counts. Whether it says anything new."""
+    def merge(self, later: "ContactRow") -> bool:
+        """Merge another row of the same address, and return whether it changes anything."""
         before = (self.name, self.locale, self.timezone, self.tags, self.attributes)
         self.name = later.name or self.name
         self.locale = later.locale or self.locale
@@ -33,7 +33,7 @@ class ContactRow:
 
 
 class RowReader:
-    """Knows where in a row everything stands."""
+    """Knows the column of every field."""
 
     def __init__(self, columns: Sequence[ImportColumn], tags: Sequence[str] = ()) -> None:
         self._width = len(columns)
@@ -47,7 +47,7 @@ class RowReader:
         ]
         self._tags = tuple(tags)
 
-    def person(self, cells: list[str]) -> ContactRow:
+    def read(self, cells: list[str]) -> ContactRow:
         if len(cells) != self._width:
             self._fit(cells)
         whole = "".join(cells)
@@ -56,7 +56,7 @@ class RowReader:
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = unescape_formula(text)
-        else:  # nothing to be undone, in nearly every row
+        else:  # nothing to unescape, as in nearly every row
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = text
@@ -72,13 +72,13 @@ class RowReader:
         )
 
     def address(self, cells: list[str]) -> str:
-        """What stands where the address should."""
+        """Return the cell of the address."""
         return cells[self._email].strip() if self._email < len(cells) else ""
 
     def _fit(self, cells: list[str]) -> None:
-        """Spreadsheets leave out empty cells at the end of a row, and add some."""
+        """Spreadsheets omit empty cells at the end of a row, or add some."""
         if any(cell.strip() for cell in cells[self._width :]):
-            raise InvalidContact(f"has {len(cells)} cells, and there are {self._width} columns")
+            raise InvalidContact(f"The row has {len(cells)} cells, but there are {self._width} columns.")
         del cells[self._width :]
         cells.extend("" for _ in range(self._width - len(cells)))
 
@@ -98,17 +98,17 @@ class RowReader:
 
 
 def parse_row(cells: Sequence[str], columns: Sequence[ImportColumn]) -> ContactRow:
-    """For a single row; whoever reads many keeps a `RowReader`."""
-    return RowReader(columns).person(list(cells))
+    """Parse a single row; use a `RowReader` for many."""
+    return RowReader(columns).read(list(cells))
 
 
 def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:
     for cell in cells:
         if "\0" in cell:
-            raise InvalidContact("holds a character that cannot be stored")
+            raise InvalidContact("The row contains a character that cannot be stored.")
         try:
             cell.encode()
         except UnicodeEncodeError as error:
-            raise InvalidContact("holds bytes that are no text in the encoding of the file") from error
+            raise InvalidContact("The row contains bytes that are not valid in the encoding of the file.") from error
     for text in attributes.values():
         contact_fields.attribute_text(text)

@@ -1,7 +1,7 @@
-"""Storing: a portion of people becomes contacts in one transaction. Nobody is revived, whoever is in the file.
+"""Store a batch of rows as contacts in one transaction. An import never reactivates or resubscribes a contact.
 
-Whoever is new is added. Whoever is known gets what the file says of them, and joins the list only if they never were on
-it: status, suppressions and lists that were left stay as they are.
+New contacts are added. Known contacts get the values of the file, and are subscribed only if they never were: status,
+suppressions and unsubscribes stay as they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
 TAG_IMPORTED = statement(_PACKAGE, "tag_imported")
 TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 
-# Who says so of a suppression that an erasure left behind.
+# The source of a suppression that an erasure left behind.
 ERASURE = "erasure"
-# How someone stands to the list, in the words of `known_among.sql`: who is on it, or left it, stays so.
-ON_IT, LEFT = "on", "left"
+# The state on the list, as `known_contacts.sql` returns it. Neither changes.
+SUBSCRIBED, UNSUBSCRIBED = "on", "left"
 
 
 class RowOutcome(StrEnum):
@@ -43,98 +43,104 @@ class RowOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """Whose contacts they become, and on which list."""
+    """Where the rows are stored."""
 
     tenant_id: int
     list_key: str | None
-    source: str  # names the import, wherever a subscription's source is shown
+    source: str  # names the import in the source of subscriptions
     now: Instant
 
 
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
-# What is stored of someone: address, name, locale, time zone, attributes as JSON.
+# The stored values: address, name, locale, time zone, attributes as JSON.
 ContactValues = tuple[str, str | None, str | None, str | None, str]
 
 
-def contact_values(people: Iterable[ContactRow]) -> list[ContactValues]:
+def contact_values(contacts: Iterable[ContactRow]) -> list[ContactValues]:
     return [
         (
-            person.email,
-            person.name,
-            person.locale,
-            person.timezone,
-            orjson.dumps(person.attributes).decode() if person.attributes else "{}",
+            contact.email,
+            contact.name,
+            contact.locale,
+            contact.timezone,
+            orjson.dumps(contact.attributes).decode() if contact.attributes else "{}",
         )
-        for person in people
+        for contact in contacts
     ]
 
 
 async def store_batch(
-    tx: Runner, people: Mapping[str, ContactRow], stored: Sequence[ContactValues], aim: ImportTarget
+    tx: Runner, contacts: Mapping[str, ContactRow], stored: Sequence[ContactValues], target: ImportTarget
 ) -> dict[str, RowResult]:
-    """By address; whoever is not in the answer was added."""
-    if not people:
+    """Return results by address. An address without a result was added."""
+    if not contacts:
         return {}
-    ids = uuid7s(aim.now, len(stored))
-    rows = [(contact_id, *each) for contact_id, each in zip(ids, stored, strict=True)]
-    added = await tx.count(ADD_IMPORTED, contacts=rows, tenant_id=aim.tenant_id, erasure=ERASURE, now=aim.now)
+    ids = uuid7s(target.now, len(stored))
+    rows = [(contact_id, *values) for contact_id, values in zip(ids, stored, strict=True)]
+    added = await tx.count(ADD_IMPORTED, contacts=rows, tenant_id=target.tenant_id, erasure=ERASURE, now=target.now)
     results: dict[str, RowResult] = {}
     settled: set[str] = set()
-    if added < len(people):
-        results, settled = await _meet_known(tx, people, rows, added, aim)
+    if added < len(contacts):
+        results, settled = await _update_known(tx, contacts, rows, added, target)
     tagged = [
         (email, tag)
-        for email, person in people.items()
-        if person.tags and (email not in results or results[email][0] is not RowOutcome.REFUSED)
-        for tag in person.tags
+        for email, contact in contacts.items()
+        if contact.tags and (email not in results or results[email][0] is not RowOutcome.REFUSED)
+        for tag in contact.tags
     ]
     if tagged:
-        await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=aim.tenant_id)
-    joining = [(email,) for email in people if email not in settled] if settled else [(email,) for email in people]
-    if joining and aim.list_key is not None:
+        await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=target.tenant_id)
+    to_subscribe = (
+        [(email,) for email in contacts if email not in settled] if settled else [(email,) for email in contacts]
+    )
+    if to_subscribe and target.list_key is not None:
         await tx.count(
             SUBSCRIBE_IMPORTED,
-            contacts=joining,
-            tenant_id=aim.tenant_id,
-            list_key=aim.list_key,
-            source=aim.source,
-            now=aim.now,
+            contacts=to_subscribe,
+            tenant_id=target.tenant_id,
+            list_key=target.list_key,
+            source=target.source,
+            now=target.now,
         )
     return results
 
 
-async def _meet_known(
-    tx: Runner, people: Mapping[str, ContactRow], rows: Sequence[tuple[str | None, ...]], added: int, aim: ImportTarget
+async def _update_known(
+    tx: Runner,
+    contacts: Mapping[str, ContactRow],
+    rows: Sequence[tuple[str | None, ...]],
+    added: int,
+    target: ImportTarget,
 ) -> tuple[dict[str, RowResult], set[str]]:
-    """What became of each, and those of whom the list is to be told nothing."""
-    looked_for = [row[:2] for row in rows]
-    known = await tx.run(KNOWN_CONTACTS, contacts=looked_for, tenant_id=aim.tenant_id, list_key=aim.list_key)
+    """Return the results of known addresses, and those whose subscription must not change."""
+    addresses = [row[:2] for row in rows]
+    known = await tx.run(KNOWN_CONTACTS, contacts=addresses, tenant_id=target.tenant_id, list_key=target.list_key)
     results: dict[str, RowResult] = {}
-    if added + len(known) < len(people):
+    if added + len(known) < len(contacts):
         erased = await tx.run(
-            ERASED_IMPORTED, contacts=[row[1:] for row in looked_for], tenant_id=aim.tenant_id, erasure=ERASURE
+            ERASED_IMPORTED, contacts=[row[1:] for row in addresses], tenant_id=target.tenant_id, erasure=ERASURE
         )
-        refused = (RowOutcome.REFUSED, "asked to be erased; only the person can come back")
+        refused = (RowOutcome.REFUSED, "erased on request; only the contact can subscribe again")
         results.update((row.email, refused) for row in erased)
     settled = set(results)
-    tags = await _known_tags(tx, [row for row in known if people[row.email].tags])
+    tags = await _known_tags(tx, [row for row in known if contacts[row.email].tags])
     changes = []
     for row in known:
-        person = people[row.email]
+        contact = contacts[row.email]
         if row.deleted_at is not None:
-            results[row.email] = (RowOutcome.REFUSED, "was deleted here, and stays so")
+            results[row.email] = (RowOutcome.REFUSED, "deleted; it stays deleted")
             settled.add(row.email)
             continue
-        change = _change(row, person)
-        standing, _, joined_by = (row.listed or "").partition(" ")
-        joins = aim.list_key is not None and not standing
-        is_new = change is not None or joins or not tags.get(row.id, set()).issuperset(person.tags)
+        change = _change(row, contact)
+        list_state, _, subscribed_by = (row.listed or "").partition(" ")
+        is_subscribed = target.list_key is not None and not list_state
+        is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
         if change is not None:
             changes.append(change)
-        if standing in (ON_IT, LEFT):
+        if list_state in (SUBSCRIBED, UNSUBSCRIBED):
             settled.add(row.email)
-        why = _remark(row.status, standing, is_again=joined_by == aim.source)
+        why = _remark(row.status, list_state, is_again=subscribed_by == target.source)
         results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, why)
     if changes:
         await tx.count(CHANGE_IMPORTED, contacts=changes)
@@ -142,27 +148,27 @@ async def _meet_known(
 
 
 async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = {}
+    tags: dict[int, set[str]] = {}
     if known:
         for row in await tx.run(TAGS_OF_CONTACTS, contacts=[(row.id,) for row in known]):
-            found.setdefault(row.contact_key, set()).add(row.tag)
-    return found
+            tags.setdefault(row.contact_key, set()).add(row.tag)
+    return tags
 
 
-def _change(row: Any, person: ContactRow) -> tuple[Any, ...] | None:
-    """The row's key and what is to be known then, where that is something new."""
+def _change(row: Any, contact: ContactRow) -> tuple[Any, ...] | None:
+    """Return the key and new values of the row, or None if nothing changes."""
     before = orjson.loads(row.attributes)
-    attributes = merge_attributes(before, person.attributes)
-    after = (person.name or row.name, person.locale or row.locale, person.timezone or row.timezone)
+    attributes = merge_attributes(before, contact.attributes)
+    after = (contact.name or row.name, contact.locale or row.locale, contact.timezone or row.timezone)
     if attributes == before and after == (row.name, row.locale, row.timezone):
         return None
     return (row.id, *after, orjson.dumps(attributes).decode())
 
 
-def _remark(status: str, standing: str, *, is_again: bool) -> str:
-    """What a person who looks at the report would wonder about."""
+def _remark(status: str, list_state: str, *, is_again: bool) -> str:
+    """Return what needs an explanation in the report."""
     if status != "active":
-        return f"is {status}, and stays so"
-    if standing == LEFT:
-        return "has left the list, and stays off it"
+        return f"stays {status}"
+    if list_state == UNSUBSCRIBED:
+        return "unsubscribed from the list; stays unsubscribed"
     return REPEATED if is_again else ""

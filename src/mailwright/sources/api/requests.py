@@ -30,6 +30,7 @@ from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.states import Resolution
+from mailwright.domain.validation_text import validation_sentence
 
 LARGEST_CONTENT = 512 * 1024
 LARGEST_ATTACHMENTS = 10 * 1024 * 1024
@@ -344,7 +345,6 @@ _CODES = {
     "enum": "INVALID",
     "literal_error": "INVALID",
 }
-# Where the validator's sentence speaks of itself.
 _SENTENCES = {"extra_forbidden": "is not a field of this request"}
 
 
@@ -368,7 +368,7 @@ def field_errors(errors: Iterable[Any]) -> list[FieldError]:
         FieldError(
             _path(error["loc"]),
             _CODES.get(error["type"], error["type"].upper()),
-            _SENTENCES.get(error["type"]) or _lower(error["msg"]),
+            _SENTENCES.get(error["type"]) or validation_sentence(error),
         )
         for error in errors
     ]
@@ -401,7 +401,3 @@ def _path(location: Sequence[str | int]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path or "body"
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]

@@ -1,0 +1,75 @@
+"""The folder of uploaded files: complete files only, staged for a while before an import, and the import reports."""
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from mailwright.audience.importing.records import FileUnreadable
+from mailwright.audience.importing.report import report_path
+from mailwright.domain.errors import NotFound
+
+# A staged file is deleted after this time.
+STAGED_SECONDS: Final = 6 * 3600
+
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class UploadFolder:
+    def __init__(self, folder: Path, *, largest: int) -> None:
+        self._folder = folder
+        self._largest = largest
+
+    @contextlib.asynccontextmanager
+    async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[Path]:
+        """Yield the path of a complete upload. A file that is not renamed inside the block is deleted after it."""
+        path = self._folder / f"{secrets.token_hex(16)}.part"
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        try:
+            await self._write(path, content)
+            yield path
+        finally:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
+        """Keep a file until the user has chosen how to import it, and return the token that finds it."""
+        await asyncio.to_thread(self._delete_expired)
+        token = secrets.token_hex(16)
+        async with self.receive(content) as path:
+            await asyncio.to_thread(path.rename, self._staged_path(tenant_id, token))
+        return token
+
+    async def find_staged(self, tenant_id: int, token: str) -> Path:
+        path = self._staged_path(tenant_id, token) if _TOKEN.fullmatch(token) else None
+        if path is None or not await asyncio.to_thread(path.exists):
+            raise NotFound("The uploaded file has expired. Upload it again.")
+        return path
+
+    def file_of(self, import_id: str) -> Path:
+        return self._folder / f"{import_id}.csv"
+
+    def report_of(self, import_id: str) -> Path:
+        return report_path(self._folder, import_id)
+
+    async def _write(self, path: Path, content: AsyncIterator[bytes]) -> None:
+        size = 0
+        with await asyncio.to_thread(path.open, "wb") as file:
+            async for chunk in content:
+                size += len(chunk)
+                if size > self._largest:
+                    raise FileUnreadable(f"The file is larger than {self._largest // 1024**2} MB.", field="file")
+                await asyncio.to_thread(file.write, chunk)
+
+    def _delete_expired(self) -> None:
+        """Use the clock of the file system, because the times of the files come from it."""
+        for path in self._folder.glob("*.kept") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > STAGED_SECONDS:
+                    path.unlink()
+
+    def _staged_path(self, tenant_id: int, token: str) -> Path:
+        return self._folder / f"{tenant_id}-{token}.kept"
