@@ -97,6 +97,7 @@ async def create(
         raise InvalidInput(
             "A segment key has 1 to 63 characters: a-z, 0-9, - and _, for example big-spenders.", field="segmentKey"
         )
+    filters.parse(filter_)
     now = clock.now()
     segment = Segment(segment_key, _name(name or segment_key), filter_, now, now)
     try:

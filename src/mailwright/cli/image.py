@@ -40,7 +40,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
 
     async def work(at: Installation) -> tuple[list[Image], Settings]:
         owner = await tenants.find(at.database, tenant)
-        return [image for _, image in await _store(at).some(owner.id, limit=limit)], at.settings
+        return [image for _, image in await _store(at).list_page(owner.id, limit=limit)], at.settings
 
     found, settings = run(work)
     if as_json:

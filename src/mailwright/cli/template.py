@@ -122,7 +122,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     async def work(at: Installation) -> list[StoredTemplate]:
         owner = await tenants.find(at.database, tenant)
-        newest = await _store(at).some(owner.id, limit=10_000)
+        newest = await _store(at).list_page(owner.id, limit=10_000)
         return [stored for by_locale in newest for stored in by_locale.values()]
 
     found = run(work)
@@ -222,7 +222,7 @@ async def _findings(
         if each.verdict is Verdict.PROBLEM
     ]
     facts = PresendContext(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(sender_problems))
-    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
+    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts)
     return [*found, *(await dead_links(links_of(stored.html)) if check_links else ())]
 
 

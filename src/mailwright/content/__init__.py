@@ -1,1 +1,1 @@
-"""What a mail says: templates, HTML, plain text, MIME and signatures. Pure functions of what they are given."""
+"""Templates, HTML, plain text, MIME and DKIM signatures of emails."""

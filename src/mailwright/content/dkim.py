@@ -1,6 +1,6 @@
-"""DKIM: a signature that says the mail is ours and was not changed. RSA costs milliseconds: call it in a thread.
+"""DKIM signatures. RSA takes milliseconds, so sign in a thread.
 
-`cryptography` lets other threads run while it signs, and nothing here is shared or changed between calls.
+`cryptography` releases the GIL while it signs, and nothing here is shared or changed between calls.
 """
 
 import re
@@ -14,9 +14,9 @@ from mailwright.domain.clock import Instant
 if TYPE_CHECKING:
     from mailwright.content.dkim_key import DkimKey  # eight megabytes, which whoever signs nothing need not have
 
-# Signed once more than they occur: a second one added on the way then breaks the signature.
+# Signed once more than they occur, so that a second header added in transit breaks the signature.
 OVERSIGNED = (b"from", b"to", b"cc", b"subject", b"date", b"reply-to", b"mime-version", b"content-type")
-# Mailbox providers honour one-click unsubscribing only where both of its headers are signed.
+# Mailbox providers honour one-click unsubscribe only if both of its headers are signed.
 SIGNED = (
     *OVERSIGNED,
     b"message-id",
@@ -33,13 +33,13 @@ SIGNED = (
 
 
 class DkimSigner:
-    """Signs with every key it has: an Ed25519 signature beside one in RSA for those who do not know the former."""
+    """Sign with every key: RSA for receivers that do not support Ed25519."""
 
     def __init__(self, keys: "Sequence[DkimKey]") -> None:
         self._keys = tuple(keys)
 
     def sign(self, content: bytes, now: Instant) -> bytes:
-        """The content behind one signature header per key. Relaxed: folding and blanks may change on the way."""
+        """Prepend one signature header per key. Relaxed: folding and white space may change in transit."""
         head, _, body = content.partition(b"\r\n\r\n")
         fields = _relaxed_fields(head)
         names = _signed_names(fields)
@@ -49,7 +49,7 @@ class DkimSigner:
 
 
 def relaxed_body(body: bytes) -> bytes:
-    """RFC 6376, 3.4.4: runs of blanks become one space, none at a line's end, no empty lines at the end."""
+    """RFC 6376, 3.4.4: collapse white space, remove it at line ends, and remove empty lines at the end."""
     if b"\t" in body or b"  " in body:
         body = _BLANKS.sub(b" ", body)
     if b" \r\n" in body:
@@ -63,7 +63,7 @@ _FIELD_START = re.compile(rb"\r\n(?![ \t])")
 
 
 def _relaxed_fields(head: bytes) -> list[tuple[bytes, bytes]]:
-    """Name and canonical line of every header, in order."""
+    """Return the name and canonical line of every header, in order."""
     fields = []
     for line in _FIELD_START.split(head):
         name, _, value = line.partition(b":")
@@ -93,7 +93,7 @@ def _header(
 
 
 def _signed_lines(fields: list[tuple[bytes, bytes]], names: list[bytes]) -> list[bytes]:
-    """Where a name occurs several times, the last one is signed first; one that is missing signs as nothing."""
+    """If a name occurs several times, the last one is signed first. A missing header signs as nothing."""
     waiting: dict[bytes, list[bytes]] = {}
     for name, line in fields:
         waiting.setdefault(name, []).append(line)

@@ -1,4 +1,4 @@
-"""Keys of DKIM: read from PEM, they sign, and say what to publish. Only whoever has one imports `cryptography`."""
+"""DKIM keys, loaded from PEM. A separate module, because `cryptography` is needed only with a key."""
 
 import re
 from base64 import b64encode
@@ -25,13 +25,13 @@ class DkimKey:
 
     @classmethod
     def load(cls, pem: str, domain: str, selector: str) -> "DkimKey":
-        """A private key in PEM, without a password. Whatever is wrong with it is said here, not at the first mail."""
+        """Load an unencrypted private key. Problems are reported at start-up, not with the first email."""
         try:
             domain = address.parse(f"postmaster@{domain}")[1]
         except address.InvalidAddress as error:
             raise ConfigurationInvalid(f"DKIM: {domain!r} is not a domain: {error}") from error
         if not _SELECTOR.fullmatch(selector):
-            raise ConfigurationInvalid(f"DKIM: {selector!r} is not a selector: letters, digits, hyphens and dots only")
+            raise ConfigurationInvalid(f"DKIM: {selector!r} is not a selector. Use letters, digits, hyphens and dots.")
         return cls(domain, selector, _private_key(pem))
 
     @property
@@ -41,11 +41,11 @@ class DkimKey:
     def signature(self, digested: bytes) -> bytes:
         if isinstance(self.key, RSAPrivateKey):
             return self.key.sign(digested, padding.PKCS1v15(), hashes.SHA256())
-        # RFC 8463: the hash is what Ed25519 signs.
+        # RFC 8463: Ed25519 signs the hash.
         return self.key.sign(sha256(digested).digest())
 
     def record(self) -> str:
-        """The TXT record to publish at `selector._domainkey.domain`."""
+        """Return the TXT record to publish at `selector._domainkey.domain`."""
         public = self.key.public_key()
         if isinstance(self.key, RSAPrivateKey):
             kind = "rsa"
@@ -67,7 +67,7 @@ def _private_key(pem: str) -> RSAPrivateKey | Ed25519PrivateKey:
     if isinstance(key, Ed25519PrivateKey):
         return key
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationInvalid("DKIM: the key must be an RSA or an Ed25519 key")
+        raise ConfigurationInvalid("DKIM: the key must be an RSA or Ed25519 key.")
     if key.key_size < MIN_RSA_BITS:
-        raise ConfigurationInvalid(f"DKIM: the RSA key has {key.key_size} bits, at least {MIN_RSA_BITS} are needed")
+        raise ConfigurationInvalid(f"DKIM: the RSA key has {key.key_size} bits; at least {MIN_RSA_BITS} are required.")
     return key

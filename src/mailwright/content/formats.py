@@ -1,4 +1,4 @@
-"""What authors write a mail in."""
+"""The formats in which authors write emails."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Header lines: seven-bit, folded, encoded where they must be. Nothing in a field can add a header or a recipient."""
+"""Header lines: 7-bit, folded, and encoded where needed. No field can add a header or a recipient."""
 
 import re
 from base64 import b64encode
@@ -13,7 +13,7 @@ from mailwright.domain.errors import InvalidInput
 
 
 class InvalidHeader(InvalidInput, ValueError):
-    """This text cannot stand in a header."""
+    """This text is not allowed in a header."""
 
     code = "INVALID_HEADER"
 
@@ -24,7 +24,7 @@ class Mailbox(NamedTuple):
 
 
 class UnsubscribeTargets(NamedTuple):
-    """Where a reader's mail program goes to unsubscribe with one click, and by mail where it knows only that."""
+    """Where an email program unsubscribes with one click, or by email if it supports only that."""
 
     url: str
     mailto: str | None = None
@@ -34,9 +34,9 @@ _OURS = """
     apparently-to authentication-results bcc cc date delivered-to dkim-signature feedback-id from message-id
     mime-version received received-spf reply-to return-path sender subject to x-msys-api x-original-to x-smtpapi
 """
-# We write these ourselves, or they would add a recipient, forge a trace, or change how the content is read.
+# Mailwright writes these itself, or they would add a recipient, forge a trace, or change how the content is read.
 RESERVED = frozenset(_OURS.split())
-# The last five are orders to a provider (as X-SMTPAPI above, which can even name more recipients).
+# The last five are commands for providers, like X-SMTPAPI above, which can even add recipients.
 RESERVED_PREFIXES = (
     "arc-",
     "content-",
@@ -50,11 +50,11 @@ RESERVED_PREFIXES = (
     "x-ses-",
 )
 
-# RFC 5322 forbids longer lines; every line of ours also ends before column 78 where it has a place to fold.
+# RFC 5322 forbids longer lines. Lines are folded before column 78 where possible.
 MAX_LINE = 998
 PREFERRED_LINE = 76
 
-# Everything that some reader takes for the end of a line, all other controls, and halves of characters.
+# Everything that some program takes for a line end, all other control characters, and surrogates.
 _UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NAMES = {"\r": "a line break", "\n": "a line break", "\0": "a NUL character"}
 _LINE_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
@@ -74,34 +74,34 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def find_unwritable(text: str) -> str | None:
-    """What in this text no header may carry, in words, or None."""
-    found = _UNWRITABLE.search(text)
-    if not found:
+    """Return a name for the first character that no header may contain, or None."""
+    match = _UNWRITABLE.search(text)
+    if not match:
         return None
-    character = found[0]
+    character = match[0]
     if character in _LINE_BREAKS:
         return f"a line break (U+{ord(character):04X})"
     return _NAMES.get(character) or f"a control character (U+{ord(character):04X})"
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuses what `custom` would refuse, for use where headers come in."""
+    """Raise for every header that `custom_header` would refuse."""
     for name, value in headers.items():
         custom_header(name, value)
 
 
 def custom_header(name: str, value: str) -> str:
-    """A header of the sender's own."""
+    """Return the line of a header that the sender has set."""
     if not _FIELD_NAME.fullmatch(name):
-        raise InvalidHeader(f"{name[:80]!r} is not a header name", field="headers")
+        raise InvalidHeader(f"{name[:80]!r} is not a header name.", field="headers")
     lowered = name.lower()
     if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES):
-        raise InvalidHeader(f"the header {name} is written by Mailwright and cannot be set", field="headers")
+        raise InvalidHeader(f"The header {name} is written by Mailwright and cannot be set.", field="headers")
     return unstructured(name, value.strip(" \t"), field=f"headers.{name}")
 
 
 def unstructured(name: str, text: str, *, field: str) -> str:
-    """`Name: text` for free text; what is not plain ASCII becomes encoded words."""
+    """Return `Name: text` for free text. Non-ASCII text becomes encoded words."""
     if _PLAIN_TEXT.fullmatch(text) and "=?" not in text and len(name) + 2 + len(text) <= PREFERRED_LINE:
         return f"{name}: {text}"  # most subjects, and nearly every other text
     _check(field, text)
@@ -111,58 +111,58 @@ def unstructured(name: str, text: str, *, field: str) -> str:
         if len(line) <= PREFERRED_LINE:
             return line
         folded = _folded(line)
-        if all(len(each) <= MAX_LINE for each in folded.split("\r\n")):
+        if all(len(part) <= MAX_LINE for part in folded.split("\r\n")):
             return folded
     return f"{name}: {_encoded_words(text, len(name) + 2)}"
 
 
 def opaque(name: str, value: str, *, field: str) -> str:
-    """A machine's word: exactly as given, on one line, never encoded. One-click unsubscribing depends on it."""
+    """Return a machine-readable value on one line, never encoded. One-click unsubscribe depends on it."""
     line = f"{name}: {value}"
     if not _OPAQUE.fullmatch(value) or len(line) > MAX_LINE:
-        raise InvalidHeader(f"{field} must be one line of visible ASCII characters", field=field)
+        raise InvalidHeader(f"{field} must be one line of visible ASCII characters.", field=field)
     return line
 
 
 def mailboxes(name: str, boxes: Iterable[Mailbox], *, field: str) -> str:
-    """`Name: "Jane Doe" <jane@example.com>`, several of them on lines of their own."""
+    """Return `Name: "Jane Doe" <jane@example.com>`, with each further mailbox on a line of its own."""
     start = len(name) + 2
     return f"{name}: " + ",\r\n ".join([_mailbox(box, start, field) for box in boxes])
 
 
 def mailbox(name: str, box: Mailbox, *, field: str) -> str:
-    """One of them."""
+    """Return the line of a single mailbox."""
     return f"{name}: {_mailbox(box, len(name) + 2, field)}"
 
 
 def list_unsubscribe(unsubscribe: UnsubscribeTargets) -> str:
-    """Both headers of RFC 8058, each on one line whatever its length: folded or encoded, they are not understood."""
+    """Return both headers of RFC 8058, each on one line: folded or encoded, programs do not understand them."""
     if not unsubscribe.url.startswith(("https://", "http://")):
-        raise InvalidHeader("the unsubscribe URL must begin with https:// or http://", field="unsubscribe")
+        raise InvalidHeader("The unsubscribe URL must begin with https:// or http://.", field="unsubscribe")
     url, mailto = unsubscribe
     if not _URI.fullmatch(url) or (mailto and not _URI.fullmatch(mailto)):
-        raise InvalidHeader("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
+        raise InvalidHeader("The unsubscribe URL must be visible ASCII without < and >.", field="unsubscribe")
     line = f"List-Unsubscribe: <{url}>, <{mailto}>" if mailto else f"List-Unsubscribe: <{url}>"
     if len(line) > MAX_LINE:
-        raise InvalidHeader("the unsubscribe URL does not fit on one line", field="unsubscribe")
+        raise InvalidHeader("The unsubscribe URL is too long for one line.", field="unsubscribe")
     return f"{line}\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click"
 
 
 def list_id(list_key: str, sender: str, tenant: str | None = None) -> str:
-    """`<weekly.example.com>` (RFC 2919): the same for every mail of a list, so that readers can sort by it."""
+    """Return `<weekly.example.com>` (RFC 2919), the same for every email of a list, for filters of recipients."""
     domain = _ascii_domain(addresses.domain_of(sender))
     return f"<{list_key}.{domain}>" if tenant is None else f"<{list_key}.{tenant}.{domain}>"
 
 
 def message_id(outbox_id: str, domain: str) -> str:
-    """`<outbox_id@domain>`: the same for every attempt, so that a mail sent twice is seen as one."""
+    """Return `<outbox_id@domain>`, the same for every attempt, so that a duplicate is recognised."""
     return f"<{outbox_id}@{_ascii_domain(domain)}>"
 
 
 def message_id_line(identity: str) -> str:
     line = f"Message-ID: {identity}"
     if not _MESSAGE_ID.fullmatch(identity) or len(line) > MAX_LINE:
-        raise InvalidHeader("a message id looks like <id@example.com>", field="message_id")
+        raise InvalidHeader("A message ID looks like <id@example.com>.", field="message_id")
     return line
 
 
@@ -170,13 +170,13 @@ def date_line(instant: Instant) -> str:
     return _date_line(instant // 1000)
 
 
-# A batch of mails leaves within the same second or two.
+# The emails of a batch leave within a second or two.
 @lru_cache(maxsize=64)
 def _date_line(seconds: int) -> str:
-    moment = gmtime(seconds)
-    day, month = _DAYS[moment.tm_wday], _MONTHS[moment.tm_mon - 1]
-    clock = f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}"
-    return f"Date: {day}, {moment.tm_mday:02} {month} {moment.tm_year} {clock} +0000"
+    time = gmtime(seconds)
+    day, month = _DAYS[time.tm_wday], _MONTHS[time.tm_mon - 1]
+    clock = f"{time.tm_hour:02}:{time.tm_min:02}:{time.tm_sec:02}"
+    return f"Date: {day}, {time.tm_mday:02} {month} {time.tm_year} {clock} +0000"
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +186,7 @@ def _ascii_domain(domain: str) -> str:
 
 def _check(field: str, text: str) -> None:
     if what := find_unwritable(text):
-        raise InvalidHeader(f"{field} contains {what}", field=field)
+        raise InvalidHeader(f"{field} contains {what}.", field=field)
 
 
 def _mailbox(box: Mailbox, start: int, field: str) -> str:
@@ -204,16 +204,16 @@ def _mailbox(box: Mailbox, start: int, field: str) -> str:
 
 
 def _address(text: str, field: str) -> str:
-    # Nearly every address is already in its final form; the whole parser costs as much as the rest of a mail.
+    # Nearly every address is already in its final form, and the full parser takes as long as the rest of an email.
     if len(text) <= addresses.MAX_LENGTH and _PLAIN_ADDRESS.fullmatch(text):
         return text
     _check(field, text)
     try:
         deliverable = addresses.deliverable(text)
     except addresses.InvalidAddress as error:
-        raise InvalidHeader(f"{field} is not a valid address: {error}", field=field) from error
+        raise InvalidHeader(f"{field} is not a valid address: {error}.", field=field) from error
     if not deliverable.isascii():
-        raise InvalidHeader(f"{field} has characters before the @ that mail servers cannot take", field=field)
+        raise InvalidHeader(f"{field} has characters before the @ that mail servers do not accept.", field=field)
     return deliverable
 
 
@@ -226,7 +226,7 @@ def _phrase(name: str, start: int) -> str:
 
 
 def _encoded_words(text: str, start: int) -> str:
-    """RFC 2047 in base64, a word per line. A character is never divided between two words."""
+    """RFC 2047 in base64, one word per line. A character is never split between two words."""
     words = []
     for piece in _cut(text, start):
         words.append(f"=?utf-8?b?{b64encode(piece).decode()}?=")
@@ -234,11 +234,11 @@ def _encoded_words(text: str, start: int) -> str:
 
 
 def _cut(text: str, start: int) -> Iterable[bytes]:
-    """Pieces whose words end before column 76; 12 characters of a word are its frame."""
+    """Split into pieces whose encoded words end before column 76; 12 characters of a word are its syntax."""
     rest, room = text.encode(), max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
     while len(rest) > room:
         end = room
-        while rest[end] & 0xC0 == 0x80:  # the middle of a character
+        while rest[end] & 0xC0 == 0x80:  # inside a character
             end -= 1
         yield rest[:end]
         rest, room = rest[end:], 45
@@ -246,7 +246,7 @@ def _cut(text: str, start: int) -> Iterable[bytes]:
 
 
 def _folded(line: str) -> str:
-    """Breaks at single spaces only: a line of nothing but spaces would end the header for some readers."""
+    """Fold at single spaces only: a line of nothing but spaces would end the header for some programs."""
     lines, start, last = [], 0, None
     for space in _FOLD.finditer(line, line.index(": ") + 2):
         if space.start() - start > PREFERRED_LINE and last is not None:

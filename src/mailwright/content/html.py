@@ -1,4 +1,4 @@
-"""HTML of a mail: what would run in the reader's browser is found by parsing, and refused with its name."""
+"""Find HTML that would run code in the recipient's browser, and refuse it with a reason."""
 
 import re
 from collections import Counter
@@ -15,24 +15,24 @@ _WORDS_NAMES_AND_MEASURES = """
     face for headers height hreflang hspace id itemprop label lang media name nowrap placeholder prompt rel role rows
     rowspan scope size span start summary tabindex target title type valign value vspace width wrap
 """
-# Never an address: a title may well begin with "JavaScript: the good parts".
+# Never a URL: a title may well begin with "JavaScript: the good parts".
 TEXT_ATTRIBUTES = frozenset(_WORDS_NAMES_AND_MEASURES.split())
 
-# A comment may hold HTML, and that the beginning of a comment; nobody writes this deep in good faith.
+# Comments may contain HTML with further comments; nobody needs more levels.
 MAX_DEPTH = 8
-# Each comment is parsed on its own. Mails for Outlook have some hundred.
+# Each comment is parsed on its own. Emails for Outlook have about a hundred.
 MAX_COMMENTS = 1_000
 MAX_OPEN_ELEMENTS = 3_000
-# The longest event has 24 letters; an attribute with a longer name is none.
+# The longest event name has 24 letters; a longer attribute is not a handler.
 MAX_HANDLER_LENGTH = 60
 
 
-# Stands for an element where reading was given up.
+# Stands for content that was not parsed because of a limit.
 UNREAD = "#too-much"
 
 
 class HtmlValue(NamedTuple):
-    """A piece of text in parsed HTML: the value of an attribute, or (without an attribute) the text in an element."""
+    """A text in parsed HTML: the value of an attribute, or (without an attribute) the text in an element."""
 
     tag: str
     attribute: str | None
@@ -40,31 +40,31 @@ class HtmlValue(NamedTuple):
 
 
 def html_problem(html: str) -> str | None:
-    """The reason why this must not be sent, or None."""
+    """Return why this HTML must not be sent, or None."""
     size = len(html) if html.isascii() else len(html.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        return f"the HTML has {size} bytes, at most {MAX_BYTES} are allowed"
+        return f"The HTML has {size} bytes; at most {MAX_BYTES} are allowed."
     if is_nested_too_deeply(html):
-        return f"the HTML leaves more than {MAX_OPEN_ELEMENTS} elements open at once"
+        return f"The HTML has more than {MAX_OPEN_ELEMENTS} open elements at once."
     lowered = html.lower()
-    if _is_suspicious(html, lowered) and (found := _active_content(html)):
-        return found
-    return "the HTML is blank: it has neither text nor an image" if _is_blank(html, lowered) else None
+    if _is_suspicious(html, lowered) and (problem := _active_content(html)):
+        return problem
+    return "The HTML is blank: it has neither text nor an image." if _is_blank(html, lowered) else None
 
 
 def dangerous_url(url: str) -> str | None:
-    """The scheme that would run something, or None. Controls are dropped first, as browsers do."""
+    """Return the scheme that would run code, or None. Control characters are dropped first, as browsers do."""
     if url.startswith(_HARMLESS):
         return None
     stripped = url.translate(_NO_CONTROLS).lower()
-    found = _DANGEROUS.match(stripped)
-    return found[1] if found else None
+    match = _DANGEROUS.match(stripped)
+    return match[1] if match else None
 
 
 def html_values(html: str, depth: int = 0) -> Iterator[HtmlValue]:
-    """Every text and attribute that some reader may see in this HTML.
+    """Yield every text and attribute that some email program may read in this HTML.
 
-    It is read in three ways, because a mail meets them all: without scripts, with scripts (`noscript` is then text),
+    It is parsed in three ways, because email programs differ: without scripts, with scripts (`noscript` is then text),
     and with every tag taken as it stands, since a tree drops a table row that stands outside a table while Outlook,
     reading the inside of a conditional comment, does not.
     """
@@ -84,14 +84,14 @@ _SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
 # "on" comes first and is looked behind from, so that the search jumps from one "on" to the next. Without a limit to the
 # name, a text of nothing but beginnings would be searched to its end from each of them.
 _HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{MAX_HANDLER_LENGTH}}}\s*=""")
-# Entities for ASCII letters, the colon and what is dropped around them: no other can take part in a scheme.
+# Entities for ASCII letters, the colon and what is dropped around them: no other can be part of a scheme.
 _OBFUSCATING_ENTITY = re.compile(
     r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
     r"|colon|tab|newline)"
 )
 _DATA_URL = re.compile(rb"data:(?!image/(?!svg)|font/)")
 
-# These hold text, not tags, and must keep their names to be read that way.
+# These contain text, not tags, and must keep their names to be parsed that way.
 _TAG_START = re.compile(
     r"<(/?)(?!(?:title|textarea|style|xmp|iframe|noembed|noframes|plaintext)\b)(?=[a-z])", re.IGNORECASE
 )
@@ -108,7 +108,7 @@ _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|sour
 
 
 def _is_suspicious(html: str, lowered: str) -> bool:
-    """Whether parsing could find anything. False is a proof, and cheap; True proves nothing.
+    """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
 
     A script element needs its name spelled out, because tag names know no entities. A handler needs `on` after a space,
     a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written with
@@ -120,42 +120,42 @@ def _is_suspicious(html: str, lowered: str) -> bool:
         return True
     if _HANDLER.search(lowered) or "srcdoc" in lowered or "\\" in lowered:
         return True
-    # From the original: `&Tab;` is an entity, `&tab;` is none.
+    # From the original, because `&Tab;` is an entity and `&tab;` is not.
     resolved = unescape(html).lower() if _OBFUSCATING_ENTITY.search(lowered) else lowered
-    # A break within a word hides it, so all of them go; that can only join more words than there were.
+    # A break inside a word hides it, so all breaks are removed. That can only join more words than there were.
     joined = resolved.encode("utf-8", "replace").translate(None, _CONTROLS)
     return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
 
 
 def _active_content(html: str) -> str | None:
     for place in html_values(html):
-        if found := _reason(place):
-            return found
+        if problem := _problem_of(place):
+            return problem
     return None
 
 
-def _reason(place: HtmlValue) -> str | None:
+def _problem_of(place: HtmlValue) -> str | None:
     tag, attribute, value = place.tag.removeprefix("x-"), place.attribute, place.value
     if attribute is None:
-        return _reason_in_text(tag, value)
+        return _problem_in_text(tag, value)
     if attribute.startswith("on") and 2 < len(attribute) <= MAX_HANDLER_LENGTH + 2:
-        return f"the HTML has a handler: {attribute}= on <{tag}>"
+        return f"The HTML has a handler: {attribute}= on <{tag}>."
     if attribute == "srcdoc":
-        return f"the HTML has a document within the document: srcdoc= on <{tag}>"
+        return f"The HTML has an embedded document: srcdoc= on <{tag}>."
     for url in _urls(tag, attribute, value):
         scheme = dangerous_url(url)
         if scheme and not (tag == "img" and "svg" in scheme):
-            return f"the HTML has a {scheme} URL in {attribute}= of <{tag}>"
+            return f"The HTML has a {scheme} URL in {attribute}= of <{tag}>."
     return None
 
 
-def _reason_in_text(tag: str, value: str) -> str | None:
+def _problem_in_text(tag: str, value: str) -> str | None:
     if tag.rpartition(":")[2] == "script":
-        return "the HTML has a <script> element"
+        return "The HTML has a <script> element."
     if tag == "style" and (scheme := _scheme_in_css(value)):
-        return f"the HTML has a {scheme} URL in a <style> element"
+        return f"The HTML has a {scheme} URL in a <style> element."
     if tag == UNREAD:
-        return "the HTML has too many comments, or comments within comments"
+        return "The HTML has too many comments, or nested comments."
     return None
 
 
@@ -166,7 +166,7 @@ def _urls(tag: str, attribute: str, value: str) -> list[str]:
         return [part.strip() for part in value.split(",")]
     if tag == "meta":
         return [_REFRESH.sub("", value, count=1)]
-    # An animation of SVG sets another attribute to its values.
+    # A SVG animation sets another attribute to its values.
     if attribute == "values":
         return value.split(";")
     return [] if attribute in TEXT_ATTRIBUTES or attribute.startswith(("aria-", "data-")) else [value]
@@ -188,7 +188,7 @@ def _css_character(escape: re.Match[str]) -> str:
 
 
 def _read(tree: LexborHTMLParser, depth: int) -> Iterator[HtmlValue]:
-    """From the document node, since comments may stand outside <html>, and into templates, which are trees apart."""
+    """Start at the document node, because comments may be outside of <html>. Templates are separate trees."""
     document = tree.root.parent if tree.root is not None else None
     trees = [document, *tree.template_fragments()] if document is not None else []
     comments = 0
@@ -223,7 +223,7 @@ def _read_node(node: LexborNode) -> Iterator[HtmlValue]:
 
 
 def _is_blank(html: str, lowered: str) -> bool:
-    # Saves the parse for nearly every mail: after the last thing that can hide text, text before a closing tag is seen.
+    # Nearly every email needs no parsing: after the last element that can hide text, any text is visible.
     hidden_from = max([lowered.rfind(start) for start in ("<!--", "<style", "<title", "<template")])
     hidden_until = max([lowered.rfind(end) for end in ("-->", "</style", "</title", "</template")])
     if hidden_from <= hidden_until and _VISIBLE.search(lowered, hidden_until + 1):
@@ -236,7 +236,7 @@ def _is_blank(html: str, lowered: str) -> bool:
 
 
 def is_nested_too_deeply(html: str) -> bool:
-    """Counts elements left open. The parser's time grows with the square of the depth: 100,000 deep take 40 seconds."""
+    """Count open elements. The parser takes quadratic time in the depth: 100,000 levels take 40 seconds."""
     if html.count("<") < MAX_OPEN_ELEMENTS:
         return False
     left_open: Counter[str] = Counter()

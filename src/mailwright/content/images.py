@@ -1,4 +1,4 @@
-"""Images for mails: uploaded once, named by their content, and never changed under the mails that show them."""
+"""Uploaded images for emails, stored under a hash of their content, so that an image never changes after sending."""
 
 import asyncio
 import hashlib
@@ -20,14 +20,13 @@ from mailwright.storage.tables import images
 
 MAX_BYTES = 5 * 1024 * 1024
 
-# By their first bytes, whatever they are called. SVG is not among them: it can hold scripts, and few mail programs show
-# it.
+# Detected by their first bytes. SVG is not supported: it can contain scripts, and few email programs show it.
 MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 FILE_NAME = re.compile(r"([0-9a-f]{64})\.(png|jpg|gif|webp)", re.ASCII)
 
 
 class UnsupportedImage(InvalidInput):
-    """This is no PNG, JPEG, GIF or WebP image."""
+    """The file is not a PNG, JPEG, GIF or WebP image."""
 
     code = "NOT_AN_IMAGE"
 
@@ -60,35 +59,35 @@ class ImageStore:
         """The name stands for this image from now on; versions that were written with another one keep that."""
         _check_name(name)
         if len(content) > MAX_BYTES:
-            raise InvalidInput(f"an image has at most {MAX_BYTES // 1024**2} MB", field="body")
+            raise InvalidInput(f"An image can have at most {MAX_BYTES // 1024**2} MB.", field="body")
         image = Image(name, hashlib.sha256(content).hexdigest(), extension_of(content), len(content), self._clock.now())
         try:
-            await asyncio.to_thread(_keep, self._folder / image.file_name, content)
+            await asyncio.to_thread(_write_file, self._folder / image.file_name, content)
         except OSError as error:
             raise NotDurable(f"The image cannot be stored in {self._folder}: {error.strerror}.") from error
         values = {column: getattr(image, column) for column in _COLUMNS}
         try:
             await self._name(tenant_id, values)
-        except IntegrityError:  # somebody else gave the name to an image at the same moment; this one is newer
+        except IntegrityError:  # Another upload used the name at the same time; this one is newer.
             await self._name(tenant_id, values)
         return image
 
     async def _name(self, tenant_id: int, values: Mapping[str, Any]) -> None:
-        """Not an update: who reads by id sees the newest last."""
+        """Insert a new row instead of updating, so that the newest image has the highest ID."""
         same = (images.c.tenant_id == tenant_id, images.c.name == values["name"])
         async with self._database.write() as tx:
             await tx.execute(delete(images).where(*same))
             await tx.execute(insert(images).values(tenant_id=tenant_id, **values))
 
-    async def some(self, tenant_id: int, *, limit: int, before: int = 2**63 - 1) -> list[tuple[int, Image]]:
-        """The latest first, each with its place in this order."""
+    async def list_page(self, tenant_id: int, *, limit: int, before: int = 2**63 - 1) -> list[tuple[int, Image]]:
+        """Newest first, each with its ID for paging."""
         query = select(images).where(images.c.tenant_id == tenant_id, images.c.id < before)
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(images.c.id.desc()).limit(limit))
         return [(row.id, _image(row)) for row in rows]
 
     async def named(self, tenant_id: int, names: Collection[str]) -> dict[str, Image]:
-        """Those of the names that stand for an image."""
+        """Return the images that exist under these names."""
         if not names:
             return {}
         query = select(images).where(images.c.tenant_id == tenant_id, images.c.name.in_(sorted(names)))
@@ -96,7 +95,7 @@ class ImageStore:
             return {row.name: _image(row) for row in await tx.execute(query)}
 
     async def read(self, file_name: str) -> bytes | None:
-        """The file of this name, which must be one that we made."""
+        """Return the content of a stored image, or None."""
         if not FILE_NAME.fullmatch(file_name):
             return None
         try:
@@ -125,13 +124,13 @@ _BEGINNINGS = (
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            "an image's name has letters, digits, dots, hyphens and underscores, and ends in .png, .jpg, .gif or .webp",
+            "An image name has letters, digits, dots, hyphens and underscores, and ends in .png, .jpg, .gif or .webp.",
             field="name",
         )
 
 
-def _keep(file: Path, content: bytes) -> None:
-    """Whole or not at all: the file gets its name when all of it is on disk."""
+def _write_file(file: Path, content: bytes) -> None:
+    """Write the file completely or not at all: it gets its name when all of it is on disk."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)

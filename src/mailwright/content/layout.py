@@ -1,7 +1,7 @@
-"""Layouts: a campaign's mail is laid out once, and a recipient's mail is one join of ready pieces.
+"""Layouts: a template is laid out once, and the email of a recipient is a single join of prepared pieces.
 
-What only puts variables between fixed text is encoded at compile time, with slots for the values. Anything more is
-rendered for each recipient by the engine and put into the same frame. Both roads give the same mail.
+Parts that only put variables between fixed text are encoded at compile time, with slots for the values. Other parts are
+rendered by the engine for each recipient. Both ways give the same email.
 """
 
 import re
@@ -47,12 +47,12 @@ __all__ = [
 ]
 
 
-# Together, of the 200 MB that a worker may take.
+# Together, out of the 200 MB that a worker may use.
 MAX_CACHE_BYTES = 32 * 1024 * 1024
 
 
 class _Size(NamedTuple):
-    """About what a layout takes of memory, as it was measured."""
+    """The approximate memory of a layout, as measured."""
 
     own_bytes: int
     bytes_of_character: int
@@ -63,7 +63,7 @@ _COMPILED = _Size(40 * 1024, 6)
 
 
 class RecipientHeaders(NamedTuple):
-    """What changes with every recipient beside the values."""
+    """The headers that differ per recipient."""
 
     to: Mailbox
     message_id: str
@@ -74,7 +74,7 @@ class RecipientHeaders(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedHeaders:
-    """What stays the same for every recipient beside the template."""
+    """The headers that are the same for every recipient."""
 
     sender: Mailbox
     reply_to: Mailbox | None = None
@@ -86,62 +86,62 @@ class SharedHeaders:
 class Layout:
     """Compiled once and used from any thread: filling changes nothing in it."""
 
-    def __init__(self, template: Template, frame: SharedHeaders) -> None:
+    def __init__(self, template: Template, shared: SharedHeaders) -> None:
         self.variables = template.variables
         subject, plan = template.subject.flat, _plan(template)
         # A mail that is joined from pieces needs no template any more, and that is most of what a layout would hold.
-        self._way = template if subject is None or plan is None else (subject, plan)
-        sources = [each.source for each in (template.subject, template.html, template.text) if each is not None]
+        self._compiled = template if subject is None or plan is None else (subject, plan)
+        sources = [part.source for part in (template.subject, template.html, template.text) if part is not None]
         size = _IN_PIECES if self.is_flat else _COMPILED
         self.size_bytes = size.own_bytes + size.bytes_of_character * sum(map(len, sources))
-        self._mailto = frame.unsubscribe_mailto
-        self._sender = headers.mailboxes("From", [frame.sender], field="from")
-        self._fixed_lines = _fixed_lines(frame)
+        self._mailto = shared.unsubscribe_mailto
+        self._sender = headers.mailboxes("From", [shared.sender], field="from")
+        self._fixed_lines = _fixed_lines(shared)
 
     @classmethod
-    def compile(cls, frame: SharedHeaders, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
-        """Everything that is wrong with a template is raised here, except what depends on a value."""
-        return cls(Template(subject=subject, html=html, text=text), frame)
+    def compile(cls, shared: SharedHeaders, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
+        """Compile a template. All of its problems are raised here, except those that depend on a value."""
+        return cls(Template(subject=subject, html=html, text=text), shared)
 
     @property
     def is_flat(self) -> bool:
-        return not isinstance(self._way, Template)
+        return not isinstance(self._compiled, Template)
 
-    def fill(self, addressed: RecipientHeaders, values: Values) -> bytes:
-        """The whole mail for one recipient."""
-        if isinstance(self._way, Template):
-            return self._rendered(self._way, addressed, values)
-        subject, plan = self._way
-        return plan.fill(self._head(addressed, _fill_subject(subject, values)), values)
+    def fill(self, recipient: RecipientHeaders, values: Values) -> bytes:
+        """Return the complete email for one recipient."""
+        if isinstance(self._compiled, Template):
+            return self._rendered(self._compiled, recipient, values)
+        subject, plan = self._compiled
+        return plan.fill(self._head(recipient, _fill_subject(subject, values)), values)
 
-    def _rendered(self, template: Template, addressed: RecipientHeaders, values: Values) -> bytes:
+    def _rendered(self, template: Template, recipient: RecipientHeaders, values: Values) -> bytes:
         subject, html, text = template.render(values)
         body = mime.text_part("plain", text or "")
         if html is None:
-            return b"".join([self._head(addressed, subject), body, b"\r\n"])
+            return b"".join([self._head(recipient, subject), body, b"\r\n"])
         body = mime.alternative(_IDENTITY, [body, mime.text_part("html", html)])
-        return self._head(addressed, subject) + body
+        return self._head(recipient, subject) + body
 
-    def _head(self, addressed: RecipientHeaders, subject: str) -> bytes:
+    def _head(self, recipient: RecipientHeaders, subject: str) -> bytes:
         lines = [
             self._sender,
-            headers.mailbox("To", addressed.to, field="to"),
+            headers.mailbox("To", recipient.to, field="to"),
             headers.unstructured("Subject", subject, field="subject"),
-            headers.date_line(addressed.date),
-            headers.message_id_line(addressed.message_id),
-            headers.opaque("X-Mailwright-Message", addressed.outbox_id, field="outbox_id"),
+            headers.date_line(recipient.date),
+            headers.message_id_line(recipient.message_id),
+            headers.opaque("X-Mailwright-Message", recipient.outbox_id, field="outbox_id"),
         ]
-        if addressed.unsubscribe_url:
-            lines.append(headers.list_unsubscribe(UnsubscribeTargets(addressed.unsubscribe_url, self._mailto)))
+        if recipient.unsubscribe_url:
+            lines.append(headers.list_unsubscribe(UnsubscribeTargets(recipient.unsubscribe_url, self._mailto)))
         lines.append(self._fixed_lines)
         return "\r\n".join(lines).encode("ascii")
 
 
 class LayoutCache:
-    """The layouts in use, by the id of their version. The least recently used makes room for a new one.
+    """Cache of layouts by version ID, which evicts the least recently used.
 
-    Workers meet the variants of an article in any order: with fewer layouts than variants, each mail would compile its
-    own. There is room for more than a thousand of the usual size, and for few that are large.
+    Workers process the variants of an article in any order: with fewer layouts than variants, each email would
+    compile its own. There is room for more than a thousand layouts of the usual size.
     """
 
     def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
@@ -156,7 +156,7 @@ class LayoutCache:
             return self._layouts[version]
         except KeyError:
             pass
-        # Compiling takes milliseconds, and the same layout twice does no harm: others need not wait for it.
+        # Compiling takes milliseconds, and compiling twice does no harm, so there is no lock around it.
         layout = compiled()
         with self._lock:
             known = self._layouts.setdefault(version, layout)
@@ -167,47 +167,47 @@ class LayoutCache:
         return known
 
 
-# The boundary needs no message id: it cannot occur in encoded text, so one does for every mail.
+# The boundary needs no message ID: it cannot occur in encoded text, so one boundary serves every email.
 _IDENTITY = "layout"
 _SOFT_BREAK = b"=\r\n"
 
-# Names and numbers, mostly: neither escaping nor encoding changes them, and they fit on a line.
+# Mostly names and numbers: neither escaping nor encoding changes them, and they fit on a line.
 _SAME_EVERYWHERE = re.compile(r"[A-Za-z0-9_:,!+-](?:[ A-Za-z0-9_:,.!+@-]{0,60}[A-Za-z0-9_:,!+-])?")
-# What is kept for the next recipient: short values, and the beginnings of links.
+# What is cached for the next recipient: short values, and the beginnings of links.
 _SHORT = 64
 _LONGEST_START = 512
 _TOKEN_LINE = 72
 _TOKEN = re.compile(rf"[A-Za-z0-9_.-]{{0,{2 * _TOKEN_LINE}}}")
 _LETTER_MARK = f"x{MARK_START} "
 _SPACED_MARK = re.compile(f"{_LETTER_MARK}(\\d+) {MARK_END}")
-# A value could complete it: `&` and `#106;` make a letter.
+# A value could complete an entity: `&` and `#106;` make a letter.
 _OPEN_ENTITY = re.compile(r"&[#\w]*$")
 _SCHEME_IS_OVER = re.compile("[:/?#]")
 _PATH_BEGINS = re.compile("[/?#]")
-# No entity is resolved inside these, or nobody has looked inside.
+# Entities are not resolved inside these, or the content was not parsed.
 _UNESCAPED_TEXT = frozenset(
     [html_rules.UNREAD, "style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"]
 )
-# Attributes with a language of their own, of which a URL is only a part.
+# Attributes with a syntax of their own, of which a URL is only a part.
 _COMPOSED = frozenset(["style", "srcset", "imagesrcset", "srcdoc", "values", "ping", "archive"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A variable of the template, wherever its value stands."""
+    """A variable of the template."""
 
     path: Path
     is_url: bool
 
 
 class _Plan:
-    """Ready pieces and slots, and the order in which they make a mail."""
+    """Prepared pieces and slots, and their order in the email."""
 
     def __init__(self, fixed: list[bytes], slots: list[_Slot], order: list[int]) -> None:
         self._fixed = tuple(fixed)
         self._slots = slots
         self._pick = _picker([slot.path for slot in slots])
-        # The head, the fixed pieces, then each slot's value as HTML and as text: a mail is picked out of these.
+        # The head, the fixed pieces, then each slot's value as HTML and as text; the order picks from these.
         self._arrange = itemgetter(*order)
 
     def fill(self, head: bytes, values: Values) -> bytes:
@@ -215,9 +215,13 @@ class _Plan:
         for slot, found in zip(self._slots, self._pick(values), strict=True):
             value = found if type(found) is str else as_text(found)
             if slot.is_url and (scheme := html_rules.dangerous_url(value)):
-                raise UnsafeValue(f"the value of {'.'.join(slot.path)} is a {scheme} URL")
+                raise UnsafeValue(f"The value of {'.'.join(slot.path)} is a {scheme} URL.")
             pieces += (
-                _written_link(value) if "/" in value else _written(value) if len(value) <= _SHORT else _encode(value)
+                _cached_link(value)
+                if "/" in value
+                else _cached_value(value)
+                if len(value) <= _SHORT
+                else _encode(value)
             )
         return b"".join(self._arrange(pieces))
 
@@ -234,13 +238,13 @@ def _picker(paths: list[Path]) -> Callable[[Values], Iterable[Any]]:
         try:
             return at_once(values)
         except LookupError:
-            return carefully(values)  # says which one is missing
+            return carefully(values)  # reports which one is missing
 
     return quickly
 
 
 def _encode(value: str) -> tuple[bytes, bytes]:
-    """A value as it stands in a quoted-printable part: as HTML, and as text."""
+    """Encode a value for a quoted-printable part: as HTML, and as text."""
     if _SAME_EVERYWHERE.fullmatch(value):
         encoded = value.encode("ascii")
         return encoded, encoded
@@ -249,30 +253,30 @@ def _encode(value: str) -> tuple[bytes, bytes]:
     return encoded, encoded if escaped is value else mime.quoted_printable(value)
 
 
-# Names, towns and plans come again and again: kept, they cost 0.1 µs instead of 1 to 3.
-_written = lru_cache(maxsize=4_096)(_encode)
+# Names, towns and plans repeat: a cached value takes 0.1 µs instead of 1 to 3.
+_cached_value = lru_cache(maxsize=4_096)(_encode)
 
 
-def _written_link(value: str) -> tuple[bytes, bytes]:
-    """A link is the same for many readers up to a token at its end: 2 µs instead of 5 to 13 for the whole."""
+def _cached_link(value: str) -> tuple[bytes, bytes]:
+    """Links of many recipients differ only in a token at the end: 2 µs instead of 5 to 13 for the whole link."""
     cut = max(value.rfind("/"), value.rfind("=")) + 1
     token = value[cut:]
     if cut > _LONGEST_START or not _TOKEN.fullmatch(token):
         return _encode(value)
-    as_html, as_text = _written(value[:cut])
+    as_html, as_text = _cached_value(value[:cut])
     end = f"=\r\n{token}" if len(token) <= _TOKEN_LINE else f"=\r\n{token[:_TOKEN_LINE]}=\r\n{token[_TOKEN_LINE:]}"
     if "\n." in end:
-        return _encode(value)  # no line begins with a dot
+        return _encode(value)  # No line may begin with a dot.
     written = end.encode("ascii")
     return as_html + written, as_text + written
 
 
-def _fixed_lines(frame: SharedHeaders) -> str:
-    lines = [headers.custom_header(name, value) for name, value in frame.headers.items()]
-    if frame.reply_to:
-        lines.append(headers.mailboxes("Reply-To", [frame.reply_to], field="reply_to"))
-    if frame.feedback_id:
-        lines.append(headers.opaque("Feedback-ID", frame.feedback_id, field="feedback_id"))
+def _fixed_lines(shared: SharedHeaders) -> str:
+    lines = [headers.custom_header(name, value) for name, value in shared.headers.items()]
+    if shared.reply_to:
+        lines.append(headers.mailboxes("Reply-To", [shared.reply_to], field="reply_to"))
+    if shared.feedback_id:
+        lines.append(headers.opaque("Feedback-ID", shared.feedback_id, field="feedback_id"))
     return "\r\n".join([*lines, "MIME-Version: 1.0", ""])
 
 
@@ -280,13 +284,13 @@ def _fill_subject(flat: FlatTemplate, values: Values) -> str:
     subject = flat.pieces[0]
     for number, path in enumerate(flat.paths, 1):
         subject += as_text(lookup(values, path)) + flat.pieces[number]
-    if found := subject_rules.subject_problem(subject):
-        raise InvalidTemplate(found)
+    if problem := subject_rules.subject_problem(subject):
+        raise InvalidTemplate(problem)
     return subject
 
 
 def _plan(template: Template) -> _Plan | None:
-    """None where a part needs the engine for every recipient."""
+    """Return None if a part needs the engine for every recipient."""
     html = template.html.flat if template.html else None
     if template.html and html is None:
         return None
@@ -300,7 +304,7 @@ def _plan(template: Template) -> _Plan | None:
 
 
 def _derived(html: FlatTemplate | None) -> FlatTemplate | None:
-    """The text of the HTML with the slots still in it."""
+    """Return the text of the HTML with the slots still in it."""
     if html is None:
         return FlatTemplate(("",), ())
     pieces, numbers = split_marks(plain_text.from_html(_marked(html, f"{MARK_START}{{}}{MARK_END}")))
@@ -313,9 +317,9 @@ def _marked(flat: FlatTemplate, mark: str) -> str:
 
 
 def _url_slots(html: FlatTemplate) -> frozenset[int] | None:
-    """The slots that begin a URL. None where a value could do more than fill in a text or one attribute.
+    """Return the slots that begin a URL, or None if a value could do more than fill a text or one attribute.
 
-    A mark has a blank on either side of its number: outside of quotes it falls apart, and is not found as a whole.
+    A mark has a space on either side of its number: outside of quotes it falls apart, and is not found as a whole.
     It begins with a letter: right after a `<` it makes a tag, as a value would.
     """
     if any(_OPEN_ENTITY.search(piece) for piece in html.pieces[:-1]):
@@ -330,45 +334,45 @@ def _url_slots(html: FlatTemplate) -> frozenset[int] | None:
         if not marks:
             continue
         seen.update(marks)
-        verdict = _verdict(place)
-        if verdict is _Verdict.ENGINE:
+        risk = _slot_risk(place)
+        if risk is _SlotRisk.ENGINE:
             return None
-        if verdict is _Verdict.URL:
+        if risk is _SlotRisk.URL:
             urls.add(marks[0])
     return frozenset(urls) if len(seen) == len(html.paths) else None
 
 
-class _Verdict(Enum):
-    PLAIN = "an escaped value can do no harm here"
-    URL = "a value decides on the scheme of a URL"
-    ENGINE = "only the finished HTML can tell"
+class _SlotRisk(Enum):
+    NONE = "an escaped value is harmless here"
+    URL = "the value decides the scheme of a URL"
+    ENGINE = "only the rendered HTML shows the risk"
 
 
-def _verdict(place: html_rules.HtmlValue) -> _Verdict:
+def _slot_risk(place: html_rules.HtmlValue) -> _SlotRisk:
     tag, attribute = place.tag.removeprefix("x-"), place.attribute
     if attribute is None:
-        return _Verdict.ENGINE if tag in _UNESCAPED_TEXT else _Verdict.PLAIN
+        return _SlotRisk.ENGINE if tag in _UNESCAPED_TEXT else _SlotRisk.NONE
     if tag == "meta" or attribute in _COMPOSED or attribute.startswith("on"):
-        return _Verdict.ENGINE
+        return _SlotRisk.ENGINE
     if attribute in html_rules.TEXT_ATTRIBUTES or attribute.startswith(("aria-", "data-")):
-        return _Verdict.PLAIN
+        return _SlotRisk.NONE
     before, _, after = place.value.partition(_LETTER_MARK)
     before = before.strip().lower()
     if before.startswith("data:"):
-        return _Verdict.ENGINE
+        return _SlotRisk.ENGINE
     if _SCHEME_IS_OVER.search(before):
-        return _Verdict.PLAIN
+        return _SlotRisk.NONE
     rest = _PATH_BEGINS.split(after.partition(MARK_END)[2], maxsplit=1)[0]
-    return _Verdict.ENGINE if before or ":" in rest or MARK_START in rest else _Verdict.URL
+    return _SlotRisk.ENGINE if before or ":" in rest or MARK_START in rest else _SlotRisk.URL
 
 
 def _encoded(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int]) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
-    pieces: list[bytes | _Place] = [opening, *_lay_out(text, as_html=False)]
+    pieces: list[bytes | _ValueSlot] = [opening, *_lay_out(text, as_html=False)]
     if html:
         pieces += [*between, *_lay_out(html, as_html=True)]
-    fixed, order = [], [0]  # the first is the head
+    fixed, order = [], [0]  # The first piece is the head.
     for piece in [*pieces, closing]:
         if isinstance(piece, bytes):
             fixed.append(piece)
@@ -379,15 +383,15 @@ def _encoded(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int])
     return _Plan(fixed, [_Slot(path, path in begin_urls) for path in paths], order)
 
 
-class _Place(NamedTuple):
-    """Where a value stands, and in which of its two forms."""
+class _ValueSlot(NamedTuple):
+    """A value in the layout, and in which of its two forms."""
 
     path: Path
     as_html: bool
 
 
-def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _Place]:
-    """Every value stands on lines of its own, between soft breaks that a reader does not see: any length fits."""
+def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _ValueSlot]:
+    """Put every value on lines of its own, between soft breaks that recipients do not see, so that any length fits."""
     last = len(flat.pieces) - 1
     for number, piece in enumerate(flat.pieces):
         fixed = mime.quoted_printable(piece)
@@ -397,7 +401,7 @@ def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _Place]:
             yield fixed
             return
         yield fixed if not piece or piece.endswith("\n") else fixed + _SOFT_BREAK
-        yield _Place(flat.paths[number], as_html)
+        yield _ValueSlot(flat.paths[number], as_html)
 
 
 def _frame(body: bytes) -> list[bytes]:

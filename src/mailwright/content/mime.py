@@ -1,4 +1,4 @@
-"""MIME: a letter becomes the bytes that leave. Seven-bit, CRLF, short lines, and the same letter is the same bytes."""
+"""Build the bytes of an email: 7-bit, CRLF, short lines. The same parts always give the same bytes."""
 
 import re
 from binascii import b2a_base64, b2a_qp
@@ -31,13 +31,13 @@ class Attachment:
     filename: str
     content_type: str
     content: bytes
-    # With a content id the HTML shows it in place, as in <img src="cid:logo">.
+    # With a content ID the HTML can show it inline: <img src="cid:logo">.
     content_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EmailParts:
-    """Who is in blind copy is not part of a letter: only the envelope knows."""
+    """Everything an email consists of. Blind copies are not part of it: only the envelope names them."""
 
     message_id: str
     date: Instant
@@ -55,19 +55,19 @@ class EmailParts:
     feedback_id: str | None = None
 
 
-def build_email(letter: EmailParts) -> bytes:
-    """Headers, then text and HTML as alternatives, images beside the HTML that shows them, attachments around all."""
-    content = b"\r\n".join([_head(letter).encode("ascii"), _body(letter)])
+def build_email(email: EmailParts) -> bytes:
+    """Write headers, then text and HTML as alternatives, inline images beside the HTML, and attachments around all."""
+    content = b"\r\n".join([_head(email).encode("ascii"), _body(email)])
     return content if content.endswith(b"\r\n") else content + b"\r\n"
 
 
 def boundary(kind: str, identity: str) -> str:
-    """Never part of what it divides: `=_` is neither quoted-printable nor base64, and we write nothing else."""
+    """Return a boundary that cannot occur in the parts: `=_` is neither quoted-printable nor base64."""
     return f"=_{kind}_{blake2b(identity.encode(), digest_size=12).hexdigest()}"
 
 
 def text_part(subtype: str, content: str) -> bytes:
-    """Quoted-printable where most of it stays readable, base64 where most of it would not."""
+    """Use quoted-printable if most of the text stays readable, otherwise base64."""
     data = _lines(content)
     encoded_characters = len(data) - len(content)
     if encoded_characters * 6 > len(content):
@@ -76,7 +76,7 @@ def text_part(subtype: str, content: str) -> bytes:
 
 
 def quoted_printable(content: str) -> bytes:
-    """Text as it stands in a quoted-printable part. No line is longer than 75, so that `=` may follow the last."""
+    """Encode as quoted-printable. No line is longer than 75, so that `=` may follow."""
     if _UNCHANGED.fullmatch(content):
         return content.encode("ascii")
     return _quoted_printable(_lines(content))
@@ -88,62 +88,62 @@ def alternative(identity: str, parts: Iterable[bytes]) -> bytes:
 
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:; ?[a-z-]+=[A-Za-z0-9._-]{1,64})?")
 _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
-# RFC 2046 allows no base64 in these. The file name still says what it is.
+# RFC 2046 does not allow base64 in these. The file name still shows the type.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
-# Most values: one short line of visible characters that begins and ends with none that would be encoded.
+# Most values: one short line of visible characters that needs no encoding.
 _UNCHANGED = re.compile(r"[!-\-/-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
-# One less than allowed: a soft line break may follow.
+# One less than allowed, because a soft line break may follow.
 _LONGEST_ENCODED_LINE = 75
-# Long names go on in further parameters; 54 characters leave room for `filename*10*=`.
+# Long names continue in further parameters; 54 characters leave room for `filename*10*=`.
 _PARAMETER_LINE = 54
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9!#$&+^_`{}~ .,;@()\[\]=-]{1,54}")
 
 
-def _head(letter: EmailParts) -> str:
-    """Every header but those of the content, without the last line's end."""
+def _head(email: EmailParts) -> str:
+    """Return all headers except those of the content, without the last line end."""
     lines = [
-        headers.mailboxes("From", [letter.sender], field="from"),
-        headers.mailboxes("To", [letter.to], field="to"),
-        headers.unstructured("Subject", letter.subject, field="subject"),
-        headers.date_line(letter.date),
-        headers.message_id_line(letter.message_id),
+        headers.mailboxes("From", [email.sender], field="from"),
+        headers.mailboxes("To", [email.to], field="to"),
+        headers.unstructured("Subject", email.subject, field="subject"),
+        headers.date_line(email.date),
+        headers.message_id_line(email.message_id),
     ]
-    if letter.cc:
-        lines.append(headers.mailboxes("Cc", letter.cc, field="cc"))
-    if letter.reply_to:
-        lines.append(headers.mailboxes("Reply-To", [letter.reply_to], field="reply_to"))
-    if letter.unsubscribe:
-        lines.append(headers.list_unsubscribe(letter.unsubscribe))
-    if letter.feedback_id:
-        lines.append(headers.opaque("Feedback-ID", letter.feedback_id, field="feedback_id"))
-    if letter.outbox_id:
-        lines.append(headers.opaque("X-Mailwright-Message", letter.outbox_id, field="outbox_id"))
-    lines.extend([headers.custom_header(name, value) for name, value in letter.headers.items()])
+    if email.cc:
+        lines.append(headers.mailboxes("Cc", email.cc, field="cc"))
+    if email.reply_to:
+        lines.append(headers.mailboxes("Reply-To", [email.reply_to], field="reply_to"))
+    if email.unsubscribe:
+        lines.append(headers.list_unsubscribe(email.unsubscribe))
+    if email.feedback_id:
+        lines.append(headers.opaque("Feedback-ID", email.feedback_id, field="feedback_id"))
+    if email.outbox_id:
+        lines.append(headers.opaque("X-Mailwright-Message", email.outbox_id, field="outbox_id"))
+    lines.extend([headers.custom_header(name, value) for name, value in email.headers.items()])
     lines.append("MIME-Version: 1.0")
     return "\r\n".join(lines)
 
 
-def _body(letter: EmailParts) -> bytes:
-    identity = letter.message_id
-    shown = [each for each in letter.attachments if each.content_id and letter.html is not None]
-    attached = [each for each in letter.attachments if each not in shown]
-    body = _readable(letter, shown)
+def _body(email: EmailParts) -> bytes:
+    identity = email.message_id
+    inline = [attachment for attachment in email.attachments if attachment.content_id and email.html is not None]
+    attached = [attachment for attachment in email.attachments if attachment not in inline]
+    body = _text_and_html(email, inline)
     if attached:
-        body = _multipart("mixed", identity, [body, *[_attachment(each) for each in attached]])
+        body = _multipart("mixed", identity, [body, *[_attachment(attachment) for attachment in attached]])
     return body
 
 
-def _readable(letter: EmailParts, shown: list[Attachment]) -> bytes:
-    if letter.html is None:
-        return text_part("plain", letter.text or "")
-    plain = letter.text if letter.text is not None else text.from_html(letter.html)
-    html = text_part("html", letter.html)
-    if shown:
+def _text_and_html(email: EmailParts, inline: list[Attachment]) -> bytes:
+    if email.html is None:
+        return text_part("plain", email.text or "")
+    plain = email.text if email.text is not None else text.from_html(email.html)
+    html = text_part("html", email.html)
+    if inline:
         html = _multipart(
-            "related", letter.message_id, [html, *[_attachment(each) for each in shown]], 'type="text/html"'
+            "related", email.message_id, [html, *[_attachment(image) for image in inline]], 'type="text/html"'
         )
-    return _multipart("alternative", letter.message_id, [text_part("plain", plain), html])
+    return _multipart("alternative", email.message_id, [text_part("plain", plain), html])
 
 
 def _multipart(subtype: str, identity: str, parts: Iterable[bytes], parameter: str = "") -> bytes:
@@ -162,14 +162,14 @@ def _part(content_type: str, encoding: str, body: bytes, more: str = "") -> byte
 def _attachment(attachment: Attachment) -> bytes:
     content_type = attachment.content_type
     if not _CONTENT_TYPE.fullmatch(content_type):
-        raise InvalidHeader(f"{content_type[:80]!r} is not a content type", field="attachments.content_type")
+        raise InvalidHeader(f"{content_type[:80]!r} is not a content type.", field="attachments.content_type")
     if content_type.lower().startswith(_COMPOSITE):
         content_type = "application/octet-stream"
     disposition = "attachment"
     more = ""
     if attachment.content_id is not None:
         if not _CONTENT_ID.fullmatch(attachment.content_id):
-            raise InvalidHeader("a content id is a word of ASCII characters", field="attachments.content_id")
+            raise InvalidHeader("A content ID is a word of ASCII characters.", field="attachments.content_id")
         disposition = "inline"
         more = f"Content-ID: <{attachment.content_id}>\r\n"
     more += f"Content-Disposition: {disposition}{_filename(attachment.filename)}\r\n"
@@ -178,7 +178,7 @@ def _attachment(attachment: Attachment) -> bytes:
 
 def _filename(name: str) -> str:
     if what := headers.find_unwritable(name):
-        raise InvalidHeader(f"the file name contains {what}", field="attachments.filename")
+        raise InvalidHeader(f"The file name contains {what}.", field="attachments.filename")
     name = name.replace("\t", " ").strip()
     if not name:
         return ""
@@ -191,7 +191,7 @@ def _filename(name: str) -> str:
 
 
 def _percent_pieces(encoded: str) -> Iterable[str]:
-    """RFC 2231: the first piece names the character set; no `%41` is divided."""
+    """RFC 2231: the first piece names the character set, and no `%41` is split."""
     rest = f"utf-8''{encoded}"
     while rest:
         end = _PARAMETER_LINE
@@ -202,7 +202,7 @@ def _percent_pieces(encoded: str) -> Iterable[str]:
 
 
 def _lines(content: str) -> bytes:
-    """One way to end a line. A bare CR or LF never leaves us: servers disagree on what it means."""
+    """Use one kind of line end. Bare CR or LF are never sent, because servers interpret them differently."""
     if "\r" in content:
         content = content.replace("\r\n", "\n").replace("\r", "\n")
     return content.encode("utf-8", "replace")
@@ -216,13 +216,13 @@ def _quoted_printable(data: bytes) -> bytes:
 
 
 def _undotted(line: bytes) -> bytes:
-    """No line begins with a dot: what leaves us needs no dot-stuffing, and a server that forgets it does no harm."""
+    """Encode a leading dot, so that no line needs dot-stuffing and a server that forgets it does no harm."""
     if not line.startswith(b"."):
         return line
     line = b"=2E" + line[1:]
     if len(line) <= _LONGEST_ENCODED_LINE:
         return line
-    # Two more characters may be two too many; a coded character is never cut.
+    # Two more characters may exceed the limit; an encoded character is never split.
     end = _LONGEST_ENCODED_LINE - 1
     while b"=" in line[end - 2 : end]:
         end -= 1

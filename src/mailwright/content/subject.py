@@ -1,4 +1,4 @@
-"""Subjects: what may stand in one. A subject that passes here can always be written into a header."""
+"""Rules for subjects. A subject that passes can always be written into a header."""
 
 from mailwright.content.headers import find_unwritable
 
@@ -6,11 +6,11 @@ MAX_CHARACTERS = 150
 
 
 def subject_problem(subject: str) -> str | None:
-    """The reason why this cannot be a subject, or None."""
+    """Return why a subject is not acceptable, or None."""
     if not subject.strip():
-        return "the subject is empty"
+        return "The subject is empty."
     if len(subject) > MAX_CHARACTERS:
-        return f"the subject has {len(subject)} characters, at most {MAX_CHARACTERS} are allowed"
+        return f"The subject has {len(subject)} characters; at most {MAX_CHARACTERS} are allowed."
     if character := find_unwritable(subject):
-        return f"the subject contains {character}"
+        return f"The subject contains {character}."
     return None

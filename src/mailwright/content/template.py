@@ -1,4 +1,4 @@
-"""Templates of tenants: Jinja without the parts that could run away with memory or time. Strict, escaped, bounded."""
+"""Templates of tenants: Jinja with strict variables, escaping, and limits on time and memory."""
 
 import re
 import threading
@@ -26,20 +26,20 @@ class InvalidTemplate(MailwrightError):
     code = "INVALID_TEMPLATE"
 
     def __init__(self, message: str | None = None, *, line: int | None = None) -> None:
-        super().__init__(message if line is None else f"{message} (line {line})", field="template")
+        super().__init__(message if line is None else f"Line {line}: {message}", field="template")
         self.line = line
 
 
 class MissingVariable(InvalidTemplate):
-    """The template uses a variable that was not given."""
+    """The template uses a variable without a value."""
 
     def __init__(self, variable: str) -> None:
-        super().__init__(f"the template needs the variable {variable}, which was not given")
+        super().__init__(f"The template needs a value for {variable}.")
         self.variable = variable
 
 
 class UnsafeValue(InvalidTemplate):
-    """With these values the mail must not be sent: it would run something in the reader's browser, or be blank."""
+    """With these values the email must not be sent: it would run code in the recipient's browser, or be blank."""
 
 
 class RenderedEmail(NamedTuple):
@@ -50,51 +50,51 @@ class RenderedEmail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlatTemplate:
-    """A template that only puts variables between fixed pieces: pieces[0], paths[0], pieces[1], …"""
+    """A template that consists of fixed pieces with variables in between: pieces[0], paths[0], pieces[1], …"""
 
     pieces: tuple[str, ...]
     paths: tuple[Path, ...]
 
 
 class Template:
-    """Subject, HTML and text of one version, checked and compiled once; rendering changes nothing in it."""
+    """Subject, HTML and text of one version, checked and compiled once. Rendering does not change it."""
 
     def __init__(self, *, subject: str, html: str | None, text: str | None) -> None:
         for part in (subject, html, text):
             if part is not None and len(part) > html_rules.MAX_BYTES:
-                raise InvalidTemplate(f"a part of the template has more than {html_rules.MAX_BYTES} characters")
+                raise InvalidTemplate(f"A part of the template has more than {html_rules.MAX_BYTES} characters.")
         self.subject = TemplatePart("subject", subject)
         self.html = TemplatePart("html", html) if html is not None else None
         self.text = TemplatePart("text", text) if text is not None else None
-        if html is not None and (found := html_rules.html_problem(html)):
-            raise InvalidTemplate(found)
+        if html is not None and (problem := html_rules.html_problem(html)):
+            raise InvalidTemplate(problem)
 
     @property
     def variables(self) -> frozenset[str]:
-        sources = [each for each in (self.subject, self.html, self.text) if each is not None]
-        return frozenset[str]().union(*[each.variables for each in sources])
+        parts = [part for part in (self.subject, self.html, self.text) if part is not None]
+        return frozenset[str]().union(*[part.variables for part in parts])
 
     @property
     def required_variables(self) -> frozenset[str]:
-        """Those that must be given: one with a default, or that is only asked after, may be missing."""
-        sources = [each for each in (self.subject, self.html, self.text) if each is not None]
-        return frozenset[str]().union(*[each.required_variables for each in sources])
+        """The variables that need a value. One with a default, or only used in a condition, does not."""
+        parts = [part for part in (self.subject, self.html, self.text) if part is not None]
+        return frozenset[str]().union(*[part.required_variables for part in parts])
 
     def render(self, values: Values) -> RenderedEmail:
-        """What a reader will get. A text is derived where the template has none."""
+        """Render the email. Without a text template, the text is derived from the HTML."""
         subject = self.subject.render(values)
-        if found := subject_rules.subject_problem(subject):
-            raise InvalidTemplate(found)
+        if problem := subject_rules.subject_problem(subject):
+            raise InvalidTemplate(problem)
         html = self.html.render(values) if self.html else None
-        if html is not None and (found := html_rules.html_problem(html)):
-            raise UnsafeValue(found)
+        if html is not None and (problem := html_rules.html_problem(html)):
+            raise UnsafeValue(problem)
         if self.text:
             return RenderedEmail(subject, html, self.text.render(values))
         return RenderedEmail(subject, html, plain_text.from_html(html) if html is not None else None)
 
 
 class TemplatePart:
-    """One part of a template. In `html` every value is escaped, elsewhere none is."""
+    """One part of a template. Values are escaped in `html` only."""
 
     def __init__(self, part: str, source: str) -> None:
         self.part = part
@@ -114,28 +114,28 @@ class TemplatePart:
             declared = self._environment.undeclared_variables_in_str(source)
             self.variables = frozenset(declared) - functions
             self._methods = self.variables & _METHODS_OF_VALUES
-            self._environment.add_template(part, _taken_from_given(self._methods) + source)
+            self._environment.add_template(part, _assign_from_given(self._methods) + source)
         self.flat = self._flatten(outputs) if outputs is not None else None
 
     @property
     def required_variables(self) -> frozenset[str]:
-        """Found by trying: what the engine misses when it is not there."""
+        """Found by rendering without each variable."""
         if self.flat is not None:
             return frozenset(path[0] for path in self.flat.paths)
-        return frozenset(name for name in self.variables if any(self._misses(name, blank) for blank in _BLANKS))
+        return frozenset(name for name in self.variables if any(self._is_required(name, blank) for blank in _BLANKS))
 
-    def _misses(self, name: str, blank: Any) -> bool:
-        """Whether all others being blank are not enough. What fails also with this one says nothing of it."""
+    def _is_required(self, name: str, blank: Any) -> bool:
+        """Return whether the template needs this variable. A failure that happens with it too says nothing."""
         blanks = dict.fromkeys(self.variables - {name}, blank)
         try:
             self.render(blanks)
         except MissingVariable as error:
             return _FIRST_NAME.findall(error.variable)[:1] == [name]
         except InvalidTemplate:
-            return any(self._is_rendered({**blanks, name: value}) for value in (*_BLANKS, [0]))
+            return any(self._can_render({**blanks, name: value}) for value in (*_BLANKS, [0]))
         return False
 
-    def _is_rendered(self, values: Values) -> bool:
+    def _can_render(self, values: Values) -> bool:
         try:
             self.render(values)
         except InvalidTemplate:
@@ -144,14 +144,14 @@ class TemplatePart:
 
     def render(self, values: Values) -> str:
         _budget.left = MAX_CHARACTERS
-        given = {name: _sealed(values[name]) for name in values}
+        given = {name: _seal(values[name]) for name in values}
         if self._methods:
             given[_GIVEN] = _Named(given)
         with _translated_errors():
             return self._environment.render_template(self.part, **given)
 
     def _flatten(self, outputs: list[Path]) -> FlatTemplate | None:
-        """The engine itself renders marks in place of values, so blanks and line ends are trimmed by its own rules."""
+        """Let the engine render marks in place of values, so that white space is trimmed by its own rules."""
         if MARK_START in self.source:
             return None
         marks = {path: f"{MARK_START}{number}{MARK_END}" for number, path in enumerate(dict.fromkeys(outputs))}
@@ -160,28 +160,28 @@ class TemplatePart:
             return None
         pieces, numbers = split_marks(self.render(values))
         paths = tuple(marks)
-        found = tuple(paths[number] for number in numbers)
-        # What looked like a variable and was none (`true`, say) left no mark.
-        return FlatTemplate(tuple(pieces), found) if list(found) == outputs else None
+        found_paths = tuple(paths[number] for number in numbers)
+        # An output that looked like a variable and is none, for example `true`, left no mark.
+        return FlatTemplate(tuple(pieces), found_paths) if list(found_paths) == outputs else None
 
 
 def variables(source: str) -> frozenset[str]:
-    """The names that a template expects to be given."""
+    """Return the names of the variables of a template."""
     return TemplatePart("text", source).variables
 
 
 def lookup(values: Values, path: Path) -> Any:
-    found: Any = values
+    value: Any = values
     try:
         for name in path:
-            found = found[name]
+            value = value[name]
     except (KeyError, IndexError, TypeError) as error:
         raise MissingVariable(".".join(path)) from error
-    return found
+    return value
 
 
 def as_text(value: Any) -> str:
-    """A value as the engine would write it."""
+    """Format a value as the engine would."""
     if type(value) is str:
         return value
     if type(value) is int or value is None or type(value) is bool:
@@ -190,26 +190,26 @@ def as_text(value: Any) -> str:
 
 
 def escape(text: str) -> str:
-    """As the engine escapes, down to the slash."""
+    """Escape exactly as the engine does, including the slash."""
     if not _NEEDS_ESCAPE.search(text):
         return text
-    # Six replacements take a tenth of the time of one translation.
+    # Six replacements take a tenth of the time of one `str.translate`.
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("'", "&#x27;").replace("/", "&#x2f;")
 
 
-# Private characters, that no template or value of good faith contains.
+# Private-use characters that no honest template or value contains.
 MARK_START, MARK_END = "\ue000", "\ue001"
 
-# Everything that a template puts out by variables, over all of its loops. The HTML of a mail has half a million bytes.
+# Limit for the output of all variables, over all loops. The HTML of an email has at most half a million bytes.
 MAX_CHARACTERS = 2_000_000
-# A filter may not make a value longer than this.
+# Limit for the result of a filter.
 MAX_VALUE = 256 * 1024
 MAX_FUEL = 100_000
 MIN_FUEL = 1_000
-# What a loop over the longest fixed piece of a template may amount to.
+# Limit for repeating the longest fixed piece of a template in a loop.
 MAX_REPEATED_BYTES = 32 * 1024 * 1024
-# Every further value that an assignment mentions may double its result: ten of them make at most 1,024 of one.
+# Every further value in an assignment may double its result: ten of them make at most 1,024 times the size.
 MAX_DOUBLINGS = 10
 
 _STATEMENTS = frozenset(["if", "elif", "else", "endif", "for", "endfor", "set"])
@@ -244,7 +244,7 @@ _plain_environment = minijinja.Environment()
 
 
 class _Budget(threading.local):
-    """What the rendering of this thread may still put out."""
+    """What the current rendering of this thread may still output."""
 
     left = MAX_CHARACTERS
 
@@ -256,8 +256,10 @@ _attribute = object.__getattribute__
 
 
 class _Named(dict[str, Any]):
-    """Values by their names. The engine looks for a name and, where there is none, for a method that is called so:
-    `order.items()` may be called, and `order.items` is a variable that was given or was not."""
+    """A mapping for the engine, which looks up a key and, if it is missing, an attribute of that name.
+
+    `order.items()` may be called, but `order.items` is a variable that was given or not.
+    """
 
     _missed: Any = None
 
@@ -273,18 +275,18 @@ class _Named(dict[str, Any]):
 
 
 class _Blank(_Named):
-    """Nothing, and so is whatever it is asked for."""
+    """Null object: every lookup returns itself."""
 
     def __missing__(self, name: Any) -> Any:
         return self
 
 
-# What a variable may be when it is nothing: a text, a number, or something with parts.
+# Possible values of a blank variable: a text, a number, or something with attributes.
 _BLANKS = ("", 0, _Blank())
 
 
 class _InOrder(list[Any]):
-    """Values in their order. It has no method that a template may call."""
+    """A list without any method that a template could call."""
 
     __slots__ = ()
 
@@ -294,29 +296,29 @@ class _InOrder(list[Any]):
         raise AttributeError(name)
 
 
-def _sealed(value: Any) -> Any:
-    """Nothing of a value can be reached by its name but what somebody gave."""
+def _seal(value: Any) -> Any:
+    """Make only the given values reachable by name."""
     if type(value) is str or isinstance(value, _Named):
         return value
     if isinstance(value, Mapping):
-        return _Named({name: _sealed(inner) for name, inner in value.items()})
+        return _Named({name: _seal(inner) for name, inner in value.items()})
     if isinstance(value, list | tuple):
-        return _InOrder(map(_sealed, value))
+        return _InOrder(map(_seal, value))
     return value
 
 
 class _TooMuch(Exception):
-    """Leaves the engine from within a filter or an output."""
+    """Raised by a filter or an output to leave the engine."""
 
 
 def split_marks(marked: str) -> tuple[list[str], list[int]]:
-    """The pieces around the marks, and the number of each mark."""
+    """Return the pieces around the marks, and the number of each mark."""
     parts = _MARK.split(marked)
     return parts[::2], [int(number) for number in parts[1::2]]
 
 
 def _spend(value: Any) -> Any:
-    """Called for every value that is put out, also into a variable."""
+    """Called for every value that is output, also into a variable."""
     if isinstance(value, str):
         _budget.left -= len(value)
         if _budget.left < 0:
@@ -341,7 +343,7 @@ def _replace(value: Any, old: str, new: str) -> str:
 
 
 def _strict(name: str) -> Callable[..., Any]:
-    """The engine's own filter, which by itself makes a blank of a variable that was not given."""
+    """Wrap a filter of the engine, which by itself would render a missing variable as blank."""
 
     def apply(value: Any, **options: Any) -> Any:
         _require(value, name)
@@ -352,11 +354,9 @@ def _strict(name: str) -> Callable[..., Any]:
 
 
 def _require(value: Any, name: str) -> None:
-    """The engine hands None to a filter where there is nothing."""
+    """The engine passes None to a filter when there is no value."""
     if value is None:
-        raise InvalidTemplate(
-            f"there is nothing for the filter {name}: what stands before it was not given, or is null"
-        )
+        raise InvalidTemplate(f"The filter {name} has no input: the value before it is missing or null.")
 
 
 # Every filter that could multiply text is our own, with a limit.
@@ -367,41 +367,41 @@ _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _taken_from_given(names: Iterable[str]) -> str:
-    """The engine keeps the variables in a `dict`, and would find its methods where one of their names was not given."""
+def _assign_from_given(names: Iterable[str]) -> str:
+    """The engine keeps variables in a `dict`, and would find its methods under the names of missing variables."""
     return "".join(f"{{% set {name} = {_GIVEN}.{name} %}}" for name in sorted(names))
 
 
 def _fuel(source: str) -> int:
-    """A loop pays by the step and not by the byte: the longer its fixed text, the fewer steps it gets."""
+    """The engine counts steps, not bytes: the longer the fixed text of a loop, the fewer steps it gets."""
     longest = max(len(piece) for piece in re.split(r"[{%}]\}", source))
     return min(max(MAX_REPEATED_BYTES // (longest + 1), MIN_FUEL), MAX_FUEL)
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Whatever the engine raises becomes one of our errors, with the line of the template."""
+    """Turn errors of the engine into our own, with the line of the template."""
     try:
         yield
     except _TooMuch as error:
-        raise InvalidTemplate("the template makes more text than a mail may have") from error
+        raise InvalidTemplate("The template produces more text than an email may have.") from error
     except minijinja.TemplateError as error:
-        raise _translated(error) from error
+        raise _translate_error(error) from error
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise InvalidTemplate(f"the template cannot be rendered: {error}") from error
+        raise InvalidTemplate(f"The template cannot be rendered: {error}") from error
 
 
-def _translated(error: minijinja.TemplateError) -> InvalidTemplate:
+def _translate_error(error: minijinja.TemplateError) -> InvalidTemplate:
     detail = error.detail or error.message
     if named := _UNDEFINED.search(detail):
         return MissingVariable(named[1])
     if error.kind == "OutOfFuel":
-        return InvalidTemplate("the template takes too many steps", line=error.line)
-    return InvalidTemplate(f"the template fails: {detail}", line=error.line)
+        return InvalidTemplate("The template takes too many steps.", line=error.line)
+    return InvalidTemplate(f"The template cannot be rendered: {detail}", line=error.line)
 
 
 def _nested(marks: Mapping[Path, str]) -> dict[str, Any] | None:
-    """Values in which every path leads to its mark; None where one path goes through another."""
+    """Build values in which every path leads to its mark, or return None if one path is a prefix of another."""
     values: dict[str, Any] = {}
     for path, mark in sorted(marks.items()):
         inner: Any = values
@@ -416,7 +416,7 @@ def _nested(marks: Mapping[Path, str]) -> dict[str, Any] | None:
 
 
 def _plain_outputs(source: str) -> list[Path] | None:
-    """Refuses what a template may not do. The paths that it puts out, in order, if that is all it does."""
+    """Raise if the template does something forbidden. Return its output paths if it does nothing but output them."""
     outputs: list[Path] | None = []
     doublings = 0
     for is_output, line, tokens in _code(source):
@@ -429,12 +429,12 @@ def _plain_outputs(source: str) -> list[Path] | None:
         elif outputs is not None:
             outputs.append(path)
         if doublings > MAX_DOUBLINGS:
-            raise InvalidTemplate("the assignments of the template join too many values", line=line)
+            raise InvalidTemplate("The assignments of the template combine too many values.", line=line)
     return outputs
 
 
 def _called_functions(source: str) -> frozenset[str]:
-    """One that is not called is a variable like any other."""
+    """A function that is not called is a variable like any other."""
     called = {
         token.text
         for _, _, tokens in _code(source)
@@ -450,7 +450,7 @@ class _Token(NamedTuple):
 
 
 def _code(source: str) -> Iterator[tuple[bool, int, list[_Token]]]:
-    """Every `{{ }}` and `{% %}` with its line; comments and raw text are passed over."""
+    """Yield every `{{ }}` and `{% %}` with its line. Comments and raw text are skipped."""
     position = counted = 0
     line = 1
     while opening := _OPENING.search(source, position):
@@ -474,7 +474,7 @@ def _tokens(source: str, position: int, line: int) -> tuple[list[_Token], int]:
         if kind == "end":
             return tokens, position
         tokens.append(_Token(kind, token[kind]))
-    raise InvalidTemplate("a block is opened and not closed", line=line)
+    raise InvalidTemplate("A block is not closed.", line=line)
 
 
 def _path(tokens: list[_Token]) -> Path | None:
@@ -487,15 +487,15 @@ def _path(tokens: list[_Token]) -> Path | None:
 
 
 def _check_statement(tokens: list[_Token], line: int) -> int:
-    """How often an assignment may double a value; other statements make none."""
+    """Return how often an assignment may double a value; 0 for other statements."""
     keyword = tokens[0].text if tokens else ""
     if keyword not in _STATEMENTS or _Token("name", "recursive") in tokens:
-        raise InvalidTemplate(f"templates have if, for and set, not {keyword or 'this'}", line=line)
+        raise InvalidTemplate(f"Only if, for and set are available in templates, not {keyword or 'this'}.", line=line)
     if keyword != "set":
         return 0
     equals = _Token("operator", "=")
     if equals not in tokens:
-        raise InvalidTemplate("set needs a value: {% set name = value %}", line=line)
+        raise InvalidTemplate("set needs a value: {% set name = value %}.", line=line)
     assigned = tokens[tokens.index(equals) :]
     mentioned = [
         token
@@ -509,16 +509,16 @@ def _check_expression(tokens: list[_Token], line: int) -> None:
     before, last = _Token("", ""), _Token("", "")
     for token in tokens:
         if token.kind == "operator" and token.text in ("*", "**", "{"):
-            raise InvalidTemplate(f"{token.text} is not available in templates", line=line)
+            raise InvalidTemplate(f"{token.text} is not available in templates.", line=line)
         if token.kind == "name" and last.text == "|" and last.kind == "operator" and token.text not in _FILTERS:
-            raise InvalidTemplate(f"there is no filter {token.text}", line=line)
+            raise InvalidTemplate(f"There is no filter {token.text}.", line=line)
         if token.text == "(" and token.kind == "operator":
             _check_call(before, last, line)
         before, last = last, token
 
 
 def _check_call(before: _Token, called: _Token, line: int) -> None:
-    """An opening parenthesis after a name calls it; after an operator it only groups."""
+    """A parenthesis after a name is a call; after an operator it only groups."""
     is_operator = before.kind == "operator"
     if called.kind == "name":
         allowed = _FUNCTIONS | _KEYWORDS
@@ -527,6 +527,6 @@ def _check_call(before: _Token, called: _Token, line: int) -> None:
         elif is_operator and before.text == "|":
             allowed = _FILTERS
         if called.text not in allowed and before.text not in ("is", "not"):
-            raise InvalidTemplate(f"{called.text}() is not available in templates", line=line)
+            raise InvalidTemplate(f"{called.text}() is not available in templates.", line=line)
     elif called.text in (")", "]") or called.kind == "string":
-        raise InvalidTemplate("only a function can be called", line=line)
+        raise InvalidTemplate("Only a function can be called.", line=line)

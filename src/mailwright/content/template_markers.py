@@ -1,7 +1,7 @@
-"""Template code, kept out of the way of parsers: they would escape it, drop it, or move it out of a table.
+"""Replace template code with markers while parsers run: they would escape it, drop it, or move it out of a table.
 
-Between elements a comment stands for it, which is allowed anywhere; elsewhere a word does. What a parser made of the
-marks is checked before the code is put back: it is all there, in its order, or the template is refused.
+Between elements the marker is a comment, which is allowed anywhere; elsewhere it is a word. Before the code is
+restored, the markers are checked: all are present and in order, or the template is refused.
 """
 
 import re
@@ -21,21 +21,21 @@ class TemplateCode(NamedTuple):
 
 
 class MarkedSource:
-    """`with_words` is for languages in which a comment cannot stand wherever a value can, as Markdown and MJML."""
+    """Source with markers. `with_words`: in Markdown and MJML, a comment is not allowed wherever a value is."""
 
     def __init__(self, source: str, *, with_words: bool) -> None:
         if _MARK.search(source):
-            raise InvalidTemplate("the source contains a mark that is reserved")
+            raise InvalidTemplate("The source contains a reserved marker.")
         self._codes: list[TemplateCode] = []
         self._with_words = with_words
         self.source = "".join(self._pieces(source))
 
     def put_back(self, html: str) -> str:
-        return _MARK.sub(lambda found: self._codes[_number(found)].text, html)
+        return _MARK.sub(lambda match: self._codes[_number(match)].text, html)
 
     def check(self, html: str, *, may_repeat: bool = False) -> None:
-        """`may_repeat`: a value given once is used in several places, as MJML does with colours and titles."""
-        numbers = [_number(found) for found in _MARK.finditer(html)]
+        """`may_repeat`: MJML uses one value in several places, for example colours and titles."""
+        numbers = [_number(match) for match in _MARK.finditer(html)]
         if may_repeat:
             numbers = [number for number in numbers if self._codes[number].is_statement]
         wanted = [number for number, code in enumerate(self._codes) if code.is_statement or not may_repeat]
@@ -46,14 +46,16 @@ class MarkedSource:
         if number is None:
             number = next((a for a, b in zip(numbers, wanted, strict=False) if a != b), numbers[-1])
         code = self._codes[number]
-        what = "cannot stand here: it would be lost" if lost is not None else "cannot stand here: it would be moved"
-        raise InvalidTemplate(f"{_shown(code.text)} {what}", line=code.line)
+        what = (
+            "is not allowed here: it would be lost." if lost is not None else "is not allowed here: it would be moved."
+        )
+        raise InvalidTemplate(f"{_shorten(code.text)} {what}", line=code.line)
 
     def code(self, number: int) -> str:
         return self._codes[number].text
 
     def line_at(self, position: int) -> int:
-        """The author's line for a place in the source with marks, given in bytes, as parsers count."""
+        """Return the line in the author's source for a byte position in the marked source."""
         before = self.source.encode()[:position].decode(errors="ignore")
         return self.put_back(before).count("\n") + 1
 
@@ -69,7 +71,7 @@ class MarkedSource:
                 yield self._mark(TemplateCode(text, line), self._form(TemplateCode(text, line), state, quote))
             elif kind == "style" and state is _TEXT:
                 text = source[start.start() : _end_of_style(source, start.end(), line)]
-                # A style sheet with code stays as it is, where it is.
+                # A style sheet that contains code stays unchanged.
                 yield self._mark(TemplateCode(text, line), "<!--{}-->") if _OPENING.search(text) else text
             else:
                 state, quote = _next(state, quote, kind, text)
@@ -82,9 +84,9 @@ class MarkedSource:
         if state is _TEXT:
             return "{}" if self._with_words and not code.is_statement else "<!--{}-->"
         if state is _TAG and not quote and code.is_statement:
-            # Parsers put attributes into an order of their own: one that stands under a condition would leave it.
+            # Parsers reorder attributes, so a condition around attributes would lose them.
             raise InvalidTemplate(
-                f'{_shown(code.text)} must stand inside the quotes of an attribute, as in class="{{% if … %}}…"',
+                f'{_shorten(code.text)} must be inside the quotes of an attribute, for example class="{{% if … %}}…".',
                 line=code.line,
             )
         return "{}"
@@ -94,7 +96,7 @@ class MarkedSource:
         return form.format(f"mwk{len(self._codes) - 1}k")
 
 
-# Each of these is tried at one place and not searched for: a search would begin anew at every brace of a long text.
+# These are matched at one position and not searched for: a search would restart at every brace of a long text.
 _CODE = re.compile(
     r"""
     \{%[-+]?\s*raw\s*[-+]?%\} (?: [^{] | \{(?!%[-+]?\s*endraw) )*+ \{%[-+]?\s*endraw\s*[-+]?%\}
@@ -115,12 +117,12 @@ _START = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# An attribute without a value is written with an empty one; in a block of code the comment is shown as text.
+# Parsers write an attribute without a value with an empty one, and show a comment in a code block as text.
 _MARK = re.compile(r'<!--mwk(\d+)k-->|&lt;!--mwk(\d+)k--&gt;|mwk(\d+)k(?:="")?')
 
 
 def codes_in(source: str) -> Iterator[str]:
-    """Every piece of template code, in order, up to one that is not closed."""
+    """Return every piece of template code in order, up to one that is not closed."""
     return (source[start:end] for start, end in _spans(source))
 
 
@@ -132,7 +134,7 @@ def replace_code(source: str, replacement: Callable[[str], str]) -> str:
     return "".join([*pieces, source[position:]])
 
 
-# Where a piece of the source stands, and what takes it from one place to the next outside of quotes.
+# The contexts of the source, and what leads from one to the next outside of quotes.
 _TEXT, _TAG, _COMMENT, _RAW, _RAW_TAG = "text", "tag", "comment", "raw", "raw tag"
 _MOVES = {
     (_TEXT, "comment"): _COMMENT,
@@ -163,19 +165,19 @@ def _spans(source: str) -> Iterator[tuple[int, int]]:
 def _end_of_code(source: str, start: int, line: int) -> int:
     if code := _CODE.match(source, start):
         return code.end()
-    raise InvalidTemplate("a block is opened and not closed", line=line)
+    raise InvalidTemplate("A block is not closed.", line=line)
 
 
 def _end_of_style(source: str, start: int, line: int) -> int:
     if end := _STYLE_END.search(source, start):
         return end.end()
-    raise InvalidTemplate("<style> is opened and not ended", line=line)
+    raise InvalidTemplate("<style> is not closed.", line=line)
 
 
 def _number(mark: re.Match[str]) -> int:
     return int(mark[1] or mark[2] or mark[3])
 
 
-def _shown(code: str) -> str:
+def _shorten(code: str) -> str:
     text = " ".join(code.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

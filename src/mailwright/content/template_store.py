@@ -1,4 +1,4 @@
-"""Templates of tenants: stored as versions that never change, and compiled once in each process."""
+"""Stored templates: versions that never change, compiled once per process."""
 
 import difflib
 from collections import deque
@@ -30,18 +30,18 @@ from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
 
-# What is kept in memory: so many versions, and so many letters of them all together, as one may have megabytes.
+# Limits of the cache: versions, and characters of all of them together, because one version may have megabytes.
 MAX_CACHED_VERSIONS = 1_000
 MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
-# Whoever asked so lately may not have built their mails yet: what they asked for stays, however much it is.
+# The versions of the last loads stay cached, because their messages may not be built yet.
 RECENT_LOADS = 16
-# Names that hold this are ours: what a campaign says is kept under such a name.
+# Template IDs with this character are internal, for example the content of a campaign.
 RESERVED_CHARACTER = ":"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateDraft:
-    """What an author writes down."""
+    """A template as its author writes it."""
 
     subject: str
     body: str
@@ -63,32 +63,32 @@ class StoredTemplate:
     created_at: Instant
     locale: str = DEFAULT_LOCALE
     format: TemplateFormat = TemplateFormat.HTML
-    source: str | None = None  # None where the HTML is what the author wrote
+    source: str | None = None  # None if the author wrote the HTML itself
     variables: tuple[Variable, ...] = ()
 
     @property
     def body(self) -> str:
-        """As the author wrote it."""
+        """The source as the author wrote it."""
         return self.html if self.source is None else self.source
 
     @property
-    def letters(self) -> int:
-        """What it takes to keep it."""
+    def size(self) -> int:
+        """Number of characters, for the limit of the cache."""
         return sum(len(part or "") for part in (self.subject, self.html, self.text, self.source))
 
     def expected_variables(self) -> tuple[Variable, ...]:
-        """What was declared, or what is used where nothing was."""
+        """Return the declared variables, or the used ones if none are declared."""
         return self.variables or used_variables(self.compiled())
 
     def render(
         self, values: Mapping[str, Any], standard_values: Mapping[str, str] = STANDARD_VARIABLES
     ) -> RenderedEmail:
-        """What a reader would get; samples stand in for what is not given. Everything that is missing is told."""
+        """Render for a preview; samples replace missing values. Everything that is still missing is reported."""
         template = self.compiled()
-        samples = {each.name: each.sample for each in self.variables if each.sample is not None}
+        samples = {variable.name: variable.sample for variable in self.variables if variable.sample is not None}
         given = {**standard_values, **samples, **values}
         if lacking := missing_variables(template, given):
-            raise InvalidTemplate(f"the template needs {', '.join(lacking)}: give values, or declare samples")
+            raise InvalidTemplate(f"The template needs {', '.join(lacking)}: provide values, or declare samples.")
         return template.render(given)
 
     def compiled(self) -> Template:
@@ -109,19 +109,19 @@ class TemplateStore:
         self._images = images
         self._public_url = public_url
         self.standard = standard_values(postal_address)
-        self._known: dict[int, StoredTemplate] = {}
-        self._letters = 0  # of all that is known
-        self._asked_for: deque[Collection[int]] = deque(maxlen=RECENT_LOADS)
+        self._cached: dict[int, StoredTemplate] = {}
+        self._cached_characters = 0
+        self._recent: deque[Collection[int]] = deque(maxlen=RECENT_LOADS)
 
     async def write(
         self, tenant_id: int, template_id: str, draft: TemplateDraft, *, actor: str | None = None
     ) -> StoredTemplate:
         """A new version, made from what its author wrote. Whoever has a name is named in the journal."""
         if RESERVED_CHARACTER in template_id or "/" in template_id:
-            raise InvalidInput("a template id has neither a colon nor a slash", field="templateId")
+            raise InvalidInput("A template ID cannot contain a colon or a slash.", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
         if locale is None:
-            raise InvalidInput("a locale looks like pt or pt-BR", field="locale")
+            raise InvalidInput("This is not a locale such as pt or pt-BR.", field="locale")
         html = await self.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
         check_declared(Template(subject=draft.subject, html=html, text=draft.text), draft.variables)
         stored = {
@@ -145,7 +145,7 @@ class TemplateStore:
         text: str | None,
         locale: str = DEFAULT_LOCALE,
     ) -> StoredTemplate:
-        """A new version of ready HTML. What is wrong with it is said now, not when the first mail is built."""
+        """Store a new version of ready HTML. Problems are reported now, not when the first email is built."""
         stored = {"subject": subject, "html": html, "text": text, "locale": locale}
         return await self._insert(tenant_id, template_id, stored)
 
@@ -153,13 +153,13 @@ class TemplateStore:
         self,
         tenant_id: int,
         body: str,
-        format: TemplateFormat,  # noqa: A002 - the word that people use
+        format: TemplateFormat,  # noqa: A002 - the usual word
         *,
         title: str = "",
         locale: str = DEFAULT_LOCALE,
     ) -> str:
-        """The HTML of a mail, with the addresses of the tenant's images in place of their names."""
-        # Compilers for three formats: whoever only reads templates need not have them.
+        """Compile to the HTML of an email, with the URLs of the tenant's images in place of their names."""
+        # Imported late: the compilers of three formats are not needed for reading templates.
         from mailwright.content.authoring import compile_to_html, image_names  # noqa: PLC0415
 
         found = await self._images.named(tenant_id, image_names(body)) if self._images else {}
@@ -167,7 +167,7 @@ class TemplateStore:
         return compile_to_html(body, format, title=title, locale=locale, images=urls)
 
     async def latest(self, tenant_id: int, template_id: str, locale: str | None = None) -> StoredTemplate:
-        """For readers of this locale, or for everyone."""
+        """Return the version for this locale, or the one for everyone."""
         async with self._database.read() as tx:
             found = await latest_by_locale(tx, tenant_id, template_id)
         if not found:
@@ -179,11 +179,11 @@ class TemplateStore:
         async with self._database.read() as tx:
             rows = await tx.execute(select(templates).where(condition))
         if not rows:
-            raise NotFound(f"there is no version {version} of the template {template_id[:80]!r}", field="version")
+            raise NotFound(f"There is no version {version} of the template {template_id[:80]!r}.", field="version")
         return _stored(rows[0])
 
     async def versions(self, tenant_id: int, template_id: str) -> list[StoredTemplate]:
-        """The latest first."""
+        """Newest first."""
         query = select(templates).where(_named(tenant_id, template_id)).order_by(templates.c.version.desc())
         async with self._database.read() as tx:
             rows = await tx.execute(query.limit(1_000))
@@ -194,16 +194,16 @@ class TemplateStore:
     async def versions_to_compare(
         self, tenant_id: int, template_id: str, before: int | None, after: int | None
     ) -> tuple[StoredTemplate, StoredTemplate]:
-        """Two versions to compare: the newest and the one before it in its locale, where they are not named."""
+        """Return two versions to compare: by default the newest and the one before it in the same locale."""
         known = await self.versions(tenant_id, template_id)
         newer = known[0] if after is None else await self.version(tenant_id, template_id, after)
         if before is not None:
             return await self.version(tenant_id, template_id, before), newer
-        older = (each for each in known if each.version < newer.version and each.locale == newer.locale)
+        older = (stored for stored in known if stored.version < newer.version and stored.locale == newer.locale)
         return next(older, newer), newer
 
-    async def some(self, tenant_id: int, *, limit: int, after: str = "") -> list[dict[str, StoredTemplate]]:
-        """The newest version of each locale, template by template in the order of their ids."""
+    async def list_page(self, tenant_id: int, *, limit: int, after: str = "") -> list[dict[str, StoredTemplate]]:
+        """Return the newest version of each locale, ordered by template ID."""
         t = templates.c
         matching = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED_CHARACTER}%"), t.template_id > after)
         ids = select(t.template_id).where(*matching).distinct().order_by(t.template_id).limit(limit)
@@ -219,49 +219,49 @@ class TemplateStore:
         return list(found.values())
 
     async def load(self, keys: Collection[int]) -> None:
-        """Makes these versions known, so that `known` answers without a database."""
-        self._asked_for.append(keys)
-        missing_keys = [key for key in keys if key not in self._known]
+        """Load these versions into the cache, so that `cached` finds them without a query."""
+        self._recent.append(keys)
+        missing_keys = [key for key in keys if key not in self._cached]
         if not missing_keys:
             return
         async with self._database.read() as tx:
             rows = await tx.execute(select(templates).where(templates.c.id.in_(missing_keys)))
         for row in rows:
-            self._learn(_stored(row))
-        self._forget_oldest()
+            self._add(_stored(row))
+        self._evict()
 
-    def known(self, key: int) -> StoredTemplate | None:
-        return self._known.get(key)
+    def cached(self, key: int) -> StoredTemplate | None:
+        return self._cached.get(key)
 
-    def _learn(self, template: StoredTemplate) -> None:
-        """Of two that asked at once, the second brings nothing new."""
-        if template.key not in self._known:
-            self._known[template.key] = template
-            self._letters += template.letters
+    def _add(self, template: StoredTemplate) -> None:
+        """Add to the cache. When two tasks load the same version, the second adds nothing."""
+        if template.key not in self._cached:
+            self._cached[template.key] = template
+            self._cached_characters += template.size
 
-    def _forget_oldest(self) -> None:
-        if len(self._known) <= MAX_CACHED_VERSIONS and self._letters <= MAX_CACHED_CHARACTERS:
+    def _evict(self) -> None:
+        if len(self._cached) <= MAX_CACHED_VERSIONS and self._cached_characters <= MAX_CACHED_CHARACTERS:
             return
-        needed = set().union(*self._asked_for)
-        for key in [key for key in self._known if key not in needed]:
-            self._letters -= self._known.pop(key).letters
-            if len(self._known) <= MAX_CACHED_VERSIONS and self._letters <= MAX_CACHED_CHARACTERS:
+        needed = set().union(*self._recent)
+        for key in [key for key in self._cached if key not in needed]:
+            self._cached_characters -= self._cached.pop(key).size
+            if len(self._cached) <= MAX_CACHED_VERSIONS and self._cached_characters <= MAX_CACHED_CHARACTERS:
                 return
 
     async def _insert(
         self, tenant_id: int, template_id: str, stored: Mapping[str, Any], actor: str | None = None
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
-            raise InvalidInput("a template id has 1 to 100 characters", field="templateId")
+            raise InvalidInput("A template ID has 1 to 100 characters.", field="templateId")
         frame = SharedHeaders(Mailbox("check@localhost"))
         Layout.compile(frame, subject=stored["subject"], html=stored["html"], text=stored["text"])
         same = _named(tenant_id, template_id)
         async with self._database.write() as tx:
-            # Two authors at once get two numbers.
+            # Lock the tenant, so that two authors at the same time get two version numbers.
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             newest = (await tx.execute(select(func.max(templates.c.version)).where(same)))[0][0]
             if newest is None and stored["locale"] != DEFAULT_LOCALE:
-                raise InvalidInput("store the version for everyone first, without a locale", field="locale")
+                raise InvalidInput("Store a version without a locale first.", field="locale")
             values = {
                 **stored,
                 "tenant_id": tenant_id,
@@ -278,7 +278,7 @@ class TemplateStore:
 
 
 async def latest_by_locale(tx: Transaction, tenant_id: int, template_id: str) -> dict[str, StoredTemplate]:
-    """The newest version for each locale that has one; nothing where there is no such template."""
+    """Return the newest version for each locale, or nothing if there is no such template."""
     newest = select(func.max(templates.c.id)).where(_named(tenant_id, template_id)).group_by(templates.c.locale)
     rows = await tx.execute(select(templates).where(templates.c.id.in_(newest)).order_by(templates.c.locale))
     return {row.locale: _stored(row) for row in rows}
@@ -302,7 +302,7 @@ def _named(tenant_id: int, template_id: str) -> ColumnElement[bool]:
 
 
 def _no_template(template_id: str) -> NotFound:
-    return NotFound(f"there is no template {template_id[:80]!r}", field="templateId")
+    return NotFound(f"There is no template {template_id[:80]!r}.", field="templateId")
 
 
 def _stored(row: Any) -> StoredTemplate:
@@ -318,5 +318,5 @@ def _stored(row: Any) -> StoredTemplate:
         locale=row.locale,
         format=TemplateFormat(row.format),
         source=row.source,
-        variables=tuple(Variable(**each) for each in orjson.loads(row.variables)),
+        variables=tuple(Variable(**variable) for variable in orjson.loads(row.variables)),
     )

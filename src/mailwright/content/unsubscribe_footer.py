@@ -1,4 +1,4 @@
-"""The way out: bulk mail that forgot its link to leave gets one at its end."""
+"""Add an unsubscribe link to bulk email that has none."""
 
 import re
 
@@ -6,7 +6,7 @@ from mailwright.content.template import variables
 
 UNSUBSCRIBE = "unsubscribe_url"
 
-_WORDS = {"en": "Unsubscribe", "ru": "Отписаться", "pt": "Cancelar a inscrição"}
+_LABELS = {"en": "Unsubscribe", "ru": "Отписаться", "pt": "Cancelar a inscrição"}
 _END = re.compile(r"</body\s*>(?!.*</body\s*>)", re.IGNORECASE | re.DOTALL)
 
 
@@ -15,11 +15,11 @@ def has_unsubscribe_link(html: str) -> bool:
 
 
 def with_unsubscribe_link(html: str, locale: str = "") -> str:
-    """A small line below everything else, in the reader's language where we have it."""
-    words = _WORDS.get(locale.partition("-")[0].lower(), _WORDS["en"])
+    """Append a line with the link, in the recipient's language if available."""
+    label = _LABELS.get(locale.partition("-")[0].lower(), _LABELS["en"])
     line = (
         '<p style="margin:32px 0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676">'
-        f'<a href="{{{{ {UNSUBSCRIBE} }}}}" style="color:#767676">{words}</a></p>'
+        f'<a href="{{{{ {UNSUBSCRIBE} }}}}" style="color:#767676">{label}</a></p>'
     )
     end = _END.search(html)
     return html + line if end is None else html[: end.start()] + line + html[end.start() :]

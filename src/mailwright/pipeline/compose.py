@@ -221,7 +221,7 @@ class Composer:
         )
 
     def _template(self, claimed: Claimed) -> StoredTemplate:
-        stored = self._templates.known(claimed.template_key or 0)
+        stored = self._templates.cached(claimed.template_key or 0)
         if stored is None or stored.tenant_id != claimed.tenant_id:
             raise InvalidTemplate("The template of this message no longer exists.")
         return stored

@@ -57,7 +57,7 @@ async def render_web_view(
 
 async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any]) -> str | None:
     await templates.load([row.template_key] if row.template_key is not None else [])
-    stored = templates.known(row.template_key or 0)
+    stored = templates.cached(row.template_key or 0)
     if stored is None or stored.tenant_id != row.tenant_id:
         return None
     try:

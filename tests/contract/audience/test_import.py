@@ -152,7 +152,7 @@ async def test_an_import_revives_nobody(
 async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
     database: Database, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "PORTION", 10)
+    monkeypatch.setattr(importing, "BATCH_SIZE", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
     report = tmp_path / "report.csv"
     begun = await imports.begin(1, path, ImportOptions(NEWS))
@@ -178,7 +178,7 @@ async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
 async def test_two_processes_never_store_the_same_portion_twice(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "PORTION", 10)
+    monkeypatch.setattr(importing, "BATCH_SIZE", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(50)))
     begun = await imports.begin(1, path, ImportOptions(NEWS))
 
@@ -197,7 +197,7 @@ async def test_two_processes_never_store_the_same_portion_twice(
 async def test_two_imports_of_the_same_people_add_each_once(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "PORTION", 20)
+    monkeypatch.setattr(importing, "BATCH_SIZE", 20)
     emails = [f"reader{number}@example.com" for number in range(100)]
     first = a_file(tmp_path, "email,a", *(f"{email},1" for email in emails), name="first.csv")
     second = a_file(tmp_path, "email,b", *(f"{email},2" for email in reversed(emails)), name="second.csv")
@@ -288,7 +288,7 @@ async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
 def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "_AT_ONCE", 4)
+    monkeypatch.setattr(records, "_LINES_AT_ONCE", 4)
     lines = [f"r{number}@example.com,x" for number in range(8)]
     path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
     with path.open("rb") as file, records.RecordReader(file, FileFormat("utf-8", ",", '"', has_header=False)) as found:

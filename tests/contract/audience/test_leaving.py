@@ -326,7 +326,7 @@ async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
     async def full(*_: Any, **__: Any) -> None:
         raise NotDurable("disk full at db.internal")
 
-    monkeypatch.setattr(ContactStatusService, "leave", full)
+    monkeypatch.setattr(ContactStatusService, "unsubscribe_by_link", full)
     answer = await reader.post(leaving(), headers={"Accept-Language": "pt"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "Tente de novo daqui a um minuto" in answer.text

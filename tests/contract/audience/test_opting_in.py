@@ -65,7 +65,7 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
     assert TOKENS.for_confirmation().parse(token[1]) == (ADA, "news")
     clock.advance(5)
     assert await double_opt_in.confirm(1, ADA, "news")
-    assert (await happened(database))[:2] == ["joined a list", "confirmed"]
+    assert (await happened(database))[:2] == ["subscribed to a list", "confirmed"]
     assert await readers(database, clock) == [ADA]
     # Whoever is on it is asked nothing more, and an old link puts nobody back who has left since.
     assert not await double_opt_in.subscribe(1, ADA, "news", source="form")
@@ -126,7 +126,7 @@ async def test_a_list_that_does_not_ask_is_joined_at_once(
     assert await asked(database) == []
 
 
-@pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "confirm")])
+@pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "Confirm")])
 async def test_the_mail_speaks_the_readers_language(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, locale: str, word: str
 ) -> None:

@@ -68,14 +68,20 @@ async def test_everything_that_is_known_is_shown(database: Database, clock: Manu
     assert data["messages"][1]["content"]["html"] == "<p>Dear Ada Lovelace</p>"
     assert "SENT" in [event["type"] for event in data["messages"][1]["events"]]
     whats = [each.what for each in await personal_data.history(database, 1, ADA)]
-    for what in ("became a contact", "joined a list", "left a list", "mail sent", "mail received"):
+    for what in (
+        "became a contact",
+        "subscribed to a list",
+        "unsubscribed from a list",
+        "email sent",
+        "email received",
+    ):
         assert what in whats
     steps = [
         what
         for what in reversed(whats)
-        if what in ("became a contact", "mail received", "mail sent attempt", "mail sent")
+        if what in ("became a contact", "email received", "email sent attempt", "email sent")
     ]
-    assert steps == ["became a contact", "mail received", "mail sent attempt", "mail sent"]  # all in one millisecond
+    assert steps == ["became a contact", "email received", "email sent attempt", "email sent"]  # all in one millisecond
     for tenant, email in ((2, ADA), (1, "nobody@example.com")):
         with pytest.raises(NotFound):
             await personal_data.export_personal_data(database, tenant, email)
@@ -194,7 +200,7 @@ async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_pa
         made = await api.client.post(
             "/v1/segments", json={"segmentKey": "adults", "filter": {"attribute": "age", "atLeast": 18}}
         )
-        assert (made.status_code, made.json()["sentence"]) == (201, "People whose age is at least 18.")
+        assert (made.status_code, made.json()["sentence"]) == (201, "Contacts whose age is at least 18.")
         assert (await api.client.get("/v1/segments/adults")).json()["count"] == 1
         assert (await api.client.get("/v1/segments/adults/contacts")).json()["contacts"][0]["email"] == ADA
         assert (await api.client.post("/v1/segments/count", json={"filter": {"tag": "x"}})).json()["count"] == 0

@@ -56,15 +56,15 @@ def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> TemplateDr
 async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_is_there(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_store, "CACHED_LETTERS", 10_000)
-    monkeypatch.setattr(content_store, "LATELY", 2)
+    monkeypatch.setattr(content_store, "MAX_CACHED_CHARACTERS", 10_000)
+    monkeypatch.setattr(content_store, "RECENT_LOADS", 2)
     small = TemplateStore(database, clock)
     keys = [(await small.write(1, "large", a_draft(f"<p>{'x' * 4_000}{number}</p>"))).key for number in range(5)]
     await small.load(keys[:3])  # more than may be kept, and needed
-    assert [small.known(key) is not None for key in keys] == [True, True, True, False, False]
+    assert [small.cached(key) is not None for key in keys] == [True, True, True, False, False]
     for key in (keys[3], keys[4], keys[4]):
         await small.load([key])
-    assert [small.known(key) is not None for key in keys] == [False, False, False, True, True]
+    assert [small.cached(key) is not None for key in keys] == [False, False, False, True, True]
 
 
 async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateStore) -> None:
@@ -102,7 +102,7 @@ async def test_a_template_that_is_not_there_is_not_found(store: TemplateStore) -
 async def test_what_campaigns_keep_is_not_listed_and_cannot_be_written(store: TemplateStore) -> None:
     await store.put(1, "campaign:1", subject="a", html="<p>a</p>", text=None)
     await store.write(1, "hello", a_draft())
-    assert [list(each) for each in await store.some(1, limit=10)] == [[""]]
+    assert [list(each) for each in await store.list_page(1, limit=10)] == [[""]]
     with pytest.raises(InvalidInput, match="colon"):
         await store.write(1, "campaign:1", a_draft())
 
@@ -208,7 +208,7 @@ async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
     assert image.file_name in (await store.version(1, "hello", 1)).html
     assert {file.name for file in (tmp_path / "images").iterdir()} == {image.file_name, other.file_name}
     assert await images.named(2, ["logo.png"]) == {}
-    assert [each.digest for _, each in await images.some(1, limit=5)] == [other.digest]
+    assert [each.digest for _, each in await images.list_page(1, limit=5)] == [other.digest]
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
     version = await frozen("c2", subject="Another subject")
     assert [key > 3 for key in version.templates.values()] == [True] * 3
     await store.load(version.templates.values())
-    kept = {locale: store.known(key) for locale, key in version.templates.items()}
+    kept = {locale: store.cached(key) for locale, key in version.templates.items()}
     assert {each.subject for each in kept.values() if each} == {"Another subject"}
     assert all(each is not None and each.locale == locale for locale, each in kept.items())
 

@@ -64,12 +64,12 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
     assert results[0] == results[1]
     assert api.url not in results[0].html
     assert results[0].issues == ()
-    kept = [image for _, image in await images.some(1, limit=9)]
+    kept = [image for _, image in await images.list_page(1, limit=9)]
     assert len(kept) == 3
     for image in kept:
         assert image.url(PUBLIC) in results[0].html
         assert await images.read(image.file_name) is not None
-    assert await images.some(2, limit=9) == []
+    assert await images.list_page(2, limit=9) == []
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ async def test_what_no_index_knows_is_looked_for_in_steps(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "SCAN_LIMIT", 3)
-    monkeypatch.setattr(finding, "STRETCH", 3)
+    monkeypatch.setattr(finding, "SCAN_LIMIT", 3)
     wanted = ["needle"] + ["hay"] * 4 + ["needle"] + ["hay"] * 2
     await an_acceptor(database, clock).accept([a_message(subject=subject) for subject in wanted])
     found, before, looks = 0, messages.NEWEST, 0
@@ -189,7 +189,7 @@ async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock:
 async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
     database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "PORTION", 2)
+    monkeypatch.setattr(imports, "BATCH_SIZE", 2)
     folder = tmp_path / "files"
     closing: list[asyncio.Task[None]] = []
 

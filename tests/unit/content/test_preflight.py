@@ -26,7 +26,7 @@ def found(
     html: str = "", *, subject: str = "Autumn at the workshop", text: str | None = None, **facts: Any
 ) -> list[PresendIssue]:
     return run_presend_checks(
-        subject=subject, html=f"<p>Hello</p>{html}{FOOTER}", text=text, facts=PresendContext(**facts)
+        subject=subject, html=f"<p>Hello</p>{html}{FOOTER}", text=text, context=PresendContext(**facts)
     )
 
 
@@ -102,7 +102,7 @@ def test_subjects_are_judged(subject: str, expected: list[str]) -> None:
 def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
     def of(html: str | None, text: str | None = None, *, is_bulk: bool = True) -> list[tuple[str, str]]:
         facts = PresendContext(is_bulk=is_bulk, postal_address="Street 1")
-        return [(each.level, each.code) for each in run_presend_checks(subject="a", html=html, text=text, facts=facts)]
+        return [(each.level, each.code) for each in run_presend_checks(subject="a", html=html, text=text, context=facts)]
 
     assert of("<p>Hello, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
     assert of("<p>unsubscribe_url, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
@@ -127,13 +127,13 @@ def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
 )
 def test_a_postal_address_is_looked_for(footer: str, setting: str | None, is_told: bool) -> None:
     html = f'<p>Hello <a href="{{{{ unsubscribe_url }}}}">Leave</a></p><p>{footer}</p>'
-    findings = run_presend_checks(subject="a", html=html, text=None, facts=PresendContext(postal_address=setting))
+    findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(postal_address=setting))
     assert codes(findings) == (["NO_POSTAL_ADDRESS"] if is_told else [])
 
 
 def test_a_mail_of_pictures_has_nothing_to_read() -> None:
     html = '<img src="https://example.com/a.png" alt="">{% if a %}{% endif %}'
-    findings = run_presend_checks(subject="a", html=html, text=None, facts=PresendContext(is_bulk=False))
+    findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(is_bulk=False))
     assert codes(findings) == ["EMPTY_TEXT"]
     assert codes(found(text=" \n")) == ["NO_UNSUBSCRIBE_LINK_IN_TEXT", "EMPTY_TEXT"]
 
@@ -188,6 +188,6 @@ def test_only_links_that_are_the_same_for_all_are_asked() -> None:
 )
 def test_no_content_makes_it_fail(html: str, subject: str) -> None:
     for finding in run_presend_checks(
-        subject=subject, html=html, text=None, facts=PresendContext(variables=frozenset())
+        subject=subject, html=html, text=None, context=PresendContext(variables=frozenset())
     ):
         assert finding.level is ISSUE_LEVELS[finding.code]

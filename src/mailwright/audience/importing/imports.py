@@ -272,14 +272,10 @@ def _make_batch(records_read: list[Record], reader: RowReader, records: int, rea
     )
 
 
-async def _store(
-    tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant
-) -> Import:
+async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant) -> Import:
     if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
-    target = ImportTarget(
-        current.tenant_id, current.plan.list_key, f"import:{current.import_id}", now
-    )
+    target = ImportTarget(current.tenant_id, current.plan.list_key, f"import:{current.import_id}", now)
     results = await store_batch(tx, batch.contacts, batch.stored, target)
     lines = [_final_line(line, results) for line in batch.lines] if results else batch.lines
     content = format_report_lines(lines) if results else batch.report

@@ -15,7 +15,7 @@ MAX_RECORD_LENGTH: Final = 64 * 1024
 # An open quote swallows the following lines. A few are mistakes; more means that the file has another format.
 MAX_OPEN_QUOTES: Final = 100
 # How many lines are parsed together. Nearly always each is a row, and they are parsed at the speed of C.
-_AT_ONCE: Final = 1_000
+_LINES_AT_ONCE: Final = 1_000
 
 # The first line (from 1), the cells, and why the record cannot be read (then without cells).
 Record = tuple[int, list[str], str | None]
@@ -149,7 +149,7 @@ class _Lines:
             raise self._problem
         taken: list[str] = []
         try:
-            taken.extend(islice(self._unread, _AT_ONCE))
+            taken.extend(islice(self._unread, _LINES_AT_ONCE))
         except UnicodeDecodeError as error:
             if not taken:
                 raise

@@ -150,7 +150,7 @@ class Archive:
         """The first version: the winner, where an experiment was decided."""
         key = locales.best(issue.content.variants[0].templates, locale)
         await self._templates.load([key])
-        stored = self._templates.known(key)
+        stored = self._templates.cached(key)
         if stored is None:
             raise NotFound
         return stored

@@ -143,7 +143,7 @@ async def check_campaign(
         if not unasked:
             problems += _too_few(definition, planned)
         for text in texts:
-            found = run_presend_checks(subject=text.subject, html=text.html, text=text.text, facts=facts)
+            found = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
             problems += [_problem(each) for each in found if each.level is IssueLevel.ERROR]
             warnings.update(dict.fromkeys(each for each in found if each.level is IssueLevel.WARNING))
         if planned:

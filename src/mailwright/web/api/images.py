@@ -57,7 +57,7 @@ async def upload(request: Request, parts: Parts, caller: CallerDep, query: Annot
 async def list_images(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("image", page.cursor)[0] if page.cursor is not None else 2**63 - 1
-    found = await parts.images.some(caller.tenant_id, limit=page.limit, before=before)
+    found = await parts.images.list_page(caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("image", found[-1][0]) if len(found) == page.limit else None
     return json_response(
         {"images": [answers.image(image, parts.public_url) for _, image in found], "nextCursor": following}

@@ -57,7 +57,7 @@ class DiffQuery(RequestModel):
 @router.get("", responses=describe_responses({HTTPStatus.OK: answers.TemplateListResponse}))
 async def list_templates(parts: Parts, caller: CallerDep, query: Annotated[ListQuery, Query()]) -> Response:
     """In the order of their ids, each with its newest versions."""
-    found = await parts.templates.some(caller.tenant_id, limit=query.limit, after=query.after)
+    found = await parts.templates.list_page(caller.tenant_id, limit=query.limit, after=query.after)
     lines = [answers.template_line(newest) for newest in found]
     following = lines[-1]["templateId"] if len(lines) == query.limit else None
     return json_response({"templates": lines, "nextAfter": following})
@@ -136,7 +136,7 @@ async def check(
     """What readers and mailbox providers would mind. Nothing is fetched."""
     stored = await _which(parts, caller.tenant_id, templateId, query)
     facts = PresendContext(is_bulk=query.bulk, postal_address=parts.postal_address)
-    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
+    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts)
     return json_response(answers.preflight(found))
 
 

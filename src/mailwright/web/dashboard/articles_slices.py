@@ -107,7 +107,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
         values["is_awaited"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
         facts = PresendContext(postal_address=parts.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         minded = [each for each in found if each.code not in _ADDED_BY_LAYOUT]
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": minded, "has_dark": has_dark}

@@ -114,7 +114,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
         facts = PresendContext(postal_address=parts.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": _author_issues(found), "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
@@ -162,7 +162,7 @@ async def _page(
         "variants": variant_rows(form),
         "lists": await lists.list_all(parts.database, tenant_id),
         "segments": await segments.list_all(parts.database, tenant_id),
-        "templates": await parts.templates.some(tenant_id, limit=_MOST_TEMPLATES),
+        "templates": await parts.templates.list_page(tenant_id, limit=_MOST_TEMPLATES),
         "readers": readers,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "zone_name": str(viewer_zone(request)),

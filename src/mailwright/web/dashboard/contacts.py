@@ -31,7 +31,7 @@ PAGE: Final = 50
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
 # Steps of ours on the way of a mail: the mail's own page tells them.
-_OWN_STEPS: Final = frozenset({"mail received", "mail validated", "mail sent attempt"})
+_OWN_STEPS: Final = frozenset({"email received", "email validated", "email sent attempt"})
 
 
 @router.get("")

@@ -53,7 +53,7 @@ Write here what every such mail says.
 async def list_templates(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
     """In the order of their ids, each with its newest versions."""
     found = [
-        list(newest.values()) for newest in await parts.templates.some(visitor.tenant_id, limit=PAGE, after=cursor)
+        list(newest.values()) for newest in await parts.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
     ]
     following = found[-1][0].template_id if len(found) == PAGE else None
     values: dict[str, Any] = {"found": found, "following": following, "cursor": cursor}
@@ -104,7 +104,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
     else:
         # Whether it is for many or for one is not known of a template.
         facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": found, "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
@@ -315,7 +315,7 @@ async def _page(
         "versions": versions,
         "newest": dict(sorted(newest.items())),
         "variables": stored.expected_variables(),
-        "findings": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts),
+        "findings": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts),
         "advice": ADVICE.get,
         "mail": None,
         "problem": None,
