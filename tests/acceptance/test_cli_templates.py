@@ -24,7 +24,7 @@ async def here(tmp_path: Path) -> Commands:
     return commands
 
 
-async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands) -> None:
+async def test_template_with_image_is_created_in_two_locales(here: Commands) -> None:
     (here.folder / "logo.png").write_bytes(PNG)
     (here.folder / "letter.md").write_text(LETTER)
     (here.folder / "carta.md").write_text(LETTER.replace("Hello", "Olá"))
@@ -45,7 +45,7 @@ async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands
     assert (await here.ok("template", "check", "letter", "--json")).json == {"mayGo": True, "findings": []}
 
 
-async def test_a_preflight_that_blocks_ends_with_1_and_names_every_reason(here: Commands) -> None:
+async def test_failed_presend_check_exits_with_1_and_all_reasons(here: Commands) -> None:
     (here.folder / "bad.html").write_text('<p>Hi</p><a href="/x">x</a><img src="https://example.com/a.png">')
     await here.ok("template", "create", "bad", "--subject", "Hi", "--html", "bad.html")
     ended = await here.run("template", "check", "bad")

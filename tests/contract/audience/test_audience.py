@@ -55,7 +55,7 @@ async def status(database: Database, email: str = ADA) -> str:
 
 
 @pytest.mark.promise("leave-list")
-async def test_whoever_leaves_a_list_leaves_that_list_only(
+async def test_unsubscribe_from_one_list_keeps_the_others(
     database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.subscribe(1, "Ada@Example.com", NEWS, source="form")
@@ -72,7 +72,7 @@ async def test_whoever_leaves_a_list_leaves_that_list_only(
 
 
 @pytest.mark.promise("leave-all")
-async def test_whoever_leaves_as_a_whole_gets_no_bulk_mail(
+async def test_unsubscribe_from_all_stops_bulk_email(
     database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.subscribe(1, ADA, NEWS, source="form")
@@ -86,7 +86,7 @@ async def test_whoever_leaves_as_a_whole_gets_no_bulk_mail(
 
 @pytest.mark.parametrize("list_key", [NEWS, "general"])
 @pytest.mark.parametrize("was_on_it", [True, False])
-async def test_coming_back_undoes_exactly_the_leaving(
+async def test_resubscribe_undoes_exactly_the_unsubscribe(
     database: Database, clock: ManualClock, standing: ContactStatusService, list_key: str, was_on_it: bool
 ) -> None:
     if was_on_it:
@@ -101,7 +101,7 @@ async def test_coming_back_undoes_exactly_the_leaving(
         assert await status(database) == "active"
 
 
-async def test_coming_back_opens_no_door_that_others_closed(
+async def test_resubscribe_keeps_other_suppressions(
     database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.bounce(1, "bounced@example.com", source="ses", bounce_type="Permanent", bounce_subtype="General")
@@ -119,7 +119,7 @@ async def test_coming_back_opens_no_door_that_others_closed(
     assert await status(database, "complained@example.com") == "unsubscribed"
 
 
-async def test_only_an_operator_revives_whoever_bounced(
+async def test_only_an_operator_reactivates_a_bounced_contact(
     database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.bounce(1, ADA, source="ses", bounce_type="Permanent")
@@ -131,7 +131,9 @@ async def test_only_an_operator_revives_whoever_bounced(
         await standing.activate(1, "nobody@example.com", source="cli")
 
 
-async def test_a_stranger_becomes_a_contact_by_leaving(database: Database, standing: ContactStatusService) -> None:
+async def test_unknown_address_becomes_a_contact_by_unsubscribing(
+    database: Database, standing: ContactStatusService
+) -> None:
     await standing.unsubscribe_by_link(1, "Stranger@Example.com", source="link")
     assert await status(database, "stranger@example.com") == "unsubscribed"
     with pytest.raises(NotFound):
@@ -140,7 +142,7 @@ async def test_a_stranger_becomes_a_contact_by_leaving(database: Database, stand
         await standing.unsubscribe_by_link(1, "no address", source="link")
 
 
-async def test_preferences_show_what_a_person_can_change(database: Database, standing: ContactStatusService) -> None:
+async def test_preferences_show_what_a_contact_can_change(database: Database, standing: ContactStatusService) -> None:
     await standing.subscribe(1, ADA, "tips", source="form")
     await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
     found = await standing.load_preferences(1, "ADA@example.com")
@@ -155,7 +157,7 @@ async def test_preferences_show_what_a_person_can_change(database: Database, sta
     assert not (await standing.load_preferences(1, ADA)).receives_bulk_email
 
 
-async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
+async def test_list_is_created_once_and_must_exist(
     database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     for taken in (NEWS, "general"):
@@ -179,7 +181,7 @@ async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
 @pytest.mark.promise("status-priority")
 @pytest.mark.parametrize("now_is", list(ContactStatus))
 @pytest.mark.parametrize("incoming", [ContactStatus.UNSUBSCRIBED, ContactStatus.BOUNCED])
-async def test_what_weighs_less_never_replaces_what_weighs_more(
+async def test_lower_status_never_replaces_a_higher_one(
     database: Database,
     clock: ManualClock,
     standing: ContactStatusService,
@@ -202,7 +204,7 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
     assert found.bounce_type == ("Permanent" if found.status == "bounced" else None)
 
 
-async def test_writers_at_once_end_with_what_weighs_most(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_writers_end_with_the_highest_status(database: Database, clock: ManualClock) -> None:
     people = [f"reader{n}@example.com" for n in range(8)]
 
     def facts(email: str, number: int) -> list[StatusFact]:
@@ -235,7 +237,7 @@ SCOPES = ["*", "general", NEWS, "tips"]
 
 @pytest.mark.parametrize("mail_of", [None, "general", NEWS])
 @pytest.mark.parametrize("late", [False, True])
-async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
+async def test_each_scope_stops_its_messages_at_claim_and_attempt(
     database: Database, clock: ManualClock, mail_of: str | None, late: bool
 ) -> None:
     readers = {scope: f"reader-{index}@example.com" for index, scope in enumerate(SCOPES)}
@@ -258,9 +260,7 @@ async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
         assert found == expected
 
 
-async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is_told(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_widest_of_several_suppressions_is_reported(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_newsletter(to=ADA, list_key=NEWS)])
     async with database.write() as tx:
         for scope in reversed(SCOPES):
@@ -271,9 +271,7 @@ async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is
 
 @pytest.mark.promise("suppression-wins")
 @pytest.mark.parametrize("scope", ["*", "general"])
-async def test_a_copy_to_someone_who_left_before_the_mark_is_not_sent(
-    database: Database, clock: ManualClock, scope: str
-) -> None:
+async def test_copy_to_unsubscribed_contact_is_not_sent(database: Database, clock: ManualClock, scope: str) -> None:
     await an_acceptor(database, clock).accept([a_message(to=ADA), a_message(to="bob@example.com")])
     claimed = await claims_of(database, clock).claim(2)
     for each in claimed:
@@ -286,13 +284,13 @@ async def test_a_copy_to_someone_who_left_before_the_mark_is_not_sent(
     assert may_go == ({"bob@example.com"} if scope == "*" else {ADA, "bob@example.com"})
 
 
-async def test_bulk_mail_that_names_no_list_is_of_the_general_one(database: Database, clock: ManualClock) -> None:
+async def test_bulk_message_without_list_belongs_to_general(database: Database, clock: ManualClock) -> None:
     await database.transact(lambda tx: accept(tx, [a_newsletter(to=ADA)], clock.now()))
     [claimed] = await claims_of(database, clock).claim(1)
     assert (claimed.list_key, claimed.is_bulk) == ("general", True)
 
 
-async def test_an_operators_words_stay_whatever_is_reported(database: Database, clock: ManualClock) -> None:
+async def test_reports_never_replace_an_operators_suppression(database: Database, clock: ManualClock) -> None:
     await suppressions.add(database, clock, 1, ADA, reason="asked by phone", source="cli")
     earlier = [bounce_fact(1, ADA, source="ses", at=clock.now() - 1_000), complaint_fact(1, ADA, source="ses", at=0)]
     await database.transact(lambda tx: apply_facts(tx, earlier, clock.now()))

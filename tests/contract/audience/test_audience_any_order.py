@@ -190,14 +190,14 @@ def check(url: str, examples: int) -> None:
 
 
 @pytest.mark.promise("reports-any-order")
-def test_no_order_of_reports_on_sqlite_changes_the_end(tmp_path: Path, empty_sqlite: bytes) -> None:
+def test_order_of_reports_does_not_matter_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     file = tmp_path / "any.db"
     file.write_bytes(empty_sqlite)
     check(f"sqlite:///{file}", 25)
 
 
 @pytest.mark.promise("reports-any-order")
-def test_no_order_of_reports_on_postgresql_changes_the_end(postgres_server: PostgresServer) -> None:
+def test_order_of_reports_does_not_matter_on_postgresql(postgres_server: PostgresServer) -> None:
     url = asyncio.run(postgres_server.create())
     try:
         check(url, 12)

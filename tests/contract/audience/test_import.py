@@ -75,7 +75,9 @@ async def pending(database: Database, clock: ManualClock, email: str, list_key: 
 
 
 @pytest.mark.promise("import-report")
-async def test_every_row_is_stored_or_refused_and_told_of(database: Database, imports: Imports, tmp_path: Path) -> None:
+async def test_every_row_is_stored_or_refused_and_reported(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
     path = a_file(
         tmp_path,
         "E-Mail;First Name;Last Name;Language;Time Zone;Tags;Favourite Colour",
@@ -114,7 +116,7 @@ async def test_every_row_is_stored_or_refused_and_told_of(database: Database, im
 
 
 @pytest.mark.promise("import-never-revives")
-async def test_an_import_revives_nobody(
+async def test_import_never_reactivates_a_contact(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
     standing = ContactStatusService(database, clock)
@@ -149,7 +151,7 @@ async def test_an_import_revives_nobody(
 
 
 @pytest.mark.promise("import-resumes")
-async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
+async def test_interrupted_import_continues_where_it_stopped(
     database: Database, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_SIZE", 10)
@@ -175,7 +177,7 @@ async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
     assert fresh.import_id != begun.import_id
 
 
-async def test_two_processes_never_store_the_same_portion_twice(
+async def test_two_processes_never_store_the_same_batch_twice(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_SIZE", 10)
@@ -194,7 +196,7 @@ async def test_two_processes_never_store_the_same_portion_twice(
     assert counts(done) == (50, 0, 0, 0)
 
 
-async def test_two_imports_of_the_same_people_add_each_once(
+async def test_two_imports_of_the_same_contacts_add_each_once(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_SIZE", 20)
@@ -211,7 +213,7 @@ async def test_two_imports_of_the_same_people_add_each_once(
     ("encoding", "is_guessed"),
     [("utf-8", False), ("utf-8-sig", False), ("utf-16", False), ("cp1251", True), ("utf-16-le", True)],
 )
-async def test_text_in_any_usual_coding_is_read(
+async def test_usual_encodings_are_detected(
     database: Database, imports: Imports, tmp_path: Path, encoding: str, is_guessed: bool
 ) -> None:
     path = a_file(tmp_path, "Почта\tИмя\tГород", "ada@example.com\tАда\tМосква", encoding=encoding)
@@ -223,14 +225,14 @@ async def test_text_in_any_usual_coding_is_read(
     assert (person.name, person.attributes) == ("Ада", {"город": "Москва"})
 
 
-async def test_latin_text_is_guessed_too(database: Database, imports: Imports, tmp_path: Path) -> None:
+async def test_latin_encoding_is_detected(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "email,nome,cidade", "joao@example.com,João,São Paulo", encoding="cp1252")
     await import_(imports, path)
     person = await contacts.find_by_email(database, 1, "joao@example.com")
     assert (person.name, person.attributes) == ("João", {"cidade": "São Paulo"})
 
 
-async def test_a_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
+async def test_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
     with pytest.raises(InvalidColumns, match="E-Mail=email"):
         await imports.preview(1, path, ImportOptions(NEWS))
@@ -246,14 +248,12 @@ async def test_a_preview_stores_nothing(database: Database, imports: Imports, tm
         assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 0
 
 
-async def test_a_file_without_titles_needs_none(database: Database, imports: Imports, tmp_path: Path) -> None:
+async def test_file_without_header_is_imported(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Ada,ada@example.com", "Grace,grace@example.com")
     assert counts(await import_(imports, path)) == (2, 0, 0, 0)
 
 
-async def test_a_row_without_end_costs_one_row_and_no_memory(
-    database: Database, imports: Imports, tmp_path: Path
-) -> None:
+async def test_endless_row_costs_one_row_and_no_memory(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(
         tmp_path,
         "email,note",
@@ -272,9 +272,7 @@ async def test_a_row_without_end_costs_one_row_and_no_memory(
     assert "a quote is not closed" in refused["3"]
 
 
-async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
-    database: Database, imports: Imports, tmp_path: Path
-) -> None:
+async def test_unclosed_quote_costs_only_its_own_row(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "email,name", 'emmy@example.com,"Emmy', "hedy@example.com,Hedy", "=lise@example.com,Lise")
     report = tmp_path / "report.csv"
     assert counts(await import_(imports, path, report)) == (2, 0, 0, 1)
@@ -285,9 +283,7 @@ async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 4, 5, 7])
-def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
-    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_do_not_depend_on_read_boundaries(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_LINES_AT_ONCE", 4)
     lines = [f"r{number}@example.com,x" for number in range(8)]
     path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
@@ -298,16 +294,14 @@ def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
     assert [(line, ",".join(cells)) for line, cells, _ in rows] == list(zip(numbers, texts, strict=True))
 
 
-async def test_bytes_that_are_no_text_refuse_their_own_row_only(
-    database: Database, imports: Imports, tmp_path: Path
-) -> None:
+async def test_invalid_bytes_refuse_only_their_own_row(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     good = b"".join(b"reader%d@example.com,x\n" % number for number in range(20_000))
     path.write_bytes(b"email,city\n" + good + b"bad@example.com,S\xe3o\n" + b"last@example.com,S\xc3\xa3o\n")
     assert counts(await import_(imports, path)) == (20_001, 0, 0, 1)
 
 
-async def test_a_file_that_cannot_be_imported_is_refused_before_anything_is_stored(
+async def test_unreadable_file_is_refused_before_anything_is_stored(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
     with pytest.raises(UnknownList):
@@ -348,7 +342,7 @@ FORMULAS = [
 
 
 @pytest.mark.promise("export-round-trip")
-async def test_an_export_holds_no_formula_and_an_import_takes_it_back(
+async def test_export_escapes_formulas_and_import_restores_them(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
     standing = ContactStatusService(database, clock)

@@ -109,7 +109,7 @@ def is_plain_page(answer: httpx.Response) -> None:
 # Leaving.
 
 
-async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_unsubscribe_link_acts_and_offers_undo(api: Api, reader: httpx.AsyncClient) -> None:
     answer = await reader.get(leaving())
     assert answer.status_code == 200
     is_plain_page(answer)
@@ -120,9 +120,7 @@ async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api,
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
 
-async def test_leaving_one_list_leaves_the_others_alone(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
-) -> None:
+async def test_link_of_one_list_keeps_the_others(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
     standing = ContactStatusService(api.parts.database, clock)
     for list_key in ("weekly", "offers"):
         await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
@@ -133,9 +131,7 @@ async def test_leaving_one_list_leaves_the_others_alone(
     assert await unsubscribed_at(api, "offers") is None
 
 
-async def test_leaving_again_is_answered_the_same_and_changes_nothing(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
-) -> None:
+async def test_unsubscribing_again_changes_nothing(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
     first = await reader.get(leaving("weekly"))
     then = clock.now()
     clock.advance(60_000)
@@ -145,14 +141,14 @@ async def test_leaving_again_is_answered_the_same_and_changes_nothing(
     assert await unsubscribed_at(api, "weekly") == then
 
 
-async def test_a_link_of_a_list_that_is_gone_or_never_was_still_works(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_link_of_a_missing_list_still_works(api: Api, reader: httpx.AsyncClient) -> None:
     answer = await reader.get(leaving("spring-2019"))
     assert answer.status_code == 200
     assert "<strong>spring-2019</strong>" in answer.text
     assert await scopes(api) == {"spring-2019": "unsubscribed"}
 
 
-async def test_programs_are_answered_in_json(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_unsubscribe_returns_json_on_request(api: Api, reader: httpx.AsyncClient) -> None:
     for _ in range(2):
         answer = await reader.get(leaving("weekly"), headers=PROGRAM)
         assert (answer.status_code, answer.json()) == (200, {"ok": True, "listKey": "weekly"})
@@ -161,16 +157,14 @@ async def test_programs_are_answered_in_json(api: Api, reader: httpx.AsyncClient
     assert bad.json()["code"] == "INVALID_TOKEN"
 
 
-async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_generated_secret_signs_links_without_a_setting(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock) as api:
         token = UnsubscribeTokens(await get_or_create_secret(database, UNSUBSCRIBE_SECRET)).make(JANE)
         assert (await api.anonymous.get(f"/unsubscribe?token={token}")).status_code == 200
         assert await status(api) == "unsubscribed"
 
 
-async def test_links_of_earlier_secrets_keep_working(database: Database, clock: ManualClock) -> None:
+async def test_links_of_earlier_secrets_stay_valid(database: Database, clock: ManualClock) -> None:
     made = await get_or_create_secret(database, UNSUBSCRIBE_SECRET)
     pages = PublicPages("n" * 32, retired=(SECRET,))
     async with an_api(database, clock, public_pages=pages) as api:
@@ -179,7 +173,7 @@ async def test_links_of_earlier_secrets_keep_working(database: Database, clock: 
             assert (await api.anonymous.get(link)).status_code == answer
 
 
-async def test_links_of_a_secret_that_is_no_longer_set_keep_working(database: Database, clock: ManualClock) -> None:
+async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, public_pages=PublicPages(retired=(SECRET,))) as api:
         assert (await api.anonymous.get(leaving())).status_code == 200
 
@@ -198,7 +192,7 @@ async def test_links_of_a_secret_that_is_no_longer_set_keep_working(database: Da
     ],
     ids=["urlencoded", "multipart", "button", "nonsense"],
 )
-async def test_one_click_leaves_without_redirect_or_cookie_whatever_the_body(
+async def test_one_click_unsubscribes_without_redirect_or_cookie(
     api: Api, reader: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
     answer = await reader.post(leaving(), **body)
@@ -208,13 +202,13 @@ async def test_one_click_leaves_without_redirect_or_cookie_whatever_the_body(
 
 
 @pytest.mark.promise("unsubscribe-one-click")
-async def test_one_click_acts_at_once_even_where_the_link_asks_first(careful: Api) -> None:
+async def test_one_click_acts_even_if_links_ask_first(careful: Api) -> None:
     answer = await careful.anonymous.post(leaving(), data=ONE_CLICK)
     assert answer.status_code == 200
     assert await status(careful) == "unsubscribed"
 
 
-async def test_whoever_has_left_is_not_asked_again_in_another_language(careful: Api) -> None:
+async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
     reader = careful.anonymous
     asked = await reader.get(leaving())
     left = await reader.post(link_on(asked, "unsubscribe"))
@@ -243,9 +237,7 @@ async def test_whoever_has_left_is_not_asked_again_in_another_language(careful: 
     ],
     ids=str,
 )
-async def test_a_prefetch_never_acts_and_gets_a_page_with_a_button(
-    api: Api, reader: httpx.AsyncClient, headers: dict[str, str]
-) -> None:
+async def test_prefetch_only_shows_a_button(api: Api, reader: httpx.AsyncClient, headers: dict[str, str]) -> None:
     answer = await reader.get(leaving(), headers=headers)
     assert answer.status_code == 200
     assert await scopes(api) == {}
@@ -255,7 +247,7 @@ async def test_a_prefetch_never_acts_and_gets_a_page_with_a_button(
 
 @pytest.mark.promise("unsubscribe-scanners")
 @pytest.mark.parametrize("page", ["unsubscribe", "preferences"])
-async def test_a_head_request_never_acts(api: Api, reader: httpx.AsyncClient, page: str) -> None:
+async def test_head_request_never_unsubscribes(api: Api, reader: httpx.AsyncClient, page: str) -> None:
     answer = await reader.head(leaving().replace("unsubscribe", page, 1))
     assert answer.status_code == 200
     assert (await reader.head(f"/{page}?token=x.y")).status_code == 400
@@ -263,7 +255,7 @@ async def test_a_head_request_never_acts(api: Api, reader: httpx.AsyncClient, pa
 
 
 @pytest.mark.promise("unsubscribe-scanners")
-async def test_where_the_settings_ask_first_only_the_button_acts(careful: Api) -> None:
+async def test_with_ask_first_only_the_button_unsubscribes(careful: Api) -> None:
     reader = careful.anonymous
     asked = await reader.get(leaving("weekly"))
     assert asked.status_code == 200
@@ -307,7 +299,7 @@ GOOD = TOKENS.make(JANE)
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_bad_link_is_400_and_changes_nothing(
+async def test_invalid_link_returns_400_and_changes_nothing(
     api: Api, reader: httpx.AsyncClient, method: str, query: str
 ) -> None:
     stored = await api.stored()
@@ -320,7 +312,7 @@ async def test_a_bad_link_is_400_and_changes_nothing(
     assert await api.stored() == stored
 
 
-async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
+async def test_unstored_choice_is_never_confirmed(
     api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
@@ -339,7 +331,7 @@ async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
 # Tenants.
 
 
-async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncClient) -> None:
     other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
     token = TOKENS.for_tenant(other).make(JANE)
     answer = await reader.get(f"/unsubscribe?token={token}&tenant=other")
@@ -359,7 +351,7 @@ async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: h
 
 
 @pytest.mark.parametrize("list_key", ["general", "weekly"])
-async def test_undo_restores_exactly_what_was(
+async def test_undo_restores_the_previous_state(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock, list_key: str
 ) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
@@ -372,7 +364,7 @@ async def test_undo_restores_exactly_what_was(
     assert await unsubscribed_at(api, "weekly") is None
 
 
-async def test_only_the_button_undoes_and_only_with_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_undo_needs_the_button_and_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
     left = await reader.get(leaving())
     asked = await reader.get(link_on(left, "resubscribe"))
     assert (asked.status_code, "Subscribe again?" in asked.text) == (200, True)
@@ -381,7 +373,7 @@ async def test_only_the_button_undoes_and_only_with_its_own_token(api: Api, read
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
-async def test_undo_never_revives_an_address_that_bounced(
+async def test_undo_never_reactivates_a_bounced_contact(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     left = await reader.get(leaving())
@@ -394,9 +386,7 @@ async def test_undo_never_revives_an_address_that_bounced(
     assert await status(api) == "bounced"
 
 
-async def test_undo_of_a_list_does_not_claim_that_mail_comes_while_everything_is_left(
-    api: Api, reader: httpx.AsyncClient
-) -> None:
+async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, reader: httpx.AsyncClient) -> None:
     left = await reader.get(leaving("weekly"))
     await reader.get(leaving())
     back = await reader.post(link_on(left, "resubscribe"))
@@ -407,9 +397,7 @@ async def test_undo_of_a_list_does_not_claim_that_mail_comes_while_everything_is
 # Languages.
 
 
-async def test_the_contact_s_language_wins_over_the_browser_s_and_the_reader_s_choice_over_both(
-    api: Api, reader: httpx.AsyncClient
-) -> None:
+async def test_chosen_language_wins_over_contact_and_browser(api: Api, reader: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     browser = {"Accept-Language": "ru"}
     page = await reader.get(leaving(), headers=browser)
@@ -437,7 +425,7 @@ def boxes(answer: httpx.Response) -> dict[str, bool]:
 SHOWN = ["weekly", "offers"]
 
 
-async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
+async def test_preference_page_shows_public_and_own_lists(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     standing = ContactStatusService(api.parts.database, clock)
@@ -449,7 +437,7 @@ async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
     assert boxes(await reader.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
 
 
-async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
+async def test_saving_preferences_applies_and_reports_changes(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
@@ -465,7 +453,7 @@ async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
     assert "Everything stays as it was." in again.text
 
 
-async def test_leaving_everything_and_coming_back_to_one_list(
+async def test_unsubscribe_from_all_then_resubscribe_to_one(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     standing = ContactStatusService(api.parts.database, clock)
@@ -485,9 +473,7 @@ async def test_leaving_everything_and_coming_back_to_one_list(
     assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
 
 
-async def test_a_form_changes_nothing_that_its_page_did_not_show(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
-) -> None:
+async def test_form_changes_only_lists_it_showed(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     # Made since the page was opened; not this reader's to see; not there at all.
     saved = await reader.post(
@@ -499,7 +485,7 @@ async def test_a_form_changes_nothing_that_its_page_did_not_show(
 
 
 @pytest.mark.parametrize("scope", ["*", "general"])
-async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.AsyncClient, scope: str) -> None:
+async def test_contact_cannot_lift_an_operators_suppression(api: Api, reader: httpx.AsyncClient, scope: str) -> None:
     stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
     await suppressions.add(api.parts.database, api.parts.clock, DEFAULT_TENANT, JANE, **stop)
     page = await reader.get(preferences_of())
@@ -510,7 +496,7 @@ async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.Asy
     assert await scopes(api) == {scope: "asked by phone"}
 
 
-async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_chosen_language_is_stored(api: Api, reader: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     kept = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
     assert "Tudo continua como estava." in kept.text
@@ -526,14 +512,12 @@ async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.As
 
 
 @pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])
-async def test_a_form_beyond_measure_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
+async def test_oversized_form_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
     answer = await reader.post(preferences_of(), content=body)
     assert answer.status_code == 413
 
 
-async def test_many_hands_on_one_reader_all_get_an_answer_and_agree_in_the_end(
-    api: Api, reader: httpx.AsyncClient
-) -> None:
+async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, reader: httpx.AsyncClient) -> None:
     """Mail programs click twice, browsers reload, and scanners come along: nobody waits for anybody for ever."""
     form = {"shown": SHOWN, "list": ["weekly"], "language": "ru"}
     back = f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE, 'weekly')}"
@@ -583,9 +567,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink, dki
 
 
 @pytest.mark.promise("unsubscribe-headers")
-async def test_bulk_mail_carries_one_click_headers_that_its_signature_covers(
-    bench: Bench, sink: SmtpSink, dkim_key: Path
-) -> None:
+async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpSink, dkim_key: Path) -> None:
     other = await a_tenant(bench.database, "acme")
     await bench.accept(
         a_newsletter(to=JANE, list_key="weekly"),
@@ -618,7 +600,7 @@ async def test_bulk_mail_carries_one_click_headers_that_its_signature_covers(
 
 
 @pytest.mark.promise("unsubscribe-headers")
-async def test_who_left_a_list_gets_the_mail_of_another_and_no_more_of_that_one(
+async def test_unsubscribed_contact_still_receives_other_lists(
     bench: Bench, sink: SmtpSink, clock: ManualClock
 ) -> None:
     async with an_api(bench.database, clock, public_pages=PublicPages(SECRET)) as api:
@@ -636,7 +618,7 @@ async def test_who_left_a_list_gets_the_mail_of_another_and_no_more_of_that_one(
 
 
 @pytest.mark.promise("unsubscribe-headers")
-async def test_mails_of_one_template_on_two_lists_each_name_their_own(bench: Bench, sink: SmtpSink) -> None:
+async def test_messages_of_two_lists_name_their_own_list(bench: Bench, sink: SmtpSink) -> None:
     template = await bench.engine.templates.put(
         DEFAULT_TENANT, "news", subject="News", html='<a href="{{ unsubscribe_url }}">Unsubscribe</a>', text=None
     )
@@ -653,7 +635,7 @@ async def test_mails_of_one_template_on_two_lists_each_name_their_own(bench: Ben
         assert TOKENS.make(JANE, list_key) in body.get_content()
 
 
-async def test_an_attribute_replaces_neither_the_link_nor_the_address(bench: Bench, sink: SmtpSink) -> None:
+async def test_attribute_cannot_replace_unsubscribe_link_or_address(bench: Bench, sink: SmtpSink) -> None:
     html = "<p>{{ email }} {{ unsubscribe_url }} {{ name }} {{ plan }}</p>"
     template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="News", html=html, text=None)
     variables = {"unsubscribe_url": "https://elsewhere.example", "email": "x@example.net", "name": "Jo", "plan": "free"}
@@ -670,13 +652,13 @@ async def test_an_attribute_replaces_neither_the_link_nor_the_address(bench: Ben
 
 
 @pytest.mark.promise("unsubscribe-headers")
-async def test_mail_that_a_person_asked_for_offers_no_leaving(bench: Bench, sink: SmtpSink) -> None:
+async def test_transactional_email_has_no_unsubscribe_headers(bench: Bench, sink: SmtpSink) -> None:
     await bench.accept(a_message(to=JANE))
     await bench.drain()
     assert b"\nList-" not in sink.messages[0].content
 
 
-async def test_a_sender_s_own_list_id_is_not_doubled(bench: Bench, sink: SmtpSink) -> None:
+async def test_senders_own_list_id_is_not_duplicated(bench: Bench, sink: SmtpSink) -> None:
     payload = {"to": JANE, "subject": "Hi", "html": "<p>Hi</p>", "headers": {"List-ID": "<mine.example.net>"}}
     await bench.accept(a_newsletter(to=JANE, list_key="weekly", payload=payload))
     await bench.drain()

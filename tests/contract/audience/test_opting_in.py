@@ -49,7 +49,7 @@ async def asked(database: Database) -> list[Any]:
 
 
 @pytest.mark.promise("opt-in")
-async def test_whoever_is_asked_is_a_reader_once_they_agree(
+async def test_confirmation_completes_the_subscription(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert await double_opt_in.subscribe(1, "Ada@Example.com", "news", source="form")
@@ -76,7 +76,7 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
 
 
 @pytest.mark.promise("opt-in")
-async def test_asking_does_not_undo_a_leaving_but_agreeing_does(
+async def test_confirmation_undoes_unsubscribe_but_request_does_not(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     standing = ContactStatusService(database, clock)
@@ -89,7 +89,7 @@ async def test_asking_does_not_undo_a_leaving_but_agreeing_does(
     assert await readers(database, clock) == [ADA]
 
 
-async def test_nobodys_mailbox_is_filled_by_asking_often(
+async def test_repeated_requests_send_one_confirmation_email(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     for _ in range(20):
@@ -101,7 +101,7 @@ async def test_nobodys_mailbox_is_filled_by_asking_often(
 
 
 @pytest.mark.parametrize("list_key", ["news", "open"])
-async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journal(
+async def test_subscription_changes_by_users_are_in_audit_log(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, list_key: str
 ) -> None:
     await double_opt_in.subscribe(1, "Ada@Example.com", list_key, source="admin", actor="admin")
@@ -118,7 +118,7 @@ async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journ
     ]
 
 
-async def test_a_list_that_does_not_ask_is_joined_at_once(
+async def test_list_without_double_opt_in_is_subscribed_at_once(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert not await double_opt_in.subscribe(1, ADA, "open", source="form")
@@ -127,7 +127,7 @@ async def test_a_list_that_does_not_ask_is_joined_at_once(
 
 
 @pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "Confirm")])
-async def test_the_mail_speaks_the_readers_language(
+async def test_confirmation_email_uses_the_contacts_language(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, locale: str, word: str
 ) -> None:
     await contacts.put(database, clock, 1, ADA, contacts.ContactChange(locale=locale))
@@ -135,9 +135,7 @@ async def test_the_mail_speaks_the_readers_language(
     assert word in (await asked(database))[0].subject
 
 
-async def test_only_the_button_of_the_page_confirms(
-    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
-) -> None:
+async def test_only_the_button_confirms(database: Database, clock: ManualClock, double_opt_in: DoubleOptIn) -> None:
     async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
         answer = await api.client.post("/v1/lists/news/subscribe", json={"email": ADA})
         assert answer.json()["lists"][0]["isPending"] is True

@@ -57,7 +57,7 @@ async def everywhere(database: Database) -> str:
 
 
 @pytest.mark.promise("person-data")
-async def test_everything_that_is_known_is_shown(database: Database, clock: ManualClock) -> None:
+async def test_history_and_export_show_all_stored_data(database: Database, clock: ManualClock) -> None:
     sent, waiting = await a_life(database, clock)
     data = await personal_data.export_personal_data(database, 1, "ADA@example.com")
     assert (data["name"], data["timezone"], data["tags"]) == ("Ada Lovelace", "Europe/Lisbon", ["vip"])
@@ -88,9 +88,7 @@ async def test_everything_that_is_known_is_shown(database: Database, clock: Manu
 
 
 @pytest.mark.promise("person-erased")
-async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_erasure_leaves_only_the_suppression(database: Database, clock: ManualClock) -> None:
     sent, _ = await a_life(database, clock)
     before = await audit(database)
     words = {"diagnosticCode": f"552 5.2.2 <{ADA}>: mailbox full"}
@@ -121,7 +119,7 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
 
 
 @pytest.mark.promise("person-erased")
-async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_places_too(bench: Bench) -> None:
+async def test_erasure_covers_request_ids_copies_and_cursors(bench: Bench) -> None:
     database, clock = bench.database, bench.clock
     await contacts.put(database, clock, 1, ADA, contacts.ContactChange(name="Ada"))
     await contacts.put(database, clock, 1, "aaron@example.com", contacts.ContactChange(name="Aaron"))
@@ -145,9 +143,7 @@ async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_place
     assert ADA not in repr(rows).lower()
 
 
-async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_contact_with_message_in_progress_is_erased_later(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message(to=ADA)])
     claimed = await claims_of(database, clock).claim(1)
     await a_settler(database, clock).exchange([], claimed)
@@ -157,7 +153,7 @@ async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
     assert await erasure.erase(database, clock, 1, ADA, actor="console") == 1
 
 
-async def test_an_erased_person_may_come_back_by_themselves(database: Database, clock: ManualClock) -> None:
+async def test_erased_contact_can_subscribe_again(database: Database, clock: ManualClock) -> None:
     standing = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
     await standing.subscribe(1, ADA, "news", source="form")
@@ -182,14 +178,14 @@ async def test_an_erased_person_may_come_back_by_themselves(database: Database, 
         contacts.ContactChange(name="x" * 201),
     ],
 )
-async def test_what_cannot_be_kept_of_a_person_is_refused(
+async def test_invalid_contact_fields_are_refused(
     database: Database, clock: ManualClock, change: contacts.ContactChange
 ) -> None:
     with pytest.raises(InvalidInput):
         await contacts.put(database, clock, 1, ADA, change)
 
 
-async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+async def test_contacts_and_segments_work_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
     async with an_api(database, clock, imports=tmp_path / "imports") as api:
         told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
         answer = await api.client.put(f"/v1/contacts/{ADA}", json=told)
@@ -221,7 +217,7 @@ async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_pa
         assert (await api.client.delete("/v1/segments/adults")).status_code == 204
 
 
-async def test_a_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+async def test_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
     async with an_api(database, clock, imports=tmp_path / "imports") as api:
         await lists.create(database, clock, 1, "news")
         body = "E-Mail,Plan\nada@example.com,pro\noops,x\n"
@@ -252,7 +248,7 @@ async def test_a_file_is_imported_over_http(database: Database, clock: ManualClo
 
 
 @pytest.mark.promise("person-erased")
-def test_an_address_is_gone_from_a_report_in_every_spelling_and_nobody_elses_is(tmp_path: Path) -> None:
+def test_report_redacts_every_spelling_of_an_address(tmp_path: Path) -> None:
     report = tmp_path / "report.csv"
     lines = '2,{one},refused,x\n3,ada@example.com.br,added,\n4,bada@example.com,added,\n5,"a\n{two}",refused,x\n'
     report.write_text(lines.format(one="ADA@Example.com", two=ADA), encoding="utf-8")
@@ -268,7 +264,7 @@ async def personal_count(api: Any) -> int:
 
 
 @pytest.mark.promise("person-erased")
-async def test_nothing_that_is_told_later_brings_an_erased_person_back(database: Database, clock: ManualClock) -> None:
+async def test_late_reports_never_restore_an_erased_contact(database: Database, clock: ManualClock) -> None:
     sent, _ = await a_life(database, clock)
     before_erasing = clock.now() - 1
     await erasure.erase(database, clock, 1, ADA, actor="console")

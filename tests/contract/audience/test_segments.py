@@ -304,7 +304,7 @@ async def store_mail(tx: Any, number: int, contact: int, email: str, mail: Mail,
 @pytest.mark.promise("segment-exact")
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=FILTERS)
-async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
+async def test_filter_matches_its_reference_implementation(
     database: Database, people: list[Person], asked: dict[str, Any]
 ) -> None:
     question = filters.parse(asked)
@@ -316,7 +316,7 @@ async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
     assert describe(asked).startswith(("Contacts who", "Contacts ("))
 
 
-async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Database, clock: ManualClock) -> None:
+async def test_segment_is_evaluated_at_each_use(database: Database, clock: ManualClock) -> None:
     standing = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
     asked = {"all": [{"list": "news"}, {"domain": "example.com"}]}
@@ -339,9 +339,7 @@ async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Data
         await segments.find(database, 1, "readers")
 
 
-async def test_a_segment_has_a_key_of_its_own_and_a_filter_that_can_be_asked(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_segment_needs_a_unique_key_and_valid_filter(database: Database, clock: ManualClock) -> None:
     await segments.create(database, clock, 1, "vips", filter_={"tag": "vip"})
     await segments.create(database, clock, 2, "vips", filter_={"tag": "vip"})
     with pytest.raises(SegmentExists):
@@ -357,7 +355,7 @@ async def test_a_segment_has_a_key_of_its_own_and_a_filter_that_can_be_asked(
         await segments.delete_segment(database, 3, "vips")
 
 
-async def test_an_audience_holds_only_those_who_may_be_written_to(database: Database, clock: ManualClock) -> None:
+async def test_audience_contains_only_active_subscribers(database: Database, clock: ManualClock) -> None:
     standing = ContactStatusService(database, clock)
     for key in ("news", "tips"):
         await lists.create(database, clock, 1, key)
@@ -409,12 +407,12 @@ async def test_an_audience_holds_only_those_who_may_be_written_to(database: Data
         ("tag = 'a'", "exactly one of"),
     ],
 )
-def test_a_filter_that_cannot_be_asked_is_refused_and_told_where(asked: Any, told: str) -> None:
+def test_invalid_filter_names_the_field_and_the_fix(asked: Any, told: str) -> None:
     with pytest.raises(InvalidFilter, match=told):
         filters.parse(asked)
 
 
-def test_no_depth_of_nesting_costs_anything() -> None:
+def test_deep_nesting_is_refused_cheaply() -> None:
     deep: dict[str, Any] = {"tag": "a"}
     for _ in range(50_000):
         deep = {"not": deep}
@@ -422,7 +420,7 @@ def test_no_depth_of_nesting_costs_anything() -> None:
         filters.parse(deep)
 
 
-def test_a_filter_is_told_in_a_sentence() -> None:
+def test_filter_is_described_in_a_sentence() -> None:
     asked = {
         "all": [
             {"list": "news"},

@@ -45,7 +45,7 @@ async def mails(api: Api) -> list[str]:
         return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
 
 
-async def test_a_list_that_does_not_ask_is_joined_at_once(api: Api) -> None:
+async def test_list_without_double_opt_in_is_subscribed_at_once(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/open")
     assert form.status_code == 200
     assert "Open &amp; &lt;free&gt;" in form.text
@@ -53,7 +53,7 @@ async def test_a_list_that_does_not_ask_is_joined_at_once(api: Api) -> None:
     assert (answer.status_code, await readers(api, "open"), await mails(api)) == (200, [ADA], [])
 
 
-async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> None:
+async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
     answer = await sign_up(api, "asks", lang="ru")
     assert "проверьте почту" in answer.text
     assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
@@ -64,7 +64,7 @@ async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> N
 
 
 @pytest.mark.parametrize("list_key", ["open", "asks"])
-async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key: str) -> None:
+async def test_response_does_not_reveal_subscribers(api: Api, list_key: str) -> None:
     standing = ContactStatusService(api.parts.database, api.parts.clock)
     await standing.subscribe(1, "on@example.com", list_key, source="test")
     await standing.subscribe(1, "left@example.com", list_key, source="test")
@@ -79,7 +79,7 @@ async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key:
     assert trapped.text == answers[0].text
 
 
-async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api) -> None:
+async def test_unsubscribed_contact_always_has_to_confirm(api: Api) -> None:
     standing = ContactStatusService(api.parts.database, api.parts.clock)
     await standing.subscribe(1, ADA, "open", source="test")
     await standing.unsubscribe_by_link(1, ADA, "open", source="test")
@@ -90,7 +90,7 @@ async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: Api, is_known: bool) -> None:
+async def test_parallel_sign_ups_send_one_email(api: Api, is_known: bool) -> None:
     if is_known:
         await sign_up(api, "open")
     answers = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
@@ -98,9 +98,7 @@ async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: 
     assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
 
 
-async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wait_again(
-    api: Api, clock: ManualClock
-) -> None:
+async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: ManualClock) -> None:
     await sign_up(api, "asks")
     clock.advance(RESEND_INTERVAL)
     double_opt_in = await api.parts.double_opt_in()
@@ -108,14 +106,14 @@ async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wa
     assert await readers(api, "asks") == [ADA]
 
 
-async def test_what_fills_in_the_field_that_nobody_sees_gets_nowhere(api: Api) -> None:
+async def test_filled_honeypot_subscribes_nobody(api: Api) -> None:
     before = await api.stored()
     answer = await sign_up(api, "open", website="http://spam.example")
     assert (answer.status_code, await api.stored()) == (200, before)
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "a@b@c", "x" * 300 + "@example.com", "<script>@example.com"])
-async def test_what_is_no_address_is_shown_again_with_the_reason(api: Api, email: str) -> None:
+async def test_invalid_address_is_shown_with_the_reason(api: Api, email: str) -> None:
     before = await api.stored()
     answer = await sign_up(api, "open", email)
     assert (answer.status_code, await api.stored()) == (422, before)
@@ -123,7 +121,7 @@ async def test_what_is_no_address_is_shown_again_with_the_reason(api: Api, email
     assert "<script>" not in answer.text
 
 
-async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: ManualClock) -> None:
+async def test_sign_ups_are_limited_per_network_and_hour(api: Api, clock: ManualClock) -> None:
     for number in range(PER_HOUR):
         assert (await sign_up(api, "open", f"reader{number}@example.com")).status_code == 200
     answer = await sign_up(api, "open")
@@ -133,9 +131,7 @@ async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: Manua
     assert (await sign_up(api, "open")).status_code == 200
 
 
-async def test_a_network_is_counted_without_its_address_being_kept(
-    database: Database, clock: ManualClock, api: Api
-) -> None:
+async def test_network_addresses_are_not_stored(database: Database, clock: ManualClock, api: Api) -> None:
     desk = SignUpService(database, clock, await api.parts.double_opt_in(), "s" * 32)
     homes = [f"2001:db8::{number:x}" for number in range(1, PER_HOUR + 1)]
     for number, home in enumerate(homes):
@@ -147,13 +143,13 @@ async def test_a_network_is_counted_without_its_address_being_kept(
 
 
 @pytest.mark.parametrize("address", ["/subscribe/secret", "/subscribe/never", "/subscribe/open?tenant=nobody"])
-async def test_a_list_that_is_not_public_is_not_there(api: Api, address: str) -> None:
+async def test_private_list_has_no_sign_up_form(api: Api, address: str) -> None:
     assert (await api.anonymous.get(address)).status_code == 404
     assert (await api.anonymous.post(address, data={"email": ADA})).status_code == 404
     assert await readers(api, "secret") == []
 
 
-async def test_the_form_may_be_framed_and_posted_to_from_anywhere_and_leads_nowhere_else(api: Api) -> None:
+async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/open")
     rules = form.headers["Content-Security-Policy"]
     assert "frame-ancestors *" in rules
@@ -166,7 +162,7 @@ async def test_the_form_may_be_framed_and_posted_to_from_anywhere_and_leads_nowh
     assert not form.cookies
 
 
-async def test_a_program_is_answered_with_json(api: Api) -> None:
+async def test_sign_up_returns_json_on_request(api: Api) -> None:
     asking = {"Accept": "application/json"}
     answer = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
     assert answer.json() == {"ok": True, "listKey": "open"}
@@ -174,7 +170,7 @@ async def test_a_program_is_answered_with_json(api: Api) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_EMAIL")
 
 
-async def test_another_tenants_list_is_joined_by_its_name(api: Api) -> None:
+async def test_list_of_another_tenant_is_found_by_tenant_name(api: Api) -> None:
     await api.stranger.post("/v1/lists", json={"listKey": "theirs"})
     assert (await api.anonymous.get("/subscribe/theirs")).status_code == 404
     form = await api.anonymous.get("/subscribe/theirs?tenant=other")

@@ -53,7 +53,7 @@ def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> TemplateDr
 # Versions.
 
 
-async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_is_there(
+async def test_template_cache_is_limited_and_keeps_recent_loads(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content_store, "MAX_CACHED_CHARACTERS", 10_000)
@@ -67,7 +67,7 @@ async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_i
     assert [small.cached(key) is not None for key in keys] == [False, False, False, True, True]
 
 
-async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateStore) -> None:
+async def test_every_change_creates_a_new_version(store: TemplateStore) -> None:
     first = await store.write(1, "hello", a_draft("# One", format=TemplateFormat.MARKDOWN))
     second = await store.write(
         1, "hello", a_draft("# Two\n\nand more", format=TemplateFormat.MARKDOWN, subject="Hello again")
@@ -83,13 +83,13 @@ async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateSt
     assert diff_versions(first, first) == ""
 
 
-async def test_authors_who_write_at_once_get_versions_of_their_own(store: TemplateStore) -> None:
+async def test_concurrent_authors_get_different_versions(store: TemplateStore) -> None:
     await store.write(1, "hello", a_draft())
     written = await asyncio.gather(*(store.write(1, "hello", a_draft(f"<p>{number}</p>")) for number in range(6)))
     assert sorted(each.version for each in written) == [2, 3, 4, 5, 6, 7]
 
 
-async def test_a_template_that_is_not_there_is_not_found(store: TemplateStore) -> None:
+async def test_missing_template_is_not_found(store: TemplateStore) -> None:
     await store.write(2, "theirs", a_draft())
     with pytest.raises(NotFound):
         await store.latest(1, "theirs")
@@ -99,7 +99,7 @@ async def test_a_template_that_is_not_there_is_not_found(store: TemplateStore) -
         await store.version(2, "theirs", 2)
 
 
-async def test_what_campaigns_keep_is_not_listed_and_cannot_be_written(store: TemplateStore) -> None:
+async def test_internal_templates_are_hidden_and_protected(store: TemplateStore) -> None:
     await store.put(1, "campaign:1", subject="a", html="<p>a</p>", text=None)
     await store.write(1, "hello", a_draft())
     assert [list(each) for each in await store.list_page(1, limit=10)] == [[""]]
@@ -123,12 +123,12 @@ async def test_what_campaigns_keep_is_not_listed_and_cannot_be_written(store: Te
         ("nonsense!", ""),
     ],
 )
-def test_a_reader_gets_the_narrowest_text_there_is(wanted: str | None, got: str) -> None:
+def test_most_specific_locale_is_chosen(wanted: str | None, got: str) -> None:
     texts = {name: name for name in ("", "pt", "pt-BR", "zh-Hant")}
     assert locales.best(texts, wanted) == got
 
 
-async def test_texts_of_locales_have_versions_of_one_row(store: TemplateStore) -> None:
+async def test_locales_share_one_version_sequence(store: TemplateStore) -> None:
     with pytest.raises(InvalidInput, match="for everyone first"):
         await store.write(1, "hello", a_draft(locale="pt"))
     with pytest.raises(InvalidInput, match="pt-BR"):
@@ -141,7 +141,7 @@ async def test_texts_of_locales_have_versions_of_one_row(store: TemplateStore) -
     assert found == {"": 4, "pt": 2, "pt-BR": 3, "pt-AO": 2, "ru": 4}
 
 
-async def test_a_send_takes_the_locale_of_the_request_or_of_the_contact(api: Api, clock: ManualClock) -> None:
+async def test_send_uses_locale_of_request_or_contact(api: Api, clock: ManualClock) -> None:
     for locale, words in ((None, "Hello"), ("pt", "Olá"), ("ru", "Привет")):
         body = {"subject": words, "html": f"<p>{words}</p>", **({"locale": locale} if locale else {})}
         assert (await api.client.put("/v1/templates/hello", json=body)).status_code == 201
@@ -161,7 +161,7 @@ async def test_a_send_takes_the_locale_of_the_request_or_of_the_contact(api: Api
 
 
 @pytest.mark.parametrize("changes", [{"locale": "pt"}, {"html": None, "templateId": "hello", "locale": "not a locale"}])
-async def test_a_locale_that_makes_no_sense_is_refused(api: Api, changes: dict[str, Any]) -> None:
+async def test_invalid_locale_is_refused(api: Api, changes: dict[str, Any]) -> None:
     answer = await api.client.post("/v1/email/send", json=a_request(**changes))
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "locale")
 
@@ -169,7 +169,7 @@ async def test_a_locale_that_makes_no_sense_is_refused(api: Api, changes: dict[s
 # Variables.
 
 
-async def test_declared_variables_are_held_against_those_that_are_used(store: TemplateStore) -> None:
+async def test_declared_variables_must_match_used_ones(store: TemplateStore) -> None:
     def declaring(body: str, *variables: Variable) -> Any:
         return store.write(1, "hello", a_draft(body, variables=variables))
 
@@ -185,7 +185,7 @@ async def test_declared_variables_are_held_against_those_that_are_used(store: Te
     assert "3 Jane Doe" in str(stored.render({"coupon": "Y"}).html)
 
 
-async def test_without_a_declaration_the_template_tells_what_it_uses(store: TemplateStore) -> None:
+async def test_undeclared_template_lists_used_variables(store: TemplateStore) -> None:
     stored = await store.write(1, "hello", a_draft('<p>{{ a }}{{ b|default("") }}{{ email }}</p>'))
     assert stored.expected_variables() == (Variable("a"), Variable("b", is_required=False))
     with pytest.raises(InvalidTemplate, match="needs a: give"):
@@ -195,7 +195,7 @@ async def test_without_a_declaration_the_template_tells_what_it_uses(store: Temp
 # Images.
 
 
-async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
+async def test_image_is_stored_by_content_and_shown_by_name(
     store: TemplateStore, images: ImageStore, tmp_path: Path
 ) -> None:
     image = await images.put(1, "logo.png", PNG)
@@ -225,15 +225,13 @@ async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
         ("logo.png\n", PNG),
     ],
 )
-async def test_what_is_no_image_or_has_no_good_name_is_refused(
-    images: ImageStore, tmp_path: Path, name: str, content: bytes
-) -> None:
+async def test_invalid_image_or_name_is_refused(images: ImageStore, tmp_path: Path, name: str, content: bytes) -> None:
     with pytest.raises(InvalidInput):
         await images.put(1, name, content)
     assert not (tmp_path / "images").exists()
 
 
-async def test_readers_load_images_without_a_key_and_keep_them(api: Api, tmp_path: Path) -> None:
+async def test_images_load_without_a_key_and_are_cached(api: Api, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG)
     answer = await api.client.post("/v1/images?name=logo.png", content=PNG, headers={"Content-Type": "image/png"})
     assert answer.status_code == 201, answer.text
@@ -258,7 +256,7 @@ async def test_readers_load_images_without_a_key_and_keep_them(api: Api, tmp_pat
 # Over HTTP.
 
 
-async def test_a_template_is_written_shown_compared_and_previewed(api: Api) -> None:
+async def test_template_is_stored_shown_compared_and_previewed(api: Api) -> None:
     path = "/v1/templates/receipt"
     variables = [{"name": "total", "sample": "12.00"}, {"name": "note", "required": False}]
     mjml = (
@@ -306,14 +304,14 @@ async def test_a_template_is_written_shown_compared_and_previewed(api: Api) -> N
         ({"subject": "a", "html": "<p>a</p>", "colour": "red"}, "colour"),
     ],
 )
-async def test_a_bad_template_is_refused_with_the_field(api: Api, body: dict[str, Any], field: str) -> None:
+async def test_invalid_template_names_its_field(api: Api, body: dict[str, Any], field: str) -> None:
     answer = await api.client.put("/v1/templates/hello", json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == field
     assert (await api.client.get("/v1/templates/hello")).status_code == 404
 
 
-async def test_templates_of_others_are_not_there(api: Api) -> None:
+async def test_templates_of_other_tenants_are_not_found(api: Api) -> None:
     await api.stranger.put("/v1/templates/theirs", json={"subject": "a", "html": "<p>a</p>"})
     for path in ("", "/versions", "/diff?before=1&after=1", "/preflight"):
         assert (await api.client.get(f"/v1/templates/theirs{path}")).status_code == 404
@@ -321,7 +319,7 @@ async def test_templates_of_others_are_not_there(api: Api) -> None:
     assert (await api.client.get("/v1/templates")).json()["templates"] == []
 
 
-async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
+async def test_template_is_checked_before_sending(api: Api) -> None:
     await api.client.put("/v1/templates/news", json={"subject": "News", "html": '<p>News</p><img src="a.png">'})
     answer = (await api.client.get("/v1/templates/news/preflight")).json()
     assert answer["mayGo"] is False
@@ -333,7 +331,7 @@ async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
     assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in answer["findings"]]
 
 
-async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: DatabaseAddress, tmp_path: Path) -> None:
+async def test_postal_address_of_settings_is_in_the_email(engine: DatabaseAddress, tmp_path: Path) -> None:
     settings = load(database_url=engine.url, mailbox=tmp_path / "box", postal_address="Workshop, Street 1")
     async with open_engine(settings) as opened:
         template = await opened.templates.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
@@ -352,7 +350,7 @@ def a_definition(content: dict[str, Any], **changes: Any) -> CampaignDefinition:
     return CampaignDefinition.model_validate({"name": "News", "content": content, **everyone, **changes})
 
 
-async def test_a_campaign_is_refused_with_every_reason_at_once(
+async def test_campaign_is_refused_with_all_reasons(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
     await a_contact(database, "ana@example.com")
@@ -371,7 +369,7 @@ async def test_a_campaign_is_refused_with_every_reason_at_once(
         await store.latest(1, "campaign:c1")
 
 
-async def test_a_campaign_without_a_link_to_leave_gets_one(
+async def test_campaign_without_unsubscribe_link_gets_one(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
     await a_contact(database, "ana@example.com")
@@ -384,7 +382,9 @@ async def test_a_campaign_without_a_link_to_leave_gets_one(
     assert html.endswith("</p></body></html>")
 
 
-async def test_warnings_are_told_and_stop_nothing(database: Database, store: TemplateStore, clock: ManualClock) -> None:
+async def test_warnings_are_reported_and_stop_nothing(
+    database: Database, store: TemplateStore, clock: ManualClock
+) -> None:
     await a_contact(database, "ana@example.com")
     definition = a_definition({"subject": "READ THIS NOW", "body": f"<p>a</p>{FOOTER}"})
     facts = PresendContext(postal_address="Street 1", sender=("SPF: none",))
@@ -393,7 +393,7 @@ async def test_warnings_are_told_and_stop_nothing(database: Database, store: Tem
     assert [each.code for each in started.warnings] == ["CAPITALS", "SENDER_NOT_TRUSTED"]
 
 
-async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
+async def test_campaign_records_template_versions_by_locale(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
     await a_contact(database, "ana@example.com", locale="pt-BR")
@@ -415,7 +415,7 @@ async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
     assert all(each is not None and each.locale == locale for locale, each in kept.items())
 
 
-async def test_a_variable_of_one_locale_is_asked_of_its_readers_only(
+async def test_variable_of_one_locale_is_required_only_there(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
     await a_contact(database, "ana@example.com", locale="pt", attributes='{"cidade": "Porto"}')

@@ -123,7 +123,7 @@ async def test_every_active_subscriber_is_read_past_the_cap_on_rows(lite: Lite) 
     )
 
 
-async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> None:
+async def test_lower_status_never_replaces_a_higher_one(lite: Lite) -> None:
     people = ("Ada_L@example.com", "AdaXL@example.com", "bob@example.com")
     await lite.add(*({"email": email, "status": "active"} for email in people))
     await lite.supabase.update_status(

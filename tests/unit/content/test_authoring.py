@@ -95,12 +95,12 @@ def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
         max_size=12,
     )
 )
-def test_code_survives_in_markdown(lines: list[str]) -> None:
+def test_template_code_survives_markdown(lines: list[str]) -> None:
     source = "\n".join(lines)
     assert codes(compile_to_html(source, TemplateFormat.MARKDOWN)) == codes(source)
 
 
-def test_code_stands_anywhere_in_mjml() -> None:
+def test_template_code_survives_mjml() -> None:
     source = mjml(
         "{% if shown %}<mj-text align=\"{{ side }}\">Hello {{ name|default('you') }}{% if x %}, {{ x }}{% endif %}"
         "</mj-text>{% endif %}<mj-table>{% for r in rows %}<tr><td>{{ r }}</td></tr>{% endfor %}</mj-table>"
@@ -118,7 +118,7 @@ def test_code_stands_anywhere_in_mjml() -> None:
     assert "Hello you" in rendered.html
 
 
-def test_a_loop_over_rows_makes_rows() -> None:
+def test_loop_over_rows_makes_rows() -> None:
     source = STYLE + (
         "<table><thead><tr><th>Item</th></tr></thead>"
         "{% for r in rows %}<tr><td><p>{{ r }}</p></td></tr>{% endfor %}</table>"
@@ -133,7 +133,7 @@ def test_a_loop_over_rows_makes_rows() -> None:
     assert html.count("<tr><td>") == 3
 
 
-def test_a_loop_over_items_makes_one_list() -> None:
+def test_loop_over_items_makes_one_list() -> None:
     html = compile_to_html("{% for i in items %}\n- {{ i }}\n{% endfor %}\n", TemplateFormat.MARKDOWN)
     rendered = Template(subject="x", html=html, text=None).render({"items": ["a", "b"]})
     assert rendered.html is not None
@@ -147,13 +147,13 @@ def test_a_loop_over_items_makes_one_list() -> None:
         (STYLE + "\n<p class={% if x %}a{% endif %}>a</p>", 2),
     ],
 )
-def test_a_condition_around_an_attribute_is_refused_with_its_line(source: str, line: int) -> None:
+def test_condition_around_attribute_is_refused_with_line(source: str, line: int) -> None:
     with pytest.raises(InvalidTemplate, match="inside the quotes") as refused:
         compile_to_html(source, TemplateFormat.HTML)
     assert refused.value.line == line
 
 
-def test_a_style_sheet_with_code_stays_as_it_is() -> None:
+def test_style_sheet_with_code_stays_unchanged() -> None:
     styled = "<style>p { color: {{ brand }} }</style>"
     html = compile_to_html(
         f"<html><head>{styled}<style>p {{ margin: 0 }}</style></head><body><p>a</p></body></html>", TemplateFormat.HTML
@@ -162,7 +162,7 @@ def test_a_style_sheet_with_code_stays_as_it_is() -> None:
     assert '<p style="margin: 0;">' in html
 
 
-def test_marks_of_our_own_are_refused() -> None:
+def test_reserved_markers_are_refused() -> None:
     with pytest.raises(InvalidTemplate, match="reserved"):
         compile_to_html(f"{STYLE}<p>mwk0k</p>", TemplateFormat.HTML)
 
@@ -170,13 +170,13 @@ def test_marks_of_our_own_are_refused() -> None:
 # Styles.
 
 
-def test_styles_go_in_line_and_media_queries_stay() -> None:
+def test_styles_are_inlined_and_media_queries_stay() -> None:
     html = compile_to_html(f"<html><head>{STYLE}</head><body><p>a</p></body></html>", TemplateFormat.HTML)
     assert '<p style="color: red;">' in html
     assert "@media (max-width: 400px)" in html.replace("(max-width:400px)", "(max-width: 400px)")
 
 
-def test_html_without_a_style_sheet_is_left_byte_for_byte() -> None:
+def test_html_without_style_sheet_stays_unchanged() -> None:
     source = "<TABLE><tr><td {% if a %}class=x{% endif %}>&nbsp;{{ a }}\r\n<br></TABLE>"
     assert compile_to_html(source, TemplateFormat.HTML) == source
 
@@ -222,7 +222,7 @@ def test_nothing_is_ever_fetched() -> None:
     assert f"{url}/a.css" in html
 
 
-def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
+def test_mjml_adds_no_external_fonts() -> None:
     assert "fonts.googleapis.com" not in compile_to_html(mjml("<mj-text>x</mj-text>"), TemplateFormat.MJML)
 
 
@@ -240,7 +240,7 @@ def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
         ("", "cannot be read", None),
     ],
 )
-def test_what_is_wrong_with_mjml_is_told_with_its_line(source: str, words: str, line: int | None) -> None:
+def test_mjml_problem_is_reported_with_its_line(source: str, words: str, line: int | None) -> None:
     with pytest.raises(InvalidTemplate, match=re.escape(words)) as refused:
         compile_to_html(source, TemplateFormat.MJML)
     assert refused.value.line == line
@@ -262,13 +262,13 @@ def test_what_is_wrong_with_mjml_is_told_with_its_line(source: str, words: str, 
     ],
     ids=["html", "formatting", "markdown", "mjml", "wrappers", "paragraphs", "quotes", "endings", "comments", "hidden"],
 )
-def test_depth_that_would_end_the_process_is_refused(source: str, format_: TemplateFormat) -> None:
+def test_excessive_nesting_is_refused(source: str, format_: TemplateFormat) -> None:
     with pytest.raises(InvalidTemplate, match=r"more than \d+ elements|larger than"):
         compile_to_html(source, format_)
 
 
 @pytest.mark.parametrize("format_", list(TemplateFormat))
-def test_a_source_that_is_too_large_is_refused(format_: TemplateFormat) -> None:
+def test_oversized_source_is_refused(format_: TemplateFormat) -> None:
     with pytest.raises(InvalidTemplate, match="larger than 512 KB"):
         compile_to_html("é" * (MAX_BYTES // 2 + 1), format_)
 
@@ -277,7 +277,7 @@ def test_a_source_that_is_too_large_is_refused(format_: TemplateFormat) -> None:
     "piece", ["{{", "{% raw %}{{", "<style ", "<!--", "<a ", "<a '", "<table", "<!--mw", "{#", "<p {{ a"]
 )
 @pytest.mark.parametrize("format_", list(TemplateFormat))
-def test_a_long_row_of_beginnings_takes_no_longer_than_any_text(piece: str, format_: TemplateFormat) -> None:
+def test_unclosed_code_is_scanned_in_linear_time(piece: str, format_: TemplateFormat) -> None:
     source = piece * (200_000 // len(piece))
     began = time.process_time()
     with suppress(InvalidTemplate):
@@ -285,7 +285,7 @@ def test_a_long_row_of_beginnings_takes_no_longer_than_any_text(piece: str, form
     assert time.process_time() - began < 20  # by the square of the length it would be hours
 
 
-def test_a_long_mail_of_many_paragraphs_is_no_deep_one() -> None:
+def test_many_paragraphs_do_not_count_as_nesting() -> None:
     assert compile_to_html(STYLE + "<p>x" * 2_000, TemplateFormat.HTML).count("<p") == 2_000
 
 
@@ -293,7 +293,7 @@ def test_a_long_mail_of_many_paragraphs_is_no_deep_one() -> None:
     source=st.text(alphabet=st.sampled_from(list("<>!-/\"'{}%# \nabpmj=&")), max_size=80),
     format_=st.sampled_from(list(TemplateFormat)),
 )
-def test_any_source_is_taken_or_refused(source: str, format_: TemplateFormat) -> None:
+def test_any_source_compiles_or_is_refused(source: str, format_: TemplateFormat) -> None:
     with suppress(InvalidTemplate):
         compile_to_html(STYLE + source if format_ is TemplateFormat.HTML else source, format_)
 
@@ -301,7 +301,7 @@ def test_any_source_is_taken_or_refused(source: str, format_: TemplateFormat) ->
 # Markdown.
 
 
-def test_markdown_becomes_a_whole_page_in_its_language() -> None:
+def test_markdown_becomes_a_page_in_its_language() -> None:
     html = compile_to_html(
         "# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |", TemplateFormat.MARKDOWN, title="<News>", locale="pt-BR"
     )
@@ -311,7 +311,7 @@ def test_markdown_becomes_a_whole_page_in_its_language() -> None:
     assert "<td" in html
 
 
-def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_print() -> None:
+def test_only_footer_with_unsubscribe_link_is_small_print() -> None:
     source = "One\n\n---\n\nTwo\n\n---\n\n[Leave]({{ unsubscribe_url }})"
     html = compile_to_html(source, TemplateFormat.MARKDOWN)
     assert html.count("font-size: 14px;") == 1
@@ -335,7 +335,7 @@ def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_pr
         ),
     ],
 )
-def test_an_uploaded_image_is_shown_by_its_name(source: str, format_: TemplateFormat) -> None:
+def test_uploaded_image_is_shown_by_its_name(source: str, format_: TemplateFormat) -> None:
     address = "https://mail.example/images/0a.png"
     assert image_names(source) == {"logo.png"}
     html = compile_to_html(source, format_, images={"logo.png": address})
@@ -343,7 +343,7 @@ def test_an_uploaded_image_is_shown_by_its_name(source: str, format_: TemplateFo
     assert not re.search(r"""["'(]logo\.png""", html)
 
 
-def test_names_within_addresses_and_words_are_left_alone() -> None:
+def test_image_names_inside_urls_and_words_stay() -> None:
     source = '<a href="https://a.example/logo.png">logo.png</a><img src="https://b.example/logo.png" alt="logo.png">'
     assert (
         compile_to_html(source, TemplateFormat.HTML, images={"logo.png": "https://mail.example/images/0a.png"})

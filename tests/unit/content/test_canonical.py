@@ -23,13 +23,13 @@ def is_canonical(content: bytes) -> bool:
 
 
 @given(html=TRICKY, text=TRICKY)
-def test_a_composed_letter_has_no_bare_line_end_and_no_line_that_begins_with_a_dot(html: str, text: str) -> None:
+def test_built_email_has_canonical_lines(html: str, text: str) -> None:
     letter = EmailParts("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
     assert is_canonical(build_email(letter))
 
 
 @given(value=st.one_of(TRICKY, LINKS), literal=TRICKY)
-def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
+def test_filled_layout_has_canonical_lines(value: str, literal: str) -> None:
     literal = literal.replace("{", "")
     layout = Layout.compile(
         SharedHeaders(SENDER), subject="Hello", html=f"<p>{literal}{{{{ x }}}}.</p>", text=f"{literal}{{{{ x }}}}."
@@ -41,7 +41,7 @@ def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
 
 
 @given(text=TRICKY)
-def test_encoding_a_leading_dot_keeps_the_text_and_the_length_of_lines(text: str) -> None:
+def test_leading_dot_is_encoded_within_line_length(text: str) -> None:
     encoded = quoted_printable(text)
     expected = text.replace("\r\n", "\n").replace("\r", "\n").encode()
     assert quopri.decodestring(encoded.replace(b"\r\n", b"\n")) == expected

@@ -77,7 +77,7 @@ def a_signed_mail() -> bytes:
 
 
 @pytest.mark.promise("content-dkim")
-def test_an_independent_verifier_accepts_both_signatures() -> None:
+def test_independent_verifier_accepts_both_signatures() -> None:
     signed = a_signed_mail()
     assert signed.count(b"DKIM-Signature:") == 2
     assert signed.index(b"a=rsa-sha256") < signed.index(b"a=ed25519-sha256")
@@ -99,7 +99,7 @@ def test_an_independent_verifier_accepts_both_signatures() -> None:
         lambda mail: mail + b"more\r\n",
     ],
 )
-def test_whatever_is_changed_or_added_breaks_the_signatures(change: Callable[[bytes], bytes]) -> None:
+def test_any_change_breaks_the_signatures(change: Callable[[bytes], bytes]) -> None:
     signed = a_signed_mail()
     changed = change(signed)
     assert changed != signed
@@ -119,7 +119,7 @@ def test_both_unsubscribe_headers_are_signed_and_lines_are_short() -> None:
 
 @pytest.mark.promise("content-dkim")
 @given(st.lists(st.sampled_from([b"a", b" ", b"\t", b"\r\n", b"  \r\n", b"b c"]), max_size=12))
-def test_a_body_is_canonical_as_an_independent_verifier_has_it(pieces: list[bytes]) -> None:
+def test_canonical_body_matches_independent_verifier(pieces: list[bytes]) -> None:
     body = b"".join(pieces)
     complete = body if body.endswith(b"\r\n") or not body else body + b"\r\n"
     expected = dkim.canonicalization.Relaxed.canonicalize_body(complete)
@@ -137,6 +137,6 @@ def test_a_body_is_canonical_as_an_independent_verifier_has_it(pieces: list[byte
         (pem(ed25519.Ed25519PrivateKey.generate()), "example.com", "s; d=x", "is not a selector"),
     ],
 )
-def test_a_bad_key_is_refused_at_the_start_with_the_reason(key: str, domain: str, selector: str, said: str) -> None:
+def test_invalid_key_is_refused_with_the_reason(key: str, domain: str, selector: str, said: str) -> None:
     with pytest.raises(ConfigurationInvalid, match=said):
         DkimKey.load(key, domain, selector)

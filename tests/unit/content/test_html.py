@@ -68,12 +68,12 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("source", ACTIVE)
-def test_what_would_run_is_found_wherever_it_hides(source: str) -> None:
+def test_active_content_is_found(source: str) -> None:
     assert re.match(r"the HTML has a", html.html_problem(source) or "")
 
 
 @pytest.mark.parametrize("source", HARMLESS)
-def test_what_only_looks_like_it_is_let_through(source: str) -> None:
+def test_harmless_html_is_accepted(source: str) -> None:
     assert html.html_problem(source) is None
 
 
@@ -82,13 +82,13 @@ def test_what_only_looks_like_it_is_let_through(source: str) -> None:
         st.sampled_from([*ACTIVE, *HARMLESS, "<p>", "</p>", '"', "'", ">", "<!--", "-->", "&#106;", " "]), max_size=6
     )
 )
-def test_the_quick_look_never_passes_what_parsing_would_find(parts: list[str]) -> None:
+def test_fast_check_never_misses_active_content(parts: list[str]) -> None:
     source = "".join(parts)
     if html._active_content(source):
         assert html._is_suspicious(source, source.lower())
 
 
-def test_every_entity_that_could_take_part_in_a_scheme_is_known_to_the_quick_look() -> None:
+def test_fast_check_knows_every_entity_of_a_scheme() -> None:
     named = [f"&{name}" for name, value in html5.items() if re.search(r"[\x00-\x20:]|^[A-Za-z]$", value)]
     numbered = [f"&#{number};" for number in [*range(1, 33), 58, *range(65, 91), *range(97, 123)]]
     hexadecimal = [f"&#x00{number:x};" for number in [*range(1, 33), 58, *range(65, 91), *range(97, 123)]]
@@ -107,7 +107,7 @@ def test_html_without_text_or_image_is_blank(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ["<img src=a.png>", "<table background=a.png></table>", "<p>.</p>", "<!-- a --><b>x</b>"]
 )
-def test_an_image_or_a_single_character_is_enough(source: str) -> None:
+def test_image_or_single_character_is_not_blank(source: str) -> None:
     assert html.html_problem(source) is None
 
 
@@ -119,23 +119,23 @@ def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_gets_an_answer(source: str) -> None:
+def test_any_text_is_accepted_or_refused(source: str) -> None:
     html.html_problem(source)
 
 
 @pytest.mark.parametrize(
     "bad", ["", "   ", "x" * 151, "a\r\nb", "a\nb", "a\0b", "a\x85b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x0cb"]
 )
-def test_a_bad_subject_is_refused(bad: str) -> None:
+def test_invalid_subject_is_refused(bad: str) -> None:
     assert subject.subject_problem(bad)
 
 
 @pytest.mark.parametrize("good", ["x", "x" * 150, "Grüße 🎉", "a\tb"])
-def test_a_good_subject_passes(good: str) -> None:
+def test_valid_subject_is_accepted(good: str) -> None:
     assert subject.subject_problem(good) is None
 
 
-def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None:
+def test_plain_text_keeps_words_and_link_targets() -> None:
     source = (
         "<html><head><style>p{color:red}</style><title>t</title></head><body><h1>News</h1>"
         '<p>Read <a href="https://example.com/a?b=1&amp;c=2">more</a>.</p><ul><li>one</li><li>two</li></ul></body></html>'
@@ -151,7 +151,7 @@ def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None
 
 
 @given(st.text(max_size=200))
-def test_any_html_has_a_text(source: str) -> None:
+def test_any_html_has_plain_text(source: str) -> None:
     assert isinstance(text.from_html(source), str)
 
 

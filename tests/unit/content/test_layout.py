@@ -65,9 +65,7 @@ def rendered(source: str, values: dict[str, Any], escape: bool) -> str:
 
 
 @given(SOURCES, SOURCES, SCALARS, SCALARS, SCALARS)
-def test_a_filled_layout_says_exactly_what_the_template_engine_would(
-    html: str, text: str, one: Any, two: Any, three: Any
-) -> None:
+def test_filled_layout_equals_engine_output(html: str, text: str, one: Any, two: Any, three: Any) -> None:
     values = {"a": one, "b": two, "c": {"d": three, "e": one}}
     html += "<i>.</i>"
     layout = a_layout(html, text)
@@ -80,7 +78,7 @@ def test_a_filled_layout_says_exactly_what_the_template_engine_would(
 
 
 @given(TEXTS, TEXTS)
-def test_a_template_with_logic_is_rendered_for_each_recipient_into_the_same_frame(name: str, other: str) -> None:
+def test_template_with_logic_is_rendered_per_recipient(name: str, other: str) -> None:
     layout = a_layout("<p>Hi {% if name %}{{ name }}{% else %}you{% endif %}</p>", "{{ other|upper }}.")
     assert not layout.is_flat
     message = read(layout.fill(JANE, {"name": name, "other": other}))
@@ -88,7 +86,7 @@ def test_a_template_with_logic_is_rendered_for_each_recipient_into_the_same_fram
     assert message["X-Campaign"] == "spring"
 
 
-def test_every_header_of_a_bulk_mail_is_there() -> None:
+def test_bulk_email_has_every_header() -> None:
     message = read(a_layout(subject="Hello {{ name }}").fill(JANE, {"name": "Жанна"}))
     assert message["Subject"] == "Hello Жанна"
     assert message["From"] == "Example News <news@example.com>"
@@ -102,7 +100,7 @@ def test_every_header_of_a_bulk_mail_is_there() -> None:
     assert message["Date"].datetime.timestamp() * 1000 == NOON
 
 
-def test_a_text_is_derived_once_with_its_slots_where_none_is_given() -> None:
+def test_missing_text_is_derived_once_with_slots() -> None:
     layout = a_layout('<h1>Hi {{ name }}</h1><p><a href="{{ url }}">More</a></p>', text=None)
     assert layout.is_flat
     message = read(layout.fill(JANE, {"name": "<Jane>", "url": "https://example.com/?a=1&b=2"}))
@@ -110,14 +108,14 @@ def test_a_text_is_derived_once_with_its_slots_where_none_is_given() -> None:
     assert "Hi &lt;Jane&gt;" in part(message, "text/html")
 
 
-def test_a_template_without_html_is_a_plain_mail() -> None:
+def test_template_without_html_is_plain_text() -> None:
     for text in ("Hi {{ name }}", "Hi {{ name|trim }}"):
         message = read(a_layout(html=None, text=text).fill(JANE, {"name": "Jane"}))
         assert message.get_content_type() == "text/plain"
         assert part(message, "text/plain") == "Hi Jane\n"
 
 
-def test_a_value_is_never_rendered_again() -> None:
+def test_values_are_never_rendered_as_templates() -> None:
     for html in ("<p>{{ a }}</p>", "<p>{{ a|trim }}</p>"):
         message = read(a_layout(html).fill(JANE, {"a": "{{ secret }}", "secret": "no"}))
         assert part(message, "text/html") == "<p>{{ secret }}</p>"
@@ -141,14 +139,14 @@ def test_a_value_is_never_rendered_again() -> None:
         ("<p>{{ range|upper }}</p>", {"b": 1}, "range"),
     ],
 )
-def test_a_missing_variable_is_named_on_either_road(html: str, values: dict[str, Any], missing: str) -> None:
+def test_missing_variable_is_named_with_and_without_engine(html: str, values: dict[str, Any], missing: str) -> None:
     with pytest.raises(MissingVariable) as failed:
         a_layout(html).fill(JANE, values)
     assert failed.value.variable == missing
 
 
 @pytest.mark.parametrize("name", ["items", "keys", "values", "get", "pop", "update", "copy", "clear", "range"])
-def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> None:
+def test_variable_may_have_the_name_of_a_method(name: str) -> None:
     source = f"<p>{{{{ {name} }}}} {{{{ of.{name}|upper }}}} {{{{ {name}2|default('none') }}}}</p>"
     template = Template(subject="x", html=source, text=None)
     assert template.required_variables == {name, "of"}
@@ -163,14 +161,14 @@ def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["e", "escape", "first", "join", "last", "length", "max", "round", "sum", "urlencode"])
-def test_whatever_is_done_with_a_variable_it_must_be_given(name: str) -> None:
+def test_used_variable_must_have_a_value(name: str) -> None:
     template = Template(subject="x", html=f"<p>{{{{ other.part }}}} {{{{ a|{name} }}}}</p>", text=None)
     assert template.required_variables == {"a", "other"}
     with pytest.raises(InvalidTemplate):
         template.render({"other": {"part": "x"}})
 
 
-def test_a_variable_that_is_only_asked_after_may_be_missing_beside_one_with_parts() -> None:
+def test_variable_in_a_condition_may_be_missing() -> None:
     source = "<p>{{ customer.name }}{% if vip is defined %}!{% endif %}{% if is_new %}{{ gift }}{% endif %}</p>"
     template = Template(subject="x", html=source, text=None)
     assert template.required_variables == {"customer", "is_new"}
@@ -190,7 +188,7 @@ def test_a_variable_that_is_only_asked_after_may_be_missing_beside_one_with_part
     ],
 )
 @pytest.mark.parametrize("value", ["javascript:alert(1)", " JAVA\tscript:alert(1)", "vbscript:x", "data:text/html,x"])
-def test_a_value_that_would_run_is_refused_wherever_a_url_stands(html: str, value: str) -> None:
+def test_dangerous_url_value_is_refused(html: str, value: str) -> None:
     with pytest.raises(UnsafeValue):
         a_layout(html).fill(JANE, {"v": value})
     assert b"https" in a_layout(html).fill(JANE, {"v": "https://example.com"})
@@ -215,14 +213,14 @@ def test_a_value_that_would_run_is_refused_wherever_a_url_stands(html: str, valu
         ("<p>{{ v|safe }}</p>", {"v": "<script>x</script>"}),
     ],
 )
-def test_a_value_cannot_make_a_handler_a_scheme_or_an_element(html: str, values: dict[str, str]) -> None:
+def test_value_cannot_create_active_content(html: str, values: dict[str, str]) -> None:
     layout = a_layout(html)
     assert not layout.is_flat
     with pytest.raises(UnsafeValue):
         layout.fill(JANE, values)
 
 
-def test_a_value_in_a_title_or_in_the_rest_of_a_url_may_say_anything() -> None:
+def test_value_in_title_or_url_path_is_unrestricted() -> None:
     html = '<a href="https://example.com/{{ v }}" title="{{ v }}">{{ v }}</a>'
     layout = a_layout(html)
     assert layout.is_flat
@@ -232,13 +230,13 @@ def test_a_value_in_a_title_or_in_the_rest_of_a_url_may_say_anything() -> None:
 @pytest.mark.promise("content-injection")
 @pytest.mark.parametrize("subject", ["Hi {{ name }}", "Hi {{ name|trim }}x"])
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\0", "\u2028", "\x85"])
-def test_a_line_break_in_a_value_of_the_subject_is_refused(subject: str, line_break: str) -> None:
+def test_line_break_in_subject_value_is_refused(subject: str, line_break: str) -> None:
     with pytest.raises(InvalidTemplate, match=r"a line break|NUL"):
         a_layout(subject=subject).fill(JANE, {"name": f"a{line_break}Bcc: victim@example.com"})
 
 
 @pytest.mark.promise("content-injection")
-def test_a_line_break_in_what_addresses_a_mail_is_refused() -> None:
+def test_line_break_in_recipient_headers_is_refused() -> None:
     with pytest.raises(InvalidHeader):
         a_layout().fill(RecipientHeaders(Mailbox("a@example.com", "x\r\nBcc: y"), "<1@example.com>", NOON, "1"), {})
     with pytest.raises(InvalidHeader):
@@ -270,13 +268,13 @@ def test_a_line_break_in_what_addresses_a_mail_is_refused() -> None:
         "{{ namespace() }}",
     ],
 )
-def test_a_template_that_runs_away_or_reaches_out_ends_with_an_error(source: str) -> None:
+def test_runaway_template_fails_with_an_error(source: str) -> None:
     with pytest.raises(InvalidTemplate):
         Template(subject="x", html=None, text=source).render({"long": "a" * 1000, "items": []})
 
 
 @pytest.mark.promise("content-sandbox")
-def test_what_mails_need_of_jinja_works() -> None:
+def test_supported_jinja_features_work() -> None:
     source = (
         "{# greeting #}{% set who = first ~ ' ' ~ last %}Hi {{ who|title }}"
         "{% if points > 10 and not (vip is true) %}!{% endif %}\n"
@@ -302,19 +300,19 @@ def test_what_mails_need_of_jinja_works() -> None:
 
 @pytest.mark.promise("content-sandbox")
 @pytest.mark.parametrize("source", ["{{ a", "{% if a %}", "{{ a b }}", "{% endif %}", "{{ }}", "{% %}", "x\n{{ 1 + }}"])
-def test_a_broken_template_is_refused_when_it_is_compiled_with_its_line(source: str) -> None:
+def test_broken_template_is_refused_with_its_line(source: str) -> None:
     with pytest.raises(InvalidTemplate) as failed:
         a_layout(html="<p>x</p>" + source)
     assert failed.value.line == source.count("\n") + 1
 
 
 @pytest.mark.promise("content-sandbox")
-def test_a_template_with_active_content_is_refused_when_it_is_compiled() -> None:
+def test_template_with_active_content_is_refused() -> None:
     with pytest.raises(InvalidTemplate, match="<script>"):
         a_layout(html="<script>{{ x }}</script>")
 
 
-def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
+def test_template_variables_are_those_without_values() -> None:
     assert variables("{{ a.b }}{% for c in d %}{{ c }}{% endfor %}{% set e = f %}{{ e }}{{ range(3) }}") == {
         "a",
         "d",
@@ -323,7 +321,7 @@ def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
     assert a_layout("<p>{{ a }}</p>", "{{ b }}", "{{ c.d }}").variables == {"a", "b", "c"}
 
 
-def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -> None:
+def test_layout_cache_evicts_the_least_recently_used() -> None:
     layouts = LayoutCache(most_bytes=2 * a_layout().size_bytes)
     compiled: list[int] = []
 
@@ -335,7 +333,7 @@ def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -
     assert compiled == [1, 2, 3, 2]
 
 
-def test_layouts_have_room_by_their_size_and_the_one_in_use_always_has() -> None:
+def test_layout_cache_is_limited_by_size() -> None:
     small, large = a_layout(), a_layout(html=f"<p>{'x' * 50_000}</p>")
     rendered = a_layout(html="<p>{% if name %}{{ name }}{% endif %}</p>")
     assert (small.is_flat, rendered.is_flat) == (True, False)

@@ -34,7 +34,7 @@ def codes(findings: list[PresendIssue]) -> list[str]:
     return [each.code for each in findings]
 
 
-def test_a_good_mail_has_nothing_to_fear() -> None:
+def test_good_email_has_no_issues() -> None:
     html = (
         '<h1 id="top">Hello {{ name }}</h1><p>Three <b>new</b> things. <a href="#top">Up</a>'
         '<a href="https://example.com/a?b=1#c">Look</a> <a href="mailto:us@example.com">Write</a>'
@@ -75,7 +75,7 @@ def test_a_good_mail_has_nothing_to_fear() -> None:
         ("<p>" + "BUY NOW AND SAVE " * 20 + "</p>", "CAPITALS"),
     ],
 )
-def test_what_readers_would_mind_is_found(html: str, code: str) -> None:
+def test_content_issues_are_found(html: str, code: str) -> None:
     assert codes(found(html)) == [code]
 
 
@@ -95,14 +95,16 @@ def test_what_readers_would_mind_is_found(html: str, code: str) -> None:
         ("{% if a %}", ["INVALID_TEMPLATE"]),
     ],
 )
-def test_subjects_are_judged(subject: str, expected: list[str]) -> None:
+def test_subject_issues_are_found(subject: str, expected: list[str]) -> None:
     assert codes(found(subject=subject)) == expected
 
 
-def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
+def test_missing_unsubscribe_link_is_reported() -> None:
     def of(html: str | None, text: str | None = None, *, is_bulk: bool = True) -> list[tuple[str, str]]:
         facts = PresendContext(is_bulk=is_bulk, postal_address="Street 1")
-        return [(each.level, each.code) for each in run_presend_checks(subject="a", html=html, text=text, context=facts)]
+        return [
+            (each.level, each.code) for each in run_presend_checks(subject="a", html=html, text=text, context=facts)
+        ]
 
     assert of("<p>Hello, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
     assert of("<p>unsubscribe_url, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
@@ -125,20 +127,20 @@ def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
         ("{{ postal_address }}", None, True),
     ],
 )
-def test_a_postal_address_is_looked_for(footer: str, setting: str | None, is_told: bool) -> None:
+def test_missing_postal_address_is_reported(footer: str, setting: str | None, is_told: bool) -> None:
     html = f'<p>Hello <a href="{{{{ unsubscribe_url }}}}">Leave</a></p><p>{footer}</p>'
     findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(postal_address=setting))
     assert codes(findings) == (["NO_POSTAL_ADDRESS"] if is_told else [])
 
 
-def test_a_mail_of_pictures_has_nothing_to_read() -> None:
+def test_email_of_images_has_no_text() -> None:
     html = '<img src="https://example.com/a.png" alt="">{% if a %}{% endif %}'
     findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(is_bulk=False))
     assert codes(findings) == ["EMPTY_TEXT"]
     assert codes(found(text=" \n")) == ["NO_UNSUBSCRIBE_LINK_IN_TEXT", "EMPTY_TEXT"]
 
 
-def test_variables_that_nobody_gives_are_told_one_by_one_with_their_place() -> None:
+def test_variables_without_values_are_listed_with_part() -> None:
     findings = found("{{ first }} {{ second|default('') }}", subject="{{ third }}", variables=frozenset())
     assert [(each.code, each.where, each.sentence.split()[1]) for each in findings] == [
         ("UNKNOWN_VARIABLE", "html", "first"),
@@ -147,18 +149,18 @@ def test_variables_that_nobody_gives_are_told_one_by_one_with_their_place() -> N
     assert found("{{ first }}", variables=frozenset(["first"])) == found("{{ first }}", variables=None) == []
 
 
-def test_the_senders_domain_is_told_as_it_was_found() -> None:
+def test_sender_domain_problems_are_reported() -> None:
     findings = found(sender=("SPF: example.com has no SPF record", "DMARC: _dmarc.example.com does not exist"))
     assert [(each.code, each.where, each.level) for each in findings] == [("SENDER_NOT_TRUSTED", "sender", "warns")] * 2
 
 
-def test_the_same_thing_fifty_times_is_one_thing_to_do() -> None:
+def test_repeated_issues_are_merged() -> None:
     pictures = "".join(f'<img src="https://example.com/{number}.png">' for number in range(50))
     [finding] = found(pictures)
     assert finding.sentence.endswith("(and 49 more)")
 
 
-def test_what_blocks_comes_first() -> None:
+def test_errors_come_before_warnings() -> None:
     levels = [
         each.level for each in found('<img src="https://example.com/a.png"><a href="/x">x</a>', subject="Hello!!")
     ]
@@ -173,7 +175,7 @@ def test_every_code_has_a_level_and_is_used() -> None:
     assert ISSUE_LEVELS.keys() - used == {"DEAD_LINK"}  # found by asking, elsewhere
 
 
-def test_only_links_that_are_the_same_for_all_are_asked() -> None:
+def test_only_links_without_variables_are_checked() -> None:
     html = (
         '<a href="https://a.example/">a</a><a href="https://a.example/">again</a>'
         '<a href="https://b.example/{{ x }}">b</a><a href="mailto:a@example.com">c</a><a href="#d">d</a>'
@@ -186,7 +188,7 @@ def test_only_links_that_are_the_same_for_all_are_asked() -> None:
     html=st.text(alphabet=st.sampled_from(list("<>a/\"'= {}%#:hrefimgsrc.\n")), max_size=100),
     subject=st.text(max_size=20),
 )
-def test_no_content_makes_it_fail(html: str, subject: str) -> None:
+def test_presend_checks_never_fail(html: str, subject: str) -> None:
     for finding in run_presend_checks(
         subject=subject, html=html, text=None, context=PresendContext(variables=frozenset())
     ):

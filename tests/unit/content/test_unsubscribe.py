@@ -20,7 +20,7 @@ def made_by_hand(payload: bytes, secret: str = "a secret") -> str:
 
 
 @given(TEXT, TEXT, st.sampled_from(["a secret", "s" * 64, "s" * 65, "é" * 200]))
-def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_key: str, secret: str) -> None:
+def test_token_is_signed_compact_json(email: str, list_key: str, secret: str) -> None:
     tokens = UnsubscribeTokens(secret)
     payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))
     token = tokens.make(email, list_key)
@@ -28,7 +28,7 @@ def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_k
     assert tokens.parse(token) == TokenPayload(email, list_key)
 
 
-def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret() -> None:
+def test_token_of_a_retired_secret_stays_valid() -> None:
     old, new = UnsubscribeTokens("old"), UnsubscribeTokens("new", "old")
     assert new.parse(old.make("jane@example.org")) == TokenPayload("jane@example.org", "general")
     assert new.make("jane@example.org") != old.make("jane@example.org")
@@ -37,7 +37,7 @@ def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret
 
 
 @given(st.integers(min_value=0), st.characters(min_codepoint=33, max_codepoint=126))
-def test_a_token_with_any_character_changed_is_refused(position: int, character: str) -> None:
+def test_changed_token_is_refused(position: int, character: str) -> None:
     token = TOKENS.make("jane@example.org", "weekly")
     position %= len(token)
     changed = token[:position] + character + token[position + 1 :]
@@ -60,13 +60,13 @@ def test_a_token_with_any_character_changed_is_refused(position: int, character:
         b"",
     ],
 )
-def test_only_the_canonical_payload_is_accepted_even_with_a_good_signature(payload: bytes) -> None:
+def test_only_canonical_payload_is_accepted(payload: bytes) -> None:
     with pytest.raises(InvalidToken):
         TOKENS.parse(made_by_hand(payload))
 
 
 @pytest.mark.parametrize("change", ["{}=", "{}==", " {}", "{}\n", "{}.", "{}.x", "{}ж", "{}" + "A" * 5000])
-def test_padding_and_company_are_refused(change: str) -> None:
+def test_token_with_padding_is_refused(change: str) -> None:
     with pytest.raises(InvalidToken):
         TOKENS.parse(change.format(TOKENS.make("jane@example.org")))
 
@@ -82,7 +82,7 @@ def test_an_empty_secret_is_a_configuration_error() -> None:
         UnsubscribeTokens("")
 
 
-def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does() -> None:
+def test_only_the_first_tenant_signs_with_plain_secret() -> None:
     assert TOKENS.for_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
     made = {TOKENS.for_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
     assert len(made) == 4
@@ -95,7 +95,7 @@ def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does(
 
 
 @pytest.mark.parametrize("tenant", [1, 2])
-def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenant: int) -> None:
+def test_resubscribe_and_unsubscribe_tokens_differ(tenant: int) -> None:
     tokens = TOKENS.for_tenant(tenant)
     back = tokens.for_resubscribe().make("jane@example.org", "weekly")
     assert tokens.for_resubscribe().parse(back) == TokenPayload("jane@example.org", "weekly")
@@ -105,7 +105,7 @@ def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenan
         tokens.for_resubscribe().parse(tokens.make("jane@example.org", "weekly"))
 
 
-def test_links_of_other_tenants_and_of_retired_secrets_keep_working_together() -> None:
+def test_tenant_links_of_retired_secrets_stay_valid() -> None:
     old, new = UnsubscribeTokens("old").for_tenant(2), UnsubscribeTokens("new", "old").for_tenant(2)
     assert new.parse(old.make("jane@example.org")) == TokenPayload("jane@example.org", "general")
     assert new.for_resubscribe().parse(old.for_resubscribe().make("jane@example.org")) == TokenPayload(
@@ -113,7 +113,7 @@ def test_links_of_other_tenants_and_of_retired_secrets_keep_working_together() -
     )
 
 
-def test_a_signature_is_never_a_secret_of_another_purpose() -> None:
+def test_signature_is_never_a_secret_for_another_purpose() -> None:
     """Whatever text is signed as a payload begins with a brace; what a purpose is made from does not."""
     signature = TOKENS.make("jane@example.org").partition(".")[2]
     with pytest.raises(InvalidToken):

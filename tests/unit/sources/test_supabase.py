@@ -130,7 +130,7 @@ PRIORITY = [
 
 
 @pytest.mark.parametrize(("current", "told", "then"), PRIORITY)
-async def test_what_weighs_less_never_replaces_what_weighs_more(
+async def test_lower_status_never_replaces_a_higher_one(
     server: SupabaseStandIn, http: HttpClient, current: str, told: str, then: str
 ) -> None:
     server.add("subscribers", email="Ada@Example.com", status=current)
