@@ -219,7 +219,9 @@ class Users:
 
 
 async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant) -> bool:
-    query = select(users.c.totp_secret, users.c.totp_step).where(users.c.id == user_id, users.c.totp_enabled_at.is_not(None))
+    query = select(users.c.totp_secret, users.c.totp_step).where(
+        users.c.id == user_id, users.c.totp_enabled_at.is_not(None)
+    )
     rows = await tx.execute(query.with_for_update())
     if not rows:
         return False
