@@ -29,6 +29,7 @@ from mailwright.schemas.time_text import distance
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
+from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import items_for
 from mailwright.web.errors import STATUSES, not_now
 from mailwright.web.parts import parts_of
@@ -288,6 +289,7 @@ _TEMPLATES.filters |= {
     "assumption": explanation_text.assumption_text,
     "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
+    "sentence": sentence,
     "labelled": _with_column_labels,
     "clock": _clock,
 }
