@@ -17,8 +17,10 @@ _MOST_PORTIONS = 50
 
 
 @lru_cache(maxsize=4_096)
-def paced(levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = "") -> PacingRules | None:
-    """None where nothing is paced. `provider_rate` is what the providers of the route said they take in a second."""
+def pacing_rules(
+    levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = ""
+) -> PacingRules | None:
+    """None where nothing is paced. `told_rate` is what the providers of the route said they take in a second."""
     found = [pace for level in levels for pace in send_rates(level.limits, level.owner)]
     if provider_rate is not None:
         found.append(_per_second(provider_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
