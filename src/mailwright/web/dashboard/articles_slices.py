@@ -92,7 +92,7 @@ async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Respons
         rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")

@@ -212,7 +212,7 @@ async def show_mail(
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
     found = versions.get(version) or next(iter(versions.values()))
-    return email_frame(previews.shown(found, is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(found, is_dark=scheme == "dark"))
 
 
 @router.get("/{campaign_id}/content")

@@ -88,7 +88,7 @@ async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Resp
         rendered = await _render(parts, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")
@@ -126,7 +126,7 @@ async def show_mail(
         rendered = stored.render(_samples(stored), parts.templates.standard)
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
-    return email_frame(previews.shown(rendered, is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
 
 
 @router.get("/{template_id}/edit")
