@@ -1,4 +1,4 @@
-"""`mailwright user` and the scopes of `mailwright key`: real processes, on SQLite."""
+"""`mailwright user` and the scopes of `mailwright key`, in real processes on SQLite."""
 
 import os
 import subprocess

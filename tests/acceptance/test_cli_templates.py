@@ -1,4 +1,4 @@
-"""Templates and images at the command line: written, shown, compared, previewed and checked."""
+"""Templates and images on the command line: create, show, compare, preview and check."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Wrong passwords, on both engines: counted by account and by address, in every process, and responseed with a wait."""
+"""Failed sign-ins, on both engines: counted per account and per address across processes, and answered with a wait."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who may be written to, on both engines: what is left is left, what weighs more wins, and the order never matters."""
+"""Contact status, subscriptions and suppressions, on both engines."""
 
 import asyncio
 from typing import Any
@@ -51,7 +51,7 @@ async def status(database: Database, email: str = ADA) -> str:
     return (await contacts.find_by_email(database, 1, email)).status
 
 
-# Leaving and coming back.
+# Unsubscribe and resubscribe.
 
 
 @pytest.mark.promise("leave-list")
@@ -60,7 +60,7 @@ async def test_unsubscribe_from_one_list_keeps_the_others(
 ) -> None:
     await standing.subscribe(1, "Ada@Example.com", NEWS, source="form")
     joined = clock.now()
-    for _ in range(2):  # a link may be followed twice
+    for _ in range(2):  # A link may be followed twice.
         clock.advance(1_000)
         await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
     assert await memberships(database) == [(NEWS, joined, joined + 1_000)]
@@ -175,7 +175,7 @@ async def test_list_is_created_once_and_must_exist(
     assert [entry.list_key for entry in await lists.list_all(database, 1)] == [NEWS, "tips"]
 
 
-# The status.
+# Contact status.
 
 
 @pytest.mark.promise("status-priority")
@@ -218,7 +218,7 @@ async def test_concurrent_writers_end_with_the_highest_status(database: Database
                 return [bounce_fact(1, email, source="ses", at=at, bounce_type=f"type {number}")]
 
     async def write(number: int) -> None:
-        # Each in another order: two that wait for each other would end this test with an error.
+        # Each in another order: a deadlock would end this test with an error.
         mine = [fact for email in (people if number % 2 else people[::-1]) for fact in facts(email, number)]
         await database.transact(lambda tx: apply_facts(tx, mine, clock.now()))
 
@@ -229,7 +229,7 @@ async def test_concurrent_writers_end_with_the_highest_status(database: Database
         assert await scopes(database, email) == {"*": "complaint", "general": "unsubscribed"}
 
 
-# The gate.
+# Suppressions at claim and at the begin of an attempt.
 
 
 SCOPES = ["*", "general", NEWS, "tips"]

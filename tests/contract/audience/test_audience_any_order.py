@@ -1,4 +1,4 @@
-"""Reports in any order and any number of copies, on both engines: the people and their mails end the same."""
+"""Reports in any order and any number of copies, on both engines: contacts and messages end in the same state."""
 
 import asyncio
 import random
@@ -30,14 +30,14 @@ MAILS = 4
 
 @dataclass(frozen=True)
 class Told:
-    """A report before it is known to which of the two equal worlds it is told."""
+    """A report, before it is applied to one of the two equal worlds."""
 
     reader: int
-    mail: int  # of the reader's own
+    mail: int  # one of the contact's own messages
     type: EventType
     verdict: ContactVerdict
     day: int
-    by: str  # how it names its mail
+    by: str  # how the report names its message
     copies: int
 
 
@@ -64,7 +64,7 @@ A_REPORT = st.builds(
 
 
 class World:
-    """Some readers, each with a mail that was sent, is in doubt or without an answer yet, and with more besides."""
+    """Contacts, each with messages that are sent, in doubt or without a provider response yet."""
 
     def __init__(self, database: Database, name: str) -> None:
         self.database = database
@@ -91,14 +91,14 @@ class World:
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
     def report(self, told: Told, number: int) -> Report:
-        # The others went another way, and are named by our id only.
+        # The others went through another provider, and are named by our ID only.
         mail = [self.mails[told.reader], *self.more[told.reader]][told.mail]
         by = "outbox id" if told.mail else told.by
         return Report(
             key=f"{self.name}-{number}",
             source="ses",
             type=told.type,
-            # No two at the same moment: which of those is the later one, nobody can say.
+            # No two at the same time, because then neither would be the later one.
             at=self.clock.now() + told.day * DAY + number,
             recipient=mail.to_email,
             outbox_id=mail.outbox_id if by == "outbox id" else None,
@@ -108,7 +108,7 @@ class World:
         )
 
     async def end(self) -> list[Any]:
-        """What is known of each reader, once the doubts are decided too."""
+        """Return what is stored about each contact after the messages in doubt are settled."""
         self.clock.advance(LOCK_TTL)
         doubts = InDoubtHandler(self.database, self.clock, grace=0)
         await doubts.mark_lost_attempts()
@@ -131,7 +131,7 @@ class World:
 
 
 def shuffled(reports: Sequence[Report], copies: Sequence[int], order: random.Random) -> Iterator[list[Report]]:
-    """All copies in any order, in calls of any size."""
+    """Apply all copies in any order, in batches of any size."""
     deck = [report for report, count in zip(reports, copies, strict=True) for _ in range(count)]
     order.shuffle(deck)
     while deck:

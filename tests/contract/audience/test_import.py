@@ -1,4 +1,4 @@
-"""Files of contacts, on both engines: everyone who can be read is stored once, and nobody is written to again by it."""
+"""Imports of contacts, on both engines: every readable row is stored once, and nobody is reactivated."""
 
 import asyncio
 import csv
@@ -69,7 +69,7 @@ async def on_list(database: Database, list_key: str = NEWS) -> list[str]:
 
 
 async def pending(database: Database, clock: ManualClock, email: str, list_key: str) -> None:
-    """Somebody who was asked to confirm, and has not yet."""
+    """Create a subscription that waits for its confirmation."""
     links = ConfirmationLinks("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
     assert await DoubleOptIn(database, clock, links).subscribe(1, email, list_key, source="form")
 
@@ -163,7 +163,7 @@ async def test_interrupted_import_continues_where_it_stopped(
         cut = await anext(portions)
     await portions.aclose()
     assert (cut.records, cut.added) == (30, 30)
-    # What a portion wrote that did not come to its end is written over.
+    # What an uncommitted batch has written is overwritten.
     with report.open("ab") as file:
         file.write(b"32,half a li")
     again = await imports.begin(1, path, ImportOptions(NEWS))
@@ -278,7 +278,7 @@ async def test_unclosed_quote_costs_only_its_own_row(database: Database, imports
     assert counts(await import_(imports, path, report)) == (2, 0, 0, 1)
     first, *others = lines_of(report)
     assert (first[0], first[2], "a quote is not closed" in first[3]) == ("2", "refused", True)
-    # What an address may begin with is a formula to a spreadsheet.
+    # An address may begin with a character that starts a formula in a spreadsheet.
     assert others == [["3", "hedy@example.com", "added", ""], ["4", "'=lise@example.com", "added", ""]]
 
 

@@ -1,4 +1,4 @@
-"""Segments, on both engines: every filter finds exactly the people whom a plain reading of it finds."""
+"""Segments, on both engines: every filter finds exactly the contacts that a reference implementation finds."""
 
 import random
 import re
@@ -49,7 +49,7 @@ class Person:
     created_at: Instant
     attributes: dict[str, Any]
     tags: set[str] = field(default_factory=set)
-    on: dict[str, tuple[bool, bool]] = field(default_factory=dict)  # by list: has left, is pending
+    on: dict[str, tuple[bool, bool]] = field(default_factory=dict)  # by list: is unsubscribed, is pending
     mails: list[Mail] = field(default_factory=list)
 
 
@@ -88,7 +88,7 @@ def a_person(chance: random.Random, number: int) -> Person:
     )
 
 
-# A plain reading of a filter.
+# The reference implementation of filters.
 
 
 def answers(question: FilterCondition, person: Person) -> bool:
@@ -186,7 +186,7 @@ def folded(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
-# Filters of every shape.
+# Filters of every kind.
 
 WORDS = [value for value in VALUES if isinstance(value, str) and value]
 SCALARS = [*WORDS, 42, -7, 3.5, 1000.25, 42.0, True, False]

@@ -1,4 +1,4 @@
-"""Signing up on an open form, on both engines: people get on lists, and nobody learns who is on one."""
+"""Public sign-up forms, on both engines: people can subscribe, and nobody learns who is subscribed."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Templates and images, on both engines: versions that never change, texts by locale, and what authors are told."""
+"""Templates and images, on both engines: immutable versions, locales, variables and checks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -60,7 +60,7 @@ async def test_template_cache_is_limited_and_keeps_recent_loads(
     monkeypatch.setattr(content_store, "RECENT_LOADS", 2)
     small = TemplateStore(database, clock)
     keys = [(await small.write(1, "large", a_draft(f"<p>{'x' * 4_000}{number}</p>"))).key for number in range(5)]
-    await small.load(keys[:3])  # more than may be kept, and needed
+    await small.load(keys[:3])  # more than the limit, but needed
     assert [small.cached(key) is not None for key in keys] == [True, True, True, False, False]
     for key in (keys[3], keys[4], keys[4]):
         await small.load([key])
@@ -281,7 +281,7 @@ async def test_template_is_stored_shown_compared_and_previewed(api: Api) -> None
     changed = (await api.client.get(f"{path}/diff?before=1&after=2")).json()["difference"]
     assert "-Receipt {{ total }}" in changed
     assert (await api.client.get(f"{path}/diff?after=2")).json()["difference"] == changed
-    assert (await api.client.get(f"{path}/diff")).json()["difference"] == ""  # the first of its locale
+    assert (await api.client.get(f"{path}/diff")).json()["difference"] == ""  # the first version of its locale
     shown = await api.client.post(f"{path}/preview", json={"version": 1})
     assert (shown.json()["subject"], "12.00" in shown.json()["text"]) == ("Receipt 12.00", True)
     shown = await api.client.post(f"{path}/preview", json={"locale": "pt", "variables": {"total": "<b>"}})

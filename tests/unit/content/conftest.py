@@ -1,4 +1,4 @@
-"""Machines are shared: an example that takes longer than usual says nothing about the code."""
+"""Disable time limits of examples: on shared machines they say nothing about the code."""
 
 from hypothesis import settings
 

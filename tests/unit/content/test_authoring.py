@@ -1,4 +1,4 @@
-"""Authoring: three languages become the HTML of a mail, and template code comes through as it was written."""
+"""Compile MJML, Markdown and HTML: template code passes through unchanged."""
 
 import re
 import socket
@@ -28,7 +28,7 @@ def codes(text: str) -> list[str]:
     return list(codes_in(text))
 
 
-# Code.
+# Template code.
 
 TEXT_CODE = ["{{ name }}", '{{ "}}" }}', "{{ a.b|default('<b>') }}", "{# a note with <p> #}", "{% set x = '>' %}"]
 BLOCKS = [
@@ -64,7 +64,7 @@ documents = st.recursive(text_pieces, wrapped, max_leaves=12)
 
 @given(document=documents)
 def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
-    """Or the source is refused: some mixtures, as a link within a link, no parser leaves in order."""
+    """Otherwise the source is refused: parsers reorder some mixtures, for example a link within a link."""
     source = f"<html><head>{STYLE}<title>{{{{ title }}}}</title></head><body><div>{document}</div></body></html>"
     try:
         html = compile_to_html(source, TemplateFormat.HTML)
@@ -282,7 +282,7 @@ def test_unclosed_code_is_scanned_in_linear_time(piece: str, format_: TemplateFo
     began = time.process_time()
     with suppress(InvalidTemplate):
         compile_to_html(STYLE + source, format_)
-    assert time.process_time() - began < 20  # by the square of the length it would be hours
+    assert time.process_time() - began < 20  # Quadratic time would take hours.
 
 
 def test_many_paragraphs_do_not_count_as_nesting() -> None:

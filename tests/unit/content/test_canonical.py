@@ -1,4 +1,4 @@
-"""What the MIME writer makes is canonical: providers rely on it instead of looking through every mail again."""
+"""Built emails are canonical, so that providers need not check them again."""
 
 import quopri
 from email import message_from_bytes, policy
@@ -10,11 +10,11 @@ from mailwright.content.headers import Mailbox
 from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import EmailParts, build_email, quoted_printable
 
-# Dots, line ends and blanks, often: the characters that could begin a line with a dot or end one wrongly.
+# Many dots, line ends and spaces: the characters that could start a line with a dot or end one wrongly.
 TRICKY = st.text(st.sampled_from(".. \n\r\t=aé"), max_size=400)
-# As in links, whose last part is written apart from the rest: a dot may stand wherever a line is cut.
+# Links, whose last part is encoded separately: a dot may be at any place where a line is cut.
 LINKS = st.tuples(st.sampled_from(["https://example.com/", "/.", "="]), st.text("a.", max_size=200)).map("/".join)
-SENDER, READER = Mailbox("news@example.com", "News"), Mailbox("ada@example.com", "Ada")
+SENDER, RECIPIENT = Mailbox("news@example.com", "News"), Mailbox("ada@example.com", "Ada")
 
 
 def is_canonical(content: bytes) -> bool:
@@ -24,8 +24,8 @@ def is_canonical(content: bytes) -> bool:
 
 @given(html=TRICKY, text=TRICKY)
 def test_built_email_has_canonical_lines(html: str, text: str) -> None:
-    letter = EmailParts("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
-    assert is_canonical(build_email(letter))
+    email = EmailParts("<1@example.com>", 1_800_000_000_000, SENDER, RECIPIENT, "Hello", html=html, text=text)
+    assert is_canonical(build_email(email))
 
 
 @given(value=st.one_of(TRICKY, LINKS), literal=TRICKY)
@@ -34,7 +34,7 @@ def test_filled_layout_has_canonical_lines(value: str, literal: str) -> None:
     layout = Layout.compile(
         SharedHeaders(SENDER), subject="Hello", html=f"<p>{literal}{{{{ x }}}}.</p>", text=f"{literal}{{{{ x }}}}."
     )
-    content = layout.fill(RecipientHeaders(READER, "<1@example.com>", 1_800_000_000_000, "1"), {"x": value})
+    content = layout.fill(RecipientHeaders(RECIPIENT, "<1@example.com>", 1_800_000_000_000, "1"), {"x": value})
     assert is_canonical(content)
     body = message_from_bytes(content, policy=policy.default).get_body(("plain",))
     assert body is not None

@@ -15,7 +15,7 @@ from mailwright.content.dkim import DkimSigner, relaxed_body
 from mailwright.content.dkim_key import DkimKey
 from mailwright.content.mime import Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.errors import ConfigurationInvalid
-from tests.unit.content.letters import a_letter
+from tests.unit.content.emails import an_email
 
 
 def pem(key: PrivateKeyTypes) -> str:
@@ -65,7 +65,7 @@ def _nacl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_signed_mail() -> bytes:
-    letter = a_letter(
+    email = an_email(
         subject="Grüße aus Köln, mit einem langen Betreff, der auf mehrere Zeilen verteilt werden muss",
         reply_to=Mailbox("r@example.com"),
         unsubscribe=UnsubscribeTargets("https://example.com/u/abc", "mailto:u@example.com"),
@@ -73,7 +73,7 @@ def a_signed_mail() -> bytes:
         text="two  blanks \n\tand a tab\n\n\n",
     )
     # The verifier refuses a signature from the future, by its own clock.
-    return BOTH.sign(build_email(letter), 1_700_000_000_000)
+    return BOTH.sign(build_email(email), 1_700_000_000_000)
 
 
 @pytest.mark.promise("content-dkim")

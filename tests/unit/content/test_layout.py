@@ -9,7 +9,7 @@ from mailwright.content.headers import InvalidHeader
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import Mailbox
 from mailwright.content.template import InvalidTemplate, MissingVariable, Template, UnsafeValue, variables
-from tests.unit.content.letters import NOON, assert_is_clean, normal, part, read
+from tests.unit.content.emails import NOON, assert_is_clean, normal, part, read
 
 FRAME = SharedHeaders(
     sender=Mailbox("news@example.com", "Example News"),
@@ -26,7 +26,7 @@ JANE = RecipientHeaders(
     unsubscribe_url="https://example.com/u/abc",
 )
 
-# What a template may consist of where only variables are put out, with blanks, comments and trimming.
+# The parts of a template that only outputs variables, with white space, comments and trimming.
 FIXED = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}%#<>&\"'\ue000\ue001\0"), max_size=90)
 OUTPUTS = st.sampled_from(
     [
@@ -45,7 +45,7 @@ OUTPUTS = st.sampled_from(
 )
 SOURCES = st.lists(st.one_of(FIXED, OUTPUTS), max_size=12).map("".join)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
-# The beginning that many readers share and the token that is one reader's own are written apart.
+# Links: the start that many recipients share, and the token of each recipient, are encoded separately.
 BEGINNINGS = st.sampled_from(["https://example.com/", "https://example.com/u?a=1&token=", "/", "é / ", "\n.=/", "."])
 LINKS = st.tuples(BEGINNINGS, st.text("aZ09_.-", max_size=200)).map("".join)
 SCALARS = st.one_of(
@@ -130,7 +130,7 @@ def test_values_are_never_rendered_as_templates() -> None:
         ("<p>{{ a|upper }}</p>", {}, "a"),
         ("<p>{% if a.b %}x{% endif %}</p>", {"a": {}}, "a.b"),
         ("<p>{{ a|length }}</p>", {"b": 1}, "a"),
-        # What is also the name of something that the engine has: a method, or a function.
+        # Names that the engine also uses for a method or a function.
         ("<p>{{ items }}</p>", {"b": 1}, "items"),
         ("<p>{{ items|upper }}</p>", {"b": 1}, "items"),
         ("<p>{% for each in values %}{{ each }}{% endfor %}</p>", {"b": 1}, "values"),
@@ -343,7 +343,7 @@ def test_layout_cache_is_limited_by_size() -> None:
         assert layouts.get(version, lambda: small) is small
     assert layouts.get("large", lambda: large) is large
     assert layouts.get("large", lambda: small) is large
-    assert layouts.get(9, lambda: rendered) is rendered  # all of the small ones made room
+    assert layouts.get(9, lambda: rendered) is rendered  # All small layouts were evicted.
 
 
 @given(st.one_of(LINKS, st.text(st.characters(exclude_categories=["Cs"]), min_size=60, max_size=300)))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mailwright.content.headers import InvalidHeader, check_headers
 from mailwright.content.mime import Attachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
-from tests.unit.content.letters import NOON, a_letter, assert_is_clean, normal, part, read
+from tests.unit.content.emails import NOON, an_email, assert_is_clean, normal, part, read
 
-# Characters that a header can carry: everything but controls, line breaks and halves of characters.
+# Characters that a header can contain: all except control characters, line breaks and surrogates.
 WRITABLE = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])
 SUBJECTS = st.text(WRITABLE, min_size=1, max_size=200)
 BODIES = st.text(max_size=400)
@@ -39,17 +39,17 @@ BREAKS = [
 
 @given(SUBJECTS)
 def test_any_subject_survives_a_round_trip(subject: str) -> None:
-    content = build_email(a_letter(subject=subject))
+    content = build_email(an_email(subject=subject))
     assert str(make_header(decode_header(raw_header(content, "Subject")))) == subject
     assert read(content)["Date"]
 
 
 @given(SUBJECTS)
 def test_any_name_survives_and_keeps_the_address(name: str) -> None:
-    content = build_email(a_letter(to=Mailbox("jane@example.org", name)))
+    content = build_email(an_email(to=Mailbox("jane@example.org", name)))
     (address,) = read(content)["To"].addresses
     assert address.addr_spec == "jane@example.org"
-    # The newer parser of the two puts a blank between encoded words, so the older one reads the name.
+    # The newer of the two parsers adds a space between encoded words, so the older one reads the name.
     phrase = raw_header(content, "To").removesuffix("jane@example.org>").removesuffix("<").strip()
     if phrase.startswith('"'):
         phrase = unquote(phrase)
@@ -58,7 +58,7 @@ def test_any_name_survives_and_keeps_the_address(name: str) -> None:
 
 @given(BODIES, BODIES)
 def test_any_html_and_text_survive_a_round_trip(html: str, text: str) -> None:
-    message = read(build_email(a_letter(html=html, text=text)))
+    message = read(build_email(an_email(html=html, text=text)))
     assert message.get_content_type() == "multipart/alternative"
     assert part(message, "text/html") == normal(html)
     assert part(message, "text/plain") == normal(text)
@@ -66,7 +66,7 @@ def test_any_html_and_text_survive_a_round_trip(html: str, text: str) -> None:
 
 @given(BODIES)
 def test_email_without_html_is_plain_text(text: str) -> None:
-    message = read(build_email(a_letter(html=None, text=text)))
+    message = read(build_email(an_email(html=None, text=text)))
     assert message.get_content_type() == "text/plain"
     assert part(message, "text/plain").removesuffix("\n") == normal(text).removesuffix("\n")
 
@@ -76,7 +76,7 @@ def test_email_without_html_is_plain_text(text: str) -> None:
 )
 def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -> None:
     attachments = tuple(Attachment(name, "application/pdf", data) for name, data in files)
-    message = read(build_email(a_letter(attachments=attachments)))
+    message = read(build_email(an_email(attachments=attachments)))
     assert message.get_content_type() == "multipart/mixed"
     found = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
     assert found == [(name.strip(), data) for name, data in files]
@@ -85,7 +85,7 @@ def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -
 def test_inline_image_is_related_to_the_html() -> None:
     logo = Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo")
     bill = Attachment("bill.pdf", "application/pdf", b"%PDF")
-    message = read(build_email(a_letter(html='<img src="cid:logo">', attachments=(logo, bill))))
+    message = read(build_email(an_email(html='<img src="cid:logo">', attachments=(logo, bill))))
     kinds = [each.get_content_type() for each in message.walk()]
     assert kinds == [
         "multipart/mixed",
@@ -101,43 +101,43 @@ def test_inline_image_is_related_to_the_html() -> None:
 
 
 def test_embedded_email_is_attached_as_a_file() -> None:
-    message = read(build_email(a_letter(attachments=(Attachment("a.eml", "message/rfc822", b"From: x\n\nhello"),))))
+    message = read(build_email(an_email(attachments=(Attachment("a.eml", "message/rfc822", b"From: x\n\nhello"),))))
     (attached,) = message.iter_attachments()
     assert attached.get_payload(decode=True) == b"From: x\n\nhello"
 
 
 def test_same_email_gives_same_bytes_with_unique_boundaries() -> None:
-    identity = a_letter().message_id
+    identity = an_email().message_id
     forged = f"--{boundary('alternative', identity)}--\r\n"
-    letter = a_letter(html=f"<p>{forged}</p>", text=forged)
-    assert build_email(letter) == build_email(letter)
-    message = read(build_email(letter))
+    email = an_email(html=f"<p>{forged}</p>", text=forged)
+    assert build_email(email) == build_email(email)
+    message = read(build_email(email))
     assert len(list(message.iter_parts())) == 2
     assert part(message, "text/plain") == normal(forged)
 
 
 def test_missing_text_is_derived_with_links() -> None:
-    message = read(build_email(a_letter(text=None, html='<p>Read <a href="https://example.com/a">more</a></p>')))
+    message = read(build_email(an_email(text=None, html='<p>Read <a href="https://example.com/a">more</a></p>')))
     assert "[more](https://example.com/a)" in part(message, "text/plain")
 
 
 def test_international_domain_becomes_a_labels() -> None:
-    message = read(build_email(a_letter(to=Mailbox("jane@пример.рф", "Жанна"))))
+    message = read(build_email(an_email(to=Mailbox("jane@пример.рф", "Жанна"))))
     (address,) = message["To"].addresses
     assert (address.addr_spec, address.display_name) == ("jane@xn--e1afmkfd.xn--p1ai", "Жанна")
 
 
 def test_unsubscribe_headers_are_never_folded() -> None:
     url = "https://example.com/u/" + "x" * 600
-    content = build_email(a_letter(unsubscribe=UnsubscribeTargets(url, "mailto:leave@example.com")))
+    content = build_email(an_email(unsubscribe=UnsubscribeTargets(url, "mailto:leave@example.com")))
     assert f"\r\nList-Unsubscribe: <{url}>, <mailto:leave@example.com>\r\n".encode() in content
     assert b"\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" in content
     with pytest.raises(InvalidHeader):
-        build_email(a_letter(unsubscribe=UnsubscribeTargets("https://example.com/" + "x" * 990)))
+        build_email(an_email(unsubscribe=UnsubscribeTargets("https://example.com/" + "x" * 990)))
 
 
 def test_email_has_all_fixed_headers() -> None:
-    letter = a_letter(
+    email = an_email(
         message_id=message_id("0190-1", "Bücher.example"),
         cc=(Mailbox("a@example.com", "A"), Mailbox("b@example.com")),
         reply_to=Mailbox("reply@example.com"),
@@ -145,7 +145,7 @@ def test_email_has_all_fixed_headers() -> None:
         feedback_id="c:t:k:mailwright",
         headers={"X-Order": "17", "Auto-Submitted": "auto-generated"},
     )
-    message = read(build_email(letter))
+    message = read(build_email(email))
     assert message["Message-ID"] == "<0190-1@xn--bcher-kva.example>"
     assert parsedate_to_datetime(message["Date"]).timestamp() * 1000 == NOON
     assert [each.addr_spec for each in message["Cc"].addresses] == ["a@example.com", "b@example.com"]
@@ -158,7 +158,7 @@ def test_email_has_all_fixed_headers() -> None:
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=400))
 def test_long_header_is_folded_and_survives(value: str) -> None:
-    content = build_email(a_letter(headers={"X-Note": value}))
+    content = build_email(an_email(headers={"X-Note": value}))
     assert_is_clean(content)
     assert str(make_header(decode_header(raw_header(content, "X-Note")))) == value.strip(" ")
 
@@ -189,7 +189,7 @@ def test_long_header_is_folded_and_survives(value: str) -> None:
 )
 def test_line_break_in_any_field_is_refused(field: str, change: Any, line_break: str) -> None:
     with pytest.raises(InvalidHeader) as refused:
-        build_email(a_letter(**change(f"a{line_break}Bcc: victim@example.com")))
+        build_email(an_email(**change(f"a{line_break}Bcc: victim@example.com")))
     assert refused.value.field == field
     assert isinstance(refused.value, ValueError)
 
@@ -197,9 +197,9 @@ def test_line_break_in_any_field_is_refused(field: str, change: Any, line_break:
 @pytest.mark.promise("content-injection")
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=60))
 def test_no_field_adds_a_header_or_recipient(name: str, subject: str, value: str) -> None:
-    letter = a_letter(sender=Mailbox("news@example.com", name), subject=subject, headers={"X-Note": value})
+    email = an_email(sender=Mailbox("news@example.com", name), subject=subject, headers={"X-Note": value})
     try:
-        content = build_email(letter)
+        content = build_email(email)
     except InvalidHeader:
         return
     message = read(content)
@@ -227,11 +227,11 @@ def test_header_name_must_be_a_word(name: str) -> None:
 @pytest.mark.promise("content-injection")
 def test_non_ascii_local_part_is_refused() -> None:
     with pytest.raises(InvalidHeader, match="before the @"):
-        build_email(a_letter(to=Mailbox("жанна@example.org")))
+        build_email(an_email(to=Mailbox("жанна@example.org")))
 
 
 def raw_header(content: bytes, name: str) -> str:
-    """The value with its folding undone, not yet decoded."""
+    """Return the unfolded value, not yet decoded."""
     head = content.partition(b"\r\n\r\n")[0].decode("ascii").replace("\r\n ", " ")
     (value,) = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith(f"{name}: ")]
     return value

@@ -1,4 +1,4 @@
-"""Preheaders: shown by inboxes, not by the mail."""
+"""The preheader: shown by inboxes, hidden in the email."""
 
 from mailwright.content.preheader import with_preheader
 from mailwright.content.template import Template

@@ -10,7 +10,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.http import HttpClient
 from mailwright.providers.sendgrid import SendGrid, SendGridSettings
 from tests.standins.sendgrid import KEY, SendGridStandIn
-from tests.unit.content.letters import a_letter
+from tests.unit.content.emails import an_email
 
 OUTBOX_ID = "01990000-0000-7000-8000-000000000001"
 
@@ -24,7 +24,7 @@ def outgoing(letter: EmailParts, *blind: str, send_before: Instant | None = None
 
 
 def a_mail(*blind: str, send_before: Instant | None = None, **changes: Any) -> OutgoingMessage:
-    return outgoing(a_letter(outbox_id=OUTBOX_ID, **changes), *blind, send_before=send_before)
+    return outgoing(an_email(outbox_id=OUTBOX_ID, **changes), *blind, send_before=send_before)
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
 from mailwright.providers.sendgrid.mail import ParsedMail
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
-from tests.unit.content.letters import NOON, a_letter, normal
+from tests.unit.content.emails import NOON, an_email, normal
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
 
 UNSUBSCRIBE = UnsubscribeTargets("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
@@ -97,7 +97,7 @@ async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> 
 
 async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
     cc = (Mailbox("ce@bücher.example", "Cé"), Mailbox("JANE@example.org"), Mailbox("d@example.com"))
-    letter = a_letter(cc=cc)
+    letter = an_email(cc=cc)
     recipients = (
         "jane@example.org",
         "ce@xn--bcher-kva.example",
@@ -114,7 +114,7 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
 
 
 async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
-    letter = a_letter(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
+    letter = an_email(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
     mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
     (personalization,) = (await told(mail))["personalizations"]
     assert personalization["to"] == [{"email": "c@example.com"}]
@@ -123,7 +123,7 @@ async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
 
 async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
     mail = OutgoingMessage(
-        OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), build_email(a_letter()), is_canonical=True
+        OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), build_email(an_email()), is_canonical=True
     )
     result = await refused(mail)
     assert (result.kind, result.code, result.category) == (
@@ -131,7 +131,7 @@ async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
         "INVALID_CONTENT",
         ErrorCategory.VALIDATION,
     )
-    alone = OutgoingMessage(OUTBOX_ID, "b@example.com", ("a@example.net",), build_email(a_letter()), is_canonical=True)
+    alone = OutgoingMessage(OUTBOX_ID, "b@example.com", ("a@example.net",), build_email(an_email()), is_canonical=True)
     assert (await told(alone))["personalizations"][0]["to"] == [{"email": "a@example.net"}]
 
 
@@ -185,7 +185,7 @@ async def test_our_own_signature_stays_behind() -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     signer = DkimSigner([DkimKey.load(pem.decode(), "example.com", "mail")])
-    mail = outgoing(a_letter())
+    mail = outgoing(an_email())
     mail.content = signer.sign(mail.content, NOON)
     assert mail.content.startswith(b"DKIM-Signature")
     assert parse_own_mime.read(mail.content) is not None
@@ -289,7 +289,7 @@ PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_char
 )
 def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text: str, files: list[Attachment]) -> None:
     boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)
-    letter = a_letter(
+    letter = an_email(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
     )
     content = build_email(letter)

@@ -1,4 +1,4 @@
-"""Opting in, on both engines: nobody gets mail of a list that asks before they have agreed themselves."""
+"""Double opt-in, on both engines: nobody receives email of such a list before they have confirmed."""
 
 import re
 from typing import Any
@@ -67,7 +67,7 @@ async def test_confirmation_completes_the_subscription(
     assert await double_opt_in.confirm(1, ADA, "news")
     assert (await happened(database))[:2] == ["subscribed to a list", "confirmed"]
     assert await readers(database, clock) == [ADA]
-    # Whoever is on it is asked nothing more, and an old link puts nobody back who has left since.
+    # A subscriber is not asked again, and an old link does not undo a later unsubscribe.
     assert not await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert len(await asked(database)) == 1
     await ContactStatusService(database, clock).unsubscribe_by_link(1, ADA, "news", source="link")

@@ -1,4 +1,4 @@
-"""Leaving, coming back and choosing, asked over HTTP as readers, mailbox providers and scanners do, on both engines."""
+"""Unsubscribe, resubscribe and preference pages over HTTP, on both engines."""
 
 import asyncio
 import email
@@ -39,7 +39,7 @@ PROGRAM = {"Accept": "application/json"}
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(1_700_000_000_000)  # whoever checks a signature refuses one from the future
+    return ManualClock(1_700_000_000_000)  # A verifier refuses signatures from the future.
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def reader(api: Api) -> httpx.AsyncClient:
 
 @pytest.fixture
 async def careful(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
-    """Where the settings ask before anybody leaves."""
+    """An installation whose links ask before they unsubscribe."""
     async with an_api(database, clock, public_pages=PublicPages(SECRET, asks_first=True)) as api:
         yield api
 
@@ -70,7 +70,7 @@ def leaving(list_key: str = "general", address: str = JANE) -> str:
 
 
 def link_on(answer: httpx.Response, page: str) -> str:
-    """Where a form or a link of this page leads."""
+    """Return the target of a form or link on this page."""
     found = re.search(rf'(?:action|href)="({page}\?[^"]+)"', answer.text)
     assert found, answer.text
     return "/" + found[1].replace("&amp;", "&")
@@ -106,7 +106,7 @@ def is_plain_page(answer: httpx.Response) -> None:
     assert JANE not in answer.text
 
 
-# Leaving.
+# Unsubscribe links.
 
 
 async def test_unsubscribe_link_acts_and_offers_undo(api: Api, reader: httpx.AsyncClient) -> None:
@@ -221,7 +221,7 @@ async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
     assert 'action="unsubscribe?' in (await reader.get(leaving())).text
 
 
-# What must not act.
+# Requests that must not act.
 
 
 @pytest.mark.promise("unsubscribe-scanners")
@@ -273,7 +273,7 @@ async def test_with_ask_first_only_the_button_unsubscribes(careful: Api) -> None
     assert await scopes(careful) == {"weekly": "unsubscribed"}
 
 
-# Links that are not ours.
+# Invalid links.
 
 GOOD = TOKENS.make(JANE)
 
@@ -336,7 +336,7 @@ async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncCli
     token = TOKENS.for_tenant(other).make(JANE)
     answer = await reader.get(f"/unsubscribe?token={token}&tenant=other")
     assert answer.status_code == 200
-    assert "Northwind Books" not in answer.text  # that is how the first tenant signs its mails
+    assert "Northwind Books" not in answer.text  # the sender name of the first tenant
     assert await scopes(api) == {}
     assert await scopes(api, tenant_id=other) == {"general": "unsubscribed"}
 
@@ -347,7 +347,7 @@ async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncCli
     assert await scopes(api, tenant_id=other) == {}
 
 
-# Coming back.
+# Undo.
 
 
 @pytest.mark.parametrize("list_key", ["general", "weekly"])
@@ -404,7 +404,7 @@ async def test_chosen_language_wins_over_contact_and_browser(api: Api, reader: h
     assert ('<html lang="pt">' in page.text, page.headers["content-language"]) == (True, "pt")
     chosen = await reader.get(leaving() + "&lang=en", headers=browser)
     assert '<html lang="en">' in chosen.text
-    assert "lang=en" in link_on(chosen, "resubscribe")  # and it stays chosen on the pages that follow
+    assert "lang=en" in link_on(chosen, "resubscribe")  # The choice stays on the following pages.
     unknown = await reader.get(leaving(address="who@example.org"), headers=browser)
     assert '<html lang="ru">' in unknown.text
 
@@ -417,7 +417,7 @@ def preferences_of(address: str = JANE, list_key: str = "general") -> str:
 
 
 def boxes(answer: httpx.Response) -> dict[str, bool]:
-    """The lists that the page shows, and whether each is ticked."""
+    """Return the lists that the page shows, and whether each is selected."""
     found = re.findall(r'<input type="checkbox" name="list" value="([^"]+)"( checked)?', answer.text)
     return {list_key: bool(checked) for list_key, checked in found}
 
@@ -475,7 +475,7 @@ async def test_unsubscribe_from_all_then_resubscribe_to_one(
 
 async def test_form_changes_only_lists_it_showed(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
-    # Made since the page was opened; not this reader's to see; not there at all.
+    # Created after the page was opened; not visible to this contact; missing.
     saved = await reader.post(
         preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
     )
@@ -518,7 +518,7 @@ async def test_oversized_form_is_refused(api: Api, reader: httpx.AsyncClient, bo
 
 
 async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, reader: httpx.AsyncClient) -> None:
-    """Mail programs click twice, browsers reload, and scanners come along: nobody waits for anybody for ever."""
+    """Email programs click twice, browsers reload, and scanners follow links: no request waits forever."""
     form = {"shown": SHOWN, "list": ["weekly"], "language": "ru"}
     back = f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE, 'weekly')}"
     hands: list[tuple[str, dict[str, Any]]] = [
@@ -535,7 +535,7 @@ async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, rea
     assert await scopes(api) == {}
 
 
-# What the mail says.
+# The email itself.
 
 
 @pytest.fixture

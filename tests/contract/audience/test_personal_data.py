@@ -1,4 +1,4 @@
-"""A person's data, on both engines: shown whole to whoever may ask, and gone once it is erased."""
+"""Personal data, on both engines: export, history and erasure."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ ADA = "ada@example.com"
 
 
 async def a_life(database: Database, clock: ManualClock) -> list[str]:
-    """Ada has attributes, lists, a mail that was sent and one that waits."""
+    """Ada has attributes, lists, a message that was sent and a pending one."""
     await lists.create(database, clock, 1, "news")
     standing = ContactStatusService(database, clock)
     await standing.subscribe(1, ADA, "news", source="form")
@@ -47,7 +47,7 @@ async def a_life(database: Database, clock: ManualClock) -> list[str]:
 
 
 async def everywhere(database: Database) -> str:
-    """All that the database holds, as text."""
+    """Return everything in the database as text."""
     found = []
     async with database.read() as tx:
         for table in metadata.sorted_tables:
@@ -286,5 +286,5 @@ async def test_late_reports_never_restore_an_erased_contact(database: Database, 
     async with database.read() as tx:
         entries = await suppressions.list_for_address(tx, 1, ADA)
     assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
-    await standing.subscribe(1, ADA, "news", source="form")  # only they themselves come back
+    await standing.subscribe(1, ADA, "news", source="form")  # Only the contact can subscribe again.
     assert (await contacts.find_by_email(database, 1, ADA)).email == ADA

@@ -1,4 +1,4 @@
-"""Preflight: what would harm every reader blocks, what they would mind is told, and a good mail has nothing to fear."""
+"""Pre-send checks: errors, warnings, and emails without issues."""
 
 import re
 from pathlib import Path
@@ -30,8 +30,8 @@ def found(
     )
 
 
-def codes(findings: list[PresendIssue]) -> list[str]:
-    return [each.code for each in findings]
+def codes(issues: list[PresendIssue]) -> list[str]:
+    return [each.code for each in issues]
 
 
 def test_good_email_has_no_issues() -> None:
@@ -115,7 +115,7 @@ def test_missing_unsubscribe_link_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("footer", "setting", "is_told"),
+    ("footer", "setting", "is_reported"),
     [
         ("The Workshop", None, True),
         ("The Workshop, 12 Long Street, London SW1A 1AA", None, False),
@@ -127,22 +127,22 @@ def test_missing_unsubscribe_link_is_reported() -> None:
         ("{{ postal_address }}", None, True),
     ],
 )
-def test_missing_postal_address_is_reported(footer: str, setting: str | None, is_told: bool) -> None:
+def test_missing_postal_address_is_reported(footer: str, setting: str | None, is_reported: bool) -> None:
     html = f'<p>Hello <a href="{{{{ unsubscribe_url }}}}">Leave</a></p><p>{footer}</p>'
-    findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(postal_address=setting))
-    assert codes(findings) == (["NO_POSTAL_ADDRESS"] if is_told else [])
+    issues = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(postal_address=setting))
+    assert codes(issues) == (["NO_POSTAL_ADDRESS"] if is_reported else [])
 
 
 def test_email_of_images_has_no_text() -> None:
     html = '<img src="https://example.com/a.png" alt="">{% if a %}{% endif %}'
-    findings = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(is_bulk=False))
-    assert codes(findings) == ["EMPTY_TEXT"]
+    issues = run_presend_checks(subject="a", html=html, text=None, context=PresendContext(is_bulk=False))
+    assert codes(issues) == ["EMPTY_TEXT"]
     assert codes(found(text=" \n")) == ["NO_UNSUBSCRIBE_LINK_IN_TEXT", "EMPTY_TEXT"]
 
 
 def test_variables_without_values_are_listed_with_part() -> None:
-    findings = found("{{ first }} {{ second|default('') }}", subject="{{ third }}", variables=frozenset())
-    assert [(each.code, each.where, each.sentence.split()[1]) for each in findings] == [
+    issues = found("{{ first }} {{ second|default('') }}", subject="{{ third }}", variables=frozenset())
+    assert [(each.code, each.where, each.sentence.split()[1]) for each in issues] == [
         ("UNKNOWN_VARIABLE", "html", "first"),
         ("UNKNOWN_VARIABLE", "subject", "third"),
     ]
@@ -150,14 +150,14 @@ def test_variables_without_values_are_listed_with_part() -> None:
 
 
 def test_sender_domain_problems_are_reported() -> None:
-    findings = found(sender=("SPF: example.com has no SPF record", "DMARC: _dmarc.example.com does not exist"))
-    assert [(each.code, each.where, each.level) for each in findings] == [("SENDER_NOT_TRUSTED", "sender", "warns")] * 2
+    issues = found(sender=("SPF: example.com has no SPF record", "DMARC: _dmarc.example.com does not exist"))
+    assert [(each.code, each.where, each.level) for each in issues] == [("SENDER_NOT_TRUSTED", "sender", "warns")] * 2
 
 
 def test_repeated_issues_are_merged() -> None:
     pictures = "".join(f'<img src="https://example.com/{number}.png">' for number in range(50))
-    [finding] = found(pictures)
-    assert finding.sentence.endswith("(and 49 more)")
+    [issue] = found(pictures)
+    assert issue.sentence.endswith("(and 49 more)")
 
 
 def test_errors_come_before_warnings() -> None:
@@ -189,7 +189,7 @@ def test_only_links_without_variables_are_checked() -> None:
     subject=st.text(max_size=20),
 )
 def test_presend_checks_never_fail(html: str, subject: str) -> None:
-    for finding in run_presend_checks(
+    for issue in run_presend_checks(
         subject=subject, html=html, text=None, context=PresendContext(variables=frozenset())
     ):
-        assert finding.level is ISSUE_LEVELS[finding.code]
+        assert issue.level is ISSUE_LEVELS[issue.code]

@@ -1,4 +1,4 @@
-"""Builders and the oracle: the standard library reads back what we wrote."""
+"""Builders of emails, and a reader from the standard library that checks them."""
 
 from dataclasses import replace
 from email import policy
@@ -11,8 +11,8 @@ from mailwright.content.mime import EmailParts, Mailbox
 NOON = 1_800_000_000_000
 
 
-def a_letter(**changes: Any) -> EmailParts:
-    letter = EmailParts(
+def an_email(**changes: Any) -> EmailParts:
+    email = EmailParts(
         message_id="<0190-1@example.com>",
         date=NOON,
         sender=Mailbox("news@example.com", "Example News"),
@@ -21,7 +21,7 @@ def a_letter(**changes: Any) -> EmailParts:
         html="<p>Hello</p>",
         text="Hello",
     )
-    return replace(letter, **changes)
+    return replace(email, **changes)
 
 
 def read(content: bytes) -> EmailMessage:
@@ -32,7 +32,7 @@ def read(content: bytes) -> EmailMessage:
 
 
 def assert_is_clean(content: bytes) -> None:
-    """Seven-bit, every line ends in CRLF and no CR or LF stands alone, no line is too long for a server."""
+    """7-bit, every line ends in CRLF without bare CR or LF, and no line is too long for a server."""
     assert content.isascii()
     assert b"\0" not in content
     lines = content.split(b"\r\n")
@@ -44,7 +44,7 @@ def assert_is_clean(content: bytes) -> None:
 
 
 def part(message: EmailMessage, content_type: str) -> str:
-    """The decoded text of the first part of this type, with one way to end a line."""
+    """Return the decoded text of the first part of this type, with LF line ends."""
     for each in message.walk():
         if each.get_content_type() == content_type:
             data = cast("bytes", each.get_payload(decode=True))
@@ -53,5 +53,5 @@ def part(message: EmailMessage, content_type: str) -> str:
 
 
 def normal(text: str) -> str:
-    """What a text becomes on its way: line ends of one kind, and no halves of characters."""
+    """Return the text as it is transmitted: LF line ends, and no surrogates."""
     return text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
