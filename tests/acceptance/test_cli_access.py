@@ -18,11 +18,11 @@ def commands(tmp_path: Path) -> Commands:
 
 
 def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
+    stored = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
     done = subprocess.run(
         [*warm_command(), "user", *words, "--password-stdin"],
         cwd=folder,
-        env=kept,
+        env=stored,
         input=f"{password}\n",
         capture_output=True,
         text=True,
@@ -32,9 +32,9 @@ def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
 
 
 async def test_users_are_created_listed_changed_and_disabled(commands: Commands, tmp_path: Path) -> None:
-    made = with_password(tmp_path, "create", "ada", "--role", "admin")
-    assert made.code == 0, made
-    assert PASSWORD not in made.out + made.err
+    created = with_password(tmp_path, "create", "ada", "--role", "admin")
+    assert created.code == 0, created
+    assert PASSWORD not in created.out + created.err
     assert with_password(tmp_path, "create", "grace").code == 0
     await commands.ok("user", "role", "grace", "viewer")
     await commands.ok("user", "disable", "grace")

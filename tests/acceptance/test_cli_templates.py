@@ -35,8 +35,13 @@ async def test_template_with_image_is_created_in_two_locales(here: Commands) -> 
     await here.ok(*put, "letter.md")
     await here.ok(*put, "carta.md", "--locale", "pt")
 
-    shown = (await here.ok("template", "show", "letter", "--locale", "pt-BR", "--json")).json
-    assert (shown["version"], shown["locale"], shown["format"], url in shown["html"]) == (2, "pt", "markdown", True)
+    visible = (await here.ok("template", "show", "letter", "--locale", "pt-BR", "--json")).json
+    assert (visible["version"], visible["locale"], visible["format"], url in visible["html"]) == (
+        2,
+        "pt",
+        "markdown",
+        True,
+    )
     assert len((await here.ok("template", "versions", "letter", "--json")).json) == 2
     assert "+# Olá {{ name }}" in (await here.ok("template", "diff", "letter", "1", "2")).out
     preview = await here.ok("template", "preview", "letter", "--var", "name=Ana", "--html", "seen.html")

@@ -146,16 +146,16 @@ async def test_changes_of_a_user_are_in_the_audit_log(users: Users, ada: User, d
     await users.change_password("grace", OTHER, actor="ada")
     await users.disable("grace", actor="ada")
     await users.enable("grace", actor="ada")
-    found = [deed for deed in await list_entries(database, tenant_id=None, limit=10) if deed.subject == "grace"]
-    assert [deed.action for deed in found][::-1] == [
+    result = [deed for deed in await list_entries(database, tenant_id=None, limit=10) if deed.subject == "grace"]
+    assert [deed.action for deed in result][::-1] == [
         "user_create",
         "user_role",
         "user_password",
         "user_disable",
         "user_enable",
     ]
-    assert {deed.actor for deed in found} == {"ada"}
-    assert OTHER not in str(found)
+    assert {deed.actor for deed in result} == {"ada"}
+    assert OTHER not in str(result)
 
 
 # Sessions.
@@ -165,9 +165,9 @@ async def test_session_is_stored_as_a_digest(ada: User, sessions: Sessions, data
     token = await enter(sessions, ada)
     async with database.read() as tx:
         assert token not in str(await tx.execute(select(session_rows)))
-    found = await sessions.find(token)
-    assert found is not None
-    assert (found.user.login, found.tenant, found.awaits_code) == ("ada", "default", False)
+    result = await sessions.find(token)
+    assert result is not None
+    assert (result.user.login, result.tenant, result.awaits_code) == ("ada", "default", False)
     for wrong in (None, "", token[:-1], token + "x", "x" * 10_000):
         assert await sessions.find(wrong) is None
 
@@ -194,9 +194,9 @@ async def test_listening_does_not_extend_a_session(ada: User, sessions: Sessions
 @pytest.mark.promise("session-revoked")
 async def test_new_password_ends_every_other_session(users: Users, ada: User, sessions: Sessions) -> None:
     mine, elsewhere = await enter(sessions, ada), await enter(sessions, ada)
-    kept = await sessions.find(mine)
-    assert kept is not None
-    await users.change_password("ada", OTHER, actor="ada", keep_session=kept.digest)
+    stored = await sessions.find(mine)
+    assert stored is not None
+    await users.change_password("ada", OTHER, actor="ada", keep_session=stored.digest)
     assert await sessions.find(mine) is not None
     assert await sessions.find(elsewhere) is None
 

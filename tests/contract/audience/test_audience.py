@@ -30,7 +30,7 @@ NEWS = "news"
 
 
 @pytest.fixture
-async def standing(database: Database, clock: ManualClock) -> ContactStatusService:
+async def statuses(database: Database, clock: ManualClock) -> ContactStatusService:
     for key in (NEWS, "tips"):
         await lists.create(database, clock, 1, key, name=key.title(), is_public=key == NEWS)
     return ContactStatusService(database, clock)
@@ -56,13 +56,13 @@ async def status(database: Database, email: str = ADA) -> str:
 
 @pytest.mark.promise("leave-list")
 async def test_unsubscribe_from_one_list_keeps_the_others(
-    database: Database, clock: ManualClock, standing: ContactStatusService
+    database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
-    await standing.subscribe(1, "Ada@Example.com", NEWS, source="form")
+    await statuses.subscribe(1, "Ada@Example.com", NEWS, source="form")
     joined = clock.now()
     for _ in range(2):  # A link may be followed twice.
         clock.advance(1_000)
-        await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
+        await statuses.unsubscribe_by_link(1, ADA, NEWS, source="link")
     assert await memberships(database) == [(NEWS, joined, joined + 1_000)]
     assert await scopes(database) == {NEWS: "unsubscribed"}
     assert await status(database) == "active"
@@ -73,45 +73,45 @@ async def test_unsubscribe_from_one_list_keeps_the_others(
 
 @pytest.mark.promise("leave-all")
 async def test_unsubscribe_from_all_stops_bulk_email(
-    database: Database, clock: ManualClock, standing: ContactStatusService
+    database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
-    await standing.subscribe(1, ADA, NEWS, source="form")
-    await standing.unsubscribe_by_link(1, ADA, source="link")
+    await statuses.subscribe(1, ADA, NEWS, source="form")
+    await statuses.unsubscribe_by_link(1, ADA, source="link")
     assert (await status(database), await scopes(database)) == ("unsubscribed", {"general": "unsubscribed"})
     for list_key, expected in ((NEWS, True), ("tips", True), ("general", True), (None, False)):
         assert await suppressions.is_suppressed(database, 1, ADA, list_key) is expected
-    found = await contacts.find_by_email(database, 1, ADA)
-    assert (found.status_updated_at, found.status_source) == (clock.now(), "link")
+    result = await contacts.find_by_email(database, 1, ADA)
+    assert (result.status_updated_at, result.status_source) == (clock.now(), "link")
 
 
 @pytest.mark.parametrize("list_key", [NEWS, "general"])
 @pytest.mark.parametrize("was_on_it", [True, False])
 async def test_resubscribe_undoes_exactly_the_unsubscribe(
-    database: Database, clock: ManualClock, standing: ContactStatusService, list_key: str, was_on_it: bool
+    database: Database, clock: ManualClock, statuses: ContactStatusService, list_key: str, was_on_it: bool
 ) -> None:
     if was_on_it:
-        await standing.subscribe(1, ADA, NEWS, source="form")
-    await standing.unsubscribe_by_link(1, ADA, "tips", source="link")
+        await statuses.subscribe(1, ADA, NEWS, source="form")
+    await statuses.unsubscribe_by_link(1, ADA, "tips", source="link")
     before = (await memberships(database), await scopes(database))
-    await standing.unsubscribe_by_link(1, ADA, list_key, source="link")
+    await statuses.unsubscribe_by_link(1, ADA, list_key, source="link")
     clock.advance(1_000)
     for _ in range(2):
-        await standing.resubscribe_by_link(1, ADA, list_key, source="link")
+        await statuses.resubscribe_by_link(1, ADA, list_key, source="link")
         assert (await memberships(database), await scopes(database)) == before
         assert await status(database) == "active"
 
 
 async def test_resubscribe_keeps_other_suppressions(
-    database: Database, clock: ManualClock, standing: ContactStatusService
+    database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
-    await standing.bounce(1, "bounced@example.com", source="ses", bounce_type="Permanent", bounce_subtype="General")
-    await standing.complain(1, "complained@example.com", source="ses")
+    await statuses.bounce(1, "bounced@example.com", source="ses", bounce_type="Permanent", bounce_subtype="General")
+    await statuses.complain(1, "complained@example.com", source="ses")
     await suppressions.add(database, clock, 1, "told@example.com", reason="by law", source="cli", list_key="general")
     for email in ("bounced@example.com", "complained@example.com", "told@example.com"):
         for list_key in ("general", NEWS):
-            await standing.unsubscribe_by_link(1, email, list_key, source="link")
-            await standing.resubscribe_by_link(1, email, list_key, source="link")
-            await standing.subscribe(1, email, list_key, source="form")
+            await statuses.unsubscribe_by_link(1, email, list_key, source="link")
+            await statuses.resubscribe_by_link(1, email, list_key, source="link")
+            await statuses.subscribe(1, email, list_key, source="form")
     assert await scopes(database, "bounced@example.com") == {"*": "bounce"}
     assert await scopes(database, "complained@example.com") == {"*": "complaint"}
     assert await scopes(database, "told@example.com") == {"general": "by law"}
@@ -120,45 +120,45 @@ async def test_resubscribe_keeps_other_suppressions(
 
 
 async def test_only_an_operator_reactivates_a_bounced_contact(
-    database: Database, clock: ManualClock, standing: ContactStatusService
+    database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
-    await standing.bounce(1, ADA, source="ses", bounce_type="Permanent")
-    await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
-    await standing.activate(1, ADA, source="cli")
-    found = await contacts.find_by_email(database, 1, ADA)
-    assert (found.status, found.bounce_type, await scopes(database)) == ("active", None, {NEWS: "unsubscribed"})
+    await statuses.bounce(1, ADA, source="ses", bounce_type="Permanent")
+    await statuses.unsubscribe_by_link(1, ADA, NEWS, source="link")
+    await statuses.activate(1, ADA, source="cli")
+    result = await contacts.find_by_email(database, 1, ADA)
+    assert (result.status, result.bounce_type, await scopes(database)) == ("active", None, {NEWS: "unsubscribed"})
     with pytest.raises(NotFound):
-        await standing.activate(1, "nobody@example.com", source="cli")
+        await statuses.activate(1, "nobody@example.com", source="cli")
 
 
 async def test_unknown_address_becomes_a_contact_by_unsubscribing(
-    database: Database, standing: ContactStatusService
+    database: Database, statuses: ContactStatusService
 ) -> None:
-    await standing.unsubscribe_by_link(1, "Stranger@Example.com", source="link")
+    await statuses.unsubscribe_by_link(1, "Stranger@Example.com", source="link")
     assert await status(database, "stranger@example.com") == "unsubscribed"
     with pytest.raises(NotFound):
         await contacts.find_by_email(database, 2, "stranger@example.com")
     with pytest.raises(InvalidInput):
-        await standing.unsubscribe_by_link(1, "no address", source="link")
+        await statuses.unsubscribe_by_link(1, "no address", source="link")
 
 
-async def test_preferences_show_what_a_contact_can_change(database: Database, standing: ContactStatusService) -> None:
-    await standing.subscribe(1, ADA, "tips", source="form")
-    await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
-    found = await standing.load_preferences(1, "ADA@example.com")
-    assert found.lists == (
+async def test_preferences_show_what_a_contact_can_change(database: Database, statuses: ContactStatusService) -> None:
+    await statuses.subscribe(1, ADA, "tips", source="form")
+    await statuses.unsubscribe_by_link(1, ADA, NEWS, source="link")
+    result = await statuses.load_preferences(1, "ADA@example.com")
+    assert result.lists == (
         ListPreference(NEWS, "News", None, is_public=True, is_subscribed=False, has_unsubscribed=True),
         ListPreference("tips", "Tips", None, is_public=False, is_subscribed=True, has_unsubscribed=False),
     )
-    assert (found.status, found.receives_bulk_email) == (ContactStatus.ACTIVE, True)
-    stranger = await standing.load_preferences(1, "stranger@example.com")
+    assert (result.status, result.receives_bulk_email) == (ContactStatus.ACTIVE, True)
+    stranger = await statuses.load_preferences(1, "stranger@example.com")
     assert [(each.list_key, each.is_subscribed) for each in stranger.lists] == [(NEWS, False)]
-    await standing.unsubscribe_by_link(1, ADA, source="link")
-    assert not (await standing.load_preferences(1, ADA)).receives_bulk_email
+    await statuses.unsubscribe_by_link(1, ADA, source="link")
+    assert not (await statuses.load_preferences(1, ADA)).receives_bulk_email
 
 
 async def test_list_is_created_once_and_must_exist(
-    database: Database, clock: ManualClock, standing: ContactStatusService
+    database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
     for taken in (NEWS, "general"):
         with pytest.raises(ListExists):
@@ -167,11 +167,11 @@ async def test_list_is_created_once_and_must_exist(
         with pytest.raises(InvalidInput):
             await lists.create(database, clock, 1, key)
         with pytest.raises(UnknownList):
-            await standing.subscribe(1, ADA, key, source="form")
+            await statuses.subscribe(1, ADA, key, source="form")
     with pytest.raises(UnknownList, match="There is no list 'other'"):
-        await standing.unsubscribe(1, ADA, "other", source="form")
+        await statuses.unsubscribe(1, ADA, "other", source="form")
     with pytest.raises(UnknownList):
-        await standing.subscribe(2, ADA, NEWS, source="form")
+        await statuses.subscribe(2, ADA, NEWS, source="form")
     assert [entry.list_key for entry in await lists.list_all(database, 1)] == [NEWS, "tips"]
 
 
@@ -184,28 +184,28 @@ async def test_list_is_created_once_and_must_exist(
 async def test_lower_status_never_replaces_a_higher_one(
     database: Database,
     clock: ManualClock,
-    standing: ContactStatusService,
+    statuses: ContactStatusService,
     now_is: ContactStatus,
     incoming: ContactStatus,
 ) -> None:
     tell: dict[ContactStatus, Any] = {
-        ContactStatus.ACTIVE: lambda: standing.subscribe(1, ADA, NEWS, source="first"),
-        ContactStatus.UNSUBSCRIBED: lambda: standing.unsubscribe_by_link(1, ADA, source="second"),
-        ContactStatus.BOUNCED: lambda: standing.bounce(1, ADA, source="second", bounce_type="Permanent"),
+        ContactStatus.ACTIVE: lambda: statuses.subscribe(1, ADA, NEWS, source="first"),
+        ContactStatus.UNSUBSCRIBED: lambda: statuses.unsubscribe_by_link(1, ADA, source="second"),
+        ContactStatus.BOUNCED: lambda: statuses.bounce(1, ADA, source="second", bounce_type="Permanent"),
     }
     await tell[now_is]()
     clock.advance(1_000)
     await tell[incoming]()
-    found = await contacts.find_by_email(database, 1, ADA)
+    result = await contacts.find_by_email(database, 1, ADA)
     weights = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, ContactStatus.BOUNCED: 2}
     wins = weights[incoming] >= weights[now_is]
-    assert found.status == (incoming if wins else now_is)
-    assert found.status_updated_at == (clock.now() if wins else clock.now() - 1_000)
-    assert found.bounce_type == ("Permanent" if found.status == "bounced" else None)
+    assert result.status == (incoming if wins else now_is)
+    assert result.status_updated_at == (clock.now() if wins else clock.now() - 1_000)
+    assert result.bounce_type == ("Permanent" if result.status == "bounced" else None)
 
 
 async def test_concurrent_writers_end_with_the_highest_status(database: Database, clock: ManualClock) -> None:
-    people = [f"reader{n}@example.com" for n in range(8)]
+    contacts_ = [f"reader{n}@example.com" for n in range(8)]
 
     def facts(email: str, number: int) -> list[StatusFact]:
         at = clock.now() + number
@@ -219,13 +219,13 @@ async def test_concurrent_writers_end_with_the_highest_status(database: Database
 
     async def write(number: int) -> None:
         # Each in another order: a deadlock would end this test with an error.
-        mine = [fact for email in (people if number % 2 else people[::-1]) for fact in facts(email, number)]
+        mine = [fact for email in (contacts_ if number % 2 else contacts_[::-1]) for fact in facts(email, number)]
         await database.transact(lambda tx: apply_facts(tx, mine, clock.now()))
 
     await asyncio.gather(*(write(number) for number in range(12)))
-    for email in people:
-        found = await contacts.find_by_email(database, 1, email)
-        assert (found.status, found.bounce_type, found.status_updated_at) == ("bounced", "type 11", clock.now() + 11)
+    for email in contacts_:
+        result = await contacts.find_by_email(database, 1, email)
+        assert (result.status, result.bounce_type, result.status_updated_at) == ("bounced", "type 11", clock.now() + 11)
         assert await scopes(database, email) == {"*": "complaint", "general": "unsubscribed"}
 
 
@@ -240,24 +240,26 @@ SCOPES = ["*", "general", NEWS, "tips"]
 async def test_each_scope_stops_its_messages_at_claim_and_attempt(
     database: Database, clock: ManualClock, mail_of: str | None, late: bool
 ) -> None:
-    readers = {scope: f"reader-{index}@example.com" for index, scope in enumerate(SCOPES)}
-    mails = [a_newsletter(to=email, list_key=mail_of) if mail_of else a_message(to=email) for email in readers.values()]
-    await an_acceptor(database, clock).accept(mails)
+    browsers = {scope: f"reader-{index}@example.com" for index, scope in enumerate(SCOPES)}
+    messages_ = [
+        a_newsletter(to=email, list_key=mail_of) if mail_of else a_message(to=email) for email in browsers.values()
+    ]
+    await an_acceptor(database, clock).accept(messages_)
     claimed = await claims_of(database, clock).claim(10) if late else []
     async with database.write() as tx:
-        for scope, email in readers.items():
+        for scope, email in browsers.items():
             await suppressions.add_all(
                 tx, 1, [email], reason=f"scope {scope}", source="test", now=clock.now(), list_key=scope
             )
     stopped = {"*"} if mail_of is None else {"*", "general", mail_of}
     if late:
-        begun = await a_settler(database, clock).exchange([], claimed)
-        sent = {each.to_email for each in claimed if each.message_key in begun.message_keys}
-        assert sent == {readers[scope] for scope in SCOPES if scope not in stopped}
+        started = await a_settler(database, clock).exchange([], claimed)
+        sent = {each.to_email for each in claimed if each.message_key in started.message_keys}
+        assert sent == {browsers[scope] for scope in SCOPES if scope not in stopped}
     else:
-        found = {each.to_email: each.suppressed_because for each in await claims_of(database, clock).claim(10)}
-        expected = {email: f"scope {scope}" if scope in stopped else None for scope, email in readers.items()}
-        assert found == expected
+        result = {each.to_email: each.suppressed_because for each in await claims_of(database, clock).claim(10)}
+        expected = {email: f"scope {scope}" if scope in stopped else None for scope, email in browsers.items()}
+        assert result == expected
 
 
 async def test_widest_of_several_suppressions_is_reported(database: Database, clock: ManualClock) -> None:

@@ -85,25 +85,25 @@ class World:
         now = self.clock.now()
         await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
         self.more = [[a_message(to=mail.to_email) for _ in range(MAILS - 1)] for mail in self.mails]
-        await an_acceptor(self.database, self.clock).accept([mail for mails in self.more for mail in mails])
+        await an_acceptor(self.database, self.clock).accept([mail for messages_ in self.more for mail in messages_])
         claimed = await claims_of(self.database, self.clock, self.name).claim(READERS * (MAILS - 1))
         await settling.exchange([], claimed)
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
-    def report(self, told: Told, number: int) -> Report:
+    def report(self, expected: Told, number: int) -> Report:
         # The others went through another provider, and are named by our ID only.
-        mail = [self.mails[told.reader], *self.more[told.reader]][told.mail]
-        by = "outbox id" if told.mail else told.by
+        mail = [self.mails[expected.reader], *self.more[expected.reader]][expected.mail]
+        by = "outbox id" if expected.mail else expected.by
         return Report(
             key=f"{self.name}-{number}",
             source="ses",
-            type=told.type,
+            type=expected.type,
             # No two at the same time, because then neither would be the later one.
-            at=self.clock.now() + told.day * DAY + number,
+            at=self.clock.now() + expected.day * DAY + number,
             recipient=mail.to_email,
             outbox_id=mail.outbox_id if by == "outbox id" else None,
-            provider_message_id=f"{self.name}-id-{told.reader}" if by == "provider id" else None,
-            verdict=told.verdict,
+            provider_message_id=f"{self.name}-id-{expected.reader}" if by == "provider id" else None,
+            verdict=expected.verdict,
             bounce_type=f"type {number}",
         )
 
@@ -117,13 +117,13 @@ class World:
 
     async def _known(self, mail: NewMessage) -> Any:
         async with self.database.read() as tx:
-            [person] = await tx.execute(select(contacts).where(contacts.c.email == mail.to_email))
+            [contact] = await tx.execute(select(contacts).where(contacts.c.email == mail.to_email))
             entries = await tx.execute(select(suppressions).where(suppressions.c.email == mail.to_email))
             mine = select(messages.c.id).where(messages.c.outbox_id == mail.outbox_id).scalar_subquery()
             [delivery] = await tx.execute(select(deliveries.c.status).where(deliveries.c.message_key == mine))
             story = await tx.execute(select(events.c.type).where(events.c.message_key == mine))
         return (
-            (person.status, person.status_updated_at, person.bounce_type),
+            (contact.status, contact.status_updated_at, contact.bounce_type),
             sorted((entry.list_key, entry.reason, entry.created_at) for entry in entries),
             delivery.status,
             sorted(event.type for event in story),
@@ -140,23 +140,23 @@ def shuffled(reports: Sequence[Report], copies: Sequence[int], order: random.Ran
         del deck[:size]
 
 
-async def tell(database: Database, told: list[Told], order: random.Random, number: int) -> None:
+async def tell(database: Database, expected: list[Told], order: random.Random, number: int) -> None:
     in_order, in_any = World(database, f"a{number}"), World(database, f"b{number}")
     for world in (in_order, in_any):
         await world.begin()
-    by_time = sorted((in_order.report(one, n) for n, one in enumerate(told)), key=lambda report: report.at)
+    by_time = sorted((in_order.report(one, n) for n, one in enumerate(expected)), key=lambda report: report.at)
     first = [await Reports(database, in_order.clock).receive([report], by_address=True) for report in by_time]
     door = Reports(database, in_any.clock)
-    reports = [in_any.report(one, n) for n, one in enumerate(told)]
-    calls = shuffled(reports, [one.copies for one in told], order)
-    answers = [await door.receive(call, by_address=True) for call in calls]
-    assert sum(answer.new for answer in answers) == sum(answer.new for answer in first)
-    assert sum(map(_all, answers)) == sum(one.copies for one in told)
+    reports = [in_any.report(one, n) for n, one in enumerate(expected)]
+    calls = shuffled(reports, [one.copies for one in expected], order)
+    responses = [await door.receive(call, by_address=True) for call in calls]
+    assert sum(response.new for response in responses) == sum(response.new for response in first)
+    assert sum(map(_all, responses)) == sum(one.copies for one in expected)
     assert await in_order.end() == await in_any.end()
 
 
-def _all(answer: ReportCounts) -> int:
-    return answer.new + answer.repeated + answer.unknown
+def _all(response: ReportCounts) -> int:
+    return response.new + response.repeated + response.unknown
 
 
 @contextmanager
@@ -183,8 +183,8 @@ def check(url: str, examples: int) -> None:
             suppress_health_check=list(HealthCheck),
         )
         @given(told=st.lists(A_REPORT, min_size=1, max_size=14), order=st.randoms(use_true_random=False))
-        def ends_the_same(told: list[Told], order: random.Random) -> None:
-            runner.run(tell(database, told, order, next(numbers)))
+        def ends_the_same(expected: list[Told], order: random.Random) -> None:
+            runner.run(tell(database, expected, order, next(numbers)))
 
         ends_the_same()
 

@@ -32,17 +32,17 @@ async def double_opt_in(database: Database, clock: ManualClock) -> DoubleOptIn:
     return DoubleOptIn(database, clock, ConfirmationLinks("http://mail.example", TOKENS))
 
 
-async def readers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
+async def browsers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
     query = select(contacts_table.c.email).where(audience(1, [list_key], None, clock.now()))
     async with database.read() as tx:
         return [row.email for row in await tx.execute(query)]
 
 
-async def happened(database: Database) -> list[str]:
+async def history_steps(database: Database) -> list[str]:
     return [each.what for each in await personal_data.history(database, 1, ADA)]
 
 
-async def asked(database: Database) -> list[Any]:
+async def filter_(database: Database) -> list[Any]:
     async with database.read() as tx:
         rows = await tx.execute(select(messages).order_by(messages.c.id))
     return list(rows)
@@ -53,40 +53,40 @@ async def test_confirmation_completes_the_subscription(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert await double_opt_in.subscribe(1, "Ada@Example.com", "news", source="form")
-    assert await readers(database, clock) == []
-    assert "was asked to confirm" in await happened(database)
-    [mail] = await asked(database)
-    payload = orjson.loads(mail.payload)
-    assert (mail.to_email, mail.list_key, mail.is_bulk) == (ADA, None, False)
-    assert "News & <more>" in mail.subject
+    assert await browsers(database, clock) == []
+    assert "was asked to confirm" in await history_steps(database)
+    [message] = await filter_(database)
+    payload = orjson.loads(message.payload)
+    assert (message.to_email, message.list_key, message.is_bulk) == (ADA, None, False)
+    assert "News & <more>" in message.subject
     assert "News &amp; &lt;more&gt;" in payload["html"]
     token = re.search(r"http://mail\.example/confirm\?token=([\w.-]+)", payload["text"])
     assert token is not None
     assert TOKENS.for_confirmation().parse(token[1]) == (ADA, "news")
     clock.advance(5)
     assert await double_opt_in.confirm(1, ADA, "news")
-    assert (await happened(database))[:2] == ["subscribed to a list", "confirmed"]
-    assert await readers(database, clock) == [ADA]
+    assert (await history_steps(database))[:2] == ["subscribed to a list", "confirmed"]
+    assert await browsers(database, clock) == [ADA]
     # A subscriber is not asked again, and an old link does not undo a later unsubscribe.
     assert not await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert len(await asked(database)) == 1
+    assert len(await filter_(database)) == 1
     await ContactStatusService(database, clock).unsubscribe_by_link(1, ADA, "news", source="link")
     assert not await double_opt_in.confirm(1, ADA, "news")
-    assert await readers(database, clock) == []
+    assert await browsers(database, clock) == []
 
 
 @pytest.mark.promise("opt-in")
 async def test_confirmation_undoes_unsubscribe_but_request_does_not(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
-    standing = ContactStatusService(database, clock)
-    await standing.subscribe(1, ADA, "news", source="form")
-    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
+    statuses = ContactStatusService(database, clock)
+    await statuses.subscribe(1, ADA, "news", source="form")
+    await statuses.unsubscribe_by_link(1, ADA, "news", source="link")
     assert await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert await suppressions.is_suppressed(database, 1, ADA, "news")
     assert await double_opt_in.confirm(1, ADA, "news")
     assert not await suppressions.is_suppressed(database, 1, ADA, "news")
-    assert await readers(database, clock) == [ADA]
+    assert await browsers(database, clock) == [ADA]
 
 
 async def test_repeated_requests_send_one_confirmation_email(
@@ -95,9 +95,9 @@ async def test_repeated_requests_send_one_confirmation_email(
     for _ in range(20):
         await double_opt_in.subscribe(1, ADA, "news", source="form")
         clock.advance(RESEND_INTERVAL // 20)
-    assert len(await asked(database)) == 1
+    assert len(await filter_(database)) == 1
     await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert len(await asked(database)) == 2
+    assert len(await filter_(database)) == 2
 
 
 @pytest.mark.parametrize("list_key", ["news", "open"])
@@ -122,8 +122,8 @@ async def test_list_without_double_opt_in_is_subscribed_at_once(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert not await double_opt_in.subscribe(1, ADA, "open", source="form")
-    assert await readers(database, clock, "open") == [ADA]
-    assert await asked(database) == []
+    assert await browsers(database, clock, "open") == [ADA]
+    assert await filter_(database) == []
 
 
 @pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "Confirm")])
@@ -132,29 +132,29 @@ async def test_confirmation_email_uses_the_contacts_language(
 ) -> None:
     await contacts.put(database, clock, 1, ADA, contacts.ContactChange(locale=locale))
     await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert word in (await asked(database))[0].subject
+    assert word in (await filter_(database))[0].subject
 
 
 async def test_only_the_button_confirms(database: Database, clock: ManualClock, double_opt_in: DoubleOptIn) -> None:
     async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
-        answer = await api.client.post("/v1/lists/news/subscribe", json={"email": ADA})
-        assert answer.json()["lists"][0]["isPending"] is True
+        response = await api.client.post("/v1/lists/news/subscribe", json={"email": ADA})
+        assert response.json()["lists"][0]["isPending"] is True
         link = f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'news')}"
         for method in ("HEAD", "GET"):
             assert (await api.anonymous.request(method, link)).status_code == 200
-        assert await readers(database, clock) == []
+        assert await browsers(database, clock) == []
         for other in (TOKENS.make(ADA, "news"), TOKENS.for_resubscribe().make(ADA, "news"), "made.up"):
             assert (await api.anonymous.post(f"/confirm?token={other}")).status_code == 400
         assert (await api.anonymous.get(f"/unsubscribe?{link.partition('?')[2]}")).status_code == 400
         page = await api.anonymous.post(link, headers={"Accept-Language": "pt"})
         assert (page.status_code, "Inscrição confirmada" in page.text) == (200, True)
         assert ADA not in page.text
-        assert await readers(database, clock) == [ADA]
+        assert await browsers(database, clock) == [ADA]
         for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
             again = await api.anonymous.get(link, headers={"Accept-Language": language})
             assert (words in again.text, "<button" in again.text) == (True, False)
         await ContactStatusService(database, clock).bounce(1, ADA, source="ses")
-        told = await api.anonymous.post(link, headers={"Accept": "application/json"})
-        assert told.status_code == 409
+        expected = await api.anonymous.post(link, headers={"Accept": "application/json"})
+        assert expected.status_code == 409
         direct = await api.client.post("/v1/lists/news/subscribe", json={"email": "b@example.com", "confirmed": True})
         assert direct.json()["lists"][0]["isPending"] is False

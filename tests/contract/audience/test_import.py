@@ -45,8 +45,8 @@ def a_file(folder: Path, *lines: str, name: str = "people.csv", encoding: str = 
 
 async def import_(imports: Imports, path: Path, report: Path | None = None, **purpose: Any) -> Import:
     wanted = ImportOptions(**{"list_key": NEWS, **purpose})
-    begun = await imports.begin(1, path, wanted)
-    return [done async for done in imports.run(begun, path, report)][-1]
+    started = await imports.begin(1, path, wanted)
+    return [done async for done in imports.run(started, path, report)][-1]
 
 
 def counts(done: Import) -> tuple[int, int, int, int]:
@@ -107,11 +107,11 @@ async def test_every_row_is_stored_or_refused_and_reported(
         "This is not a locale such as pt or pt-BR.",
         "The row has 8 cells, but there are 7 columns.",
     ]
-    found = await contacts.load_details(database, 1, "ada@example.com")
-    person = found.contact
+    result = await contacts.load_details(database, 1, "ada@example.com")
+    person = result.contact
     assert (person.name, person.locale, person.timezone) == ("Ada King", "pt-BR", "Europe/Lisbon")
     assert person.attributes == {"first_name": "Ada", "last_name": "King", "favourite_colour": "red"}
-    assert found.tags == ("imported", "new", "vip")
+    assert result.tags == ("imported", "new", "vip")
     assert await on_list(database) == ["ada@example.com", "few@example.com", "grace@example.com"]
 
 
@@ -119,15 +119,15 @@ async def test_every_row_is_stored_or_refused_and_reported(
 async def test_import_never_reactivates_a_contact(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
-    standing = ContactStatusService(database, clock)
+    statuses = ContactStatusService(database, clock)
     for name in ("left", "left-all", "bounced", "stays", "erased", "deleted"):
-        await standing.subscribe(1, f"{name}@example.com", NEWS, source="form")
-    await standing.unsubscribe_by_link(1, "left@example.com", NEWS, source="link")
-    await standing.unsubscribe_by_link(1, "left-all@example.com", source="link")
-    await standing.bounce(1, "bounced@example.com", source="ses")
+        await statuses.subscribe(1, f"{name}@example.com", NEWS, source="form")
+    await statuses.unsubscribe_by_link(1, "left@example.com", NEWS, source="link")
+    await statuses.unsubscribe_by_link(1, "left-all@example.com", source="link")
+    await statuses.bounce(1, "bounced@example.com", source="ses")
     await erasure.erase(database, clock, 1, "erased@example.com", actor="console")
-    gone = await contacts.find_by_email(database, 1, "deleted@example.com")
-    await contacts.delete(database, clock, 1, gone.contact_id)
+    deleted = await contacts.find_by_email(database, 1, "deleted@example.com")
+    await contacts.delete(database, clock, 1, deleted.contact_id)
     names = ("left", "left-all", "bounced", "stays", "erased", "deleted", "new")
     path = a_file(tmp_path, "email,plan", *(f"{name}@example.com,pro" for name in names))
     report = tmp_path / "report.csv"
@@ -157,8 +157,8 @@ async def test_interrupted_import_continues_where_it_stopped(
     monkeypatch.setattr(importing, "BATCH_SIZE", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
     report = tmp_path / "report.csv"
-    begun = await imports.begin(1, path, ImportOptions(NEWS))
-    portions = imports.run(begun, path, report)
+    started = await imports.begin(1, path, ImportOptions(NEWS))
+    portions = imports.run(started, path, report)
     for _ in range(3):
         cut = await anext(portions)
     await portions.aclose()
@@ -167,14 +167,14 @@ async def test_interrupted_import_continues_where_it_stopped(
     with report.open("ab") as file:
         file.write(b"32,half a li")
     again = await imports.begin(1, path, ImportOptions(NEWS))
-    assert (again.import_id, again.records >= 30) == (begun.import_id, True)
+    assert (again.import_id, again.records >= 30) == (started.import_id, True)
     done = [each async for each in imports.run(again, path, report)][-1]
     assert (counts(done), done.finished_at is not None) == ((95, 0, 0, 1), True)
     assert [line[0] for line in lines_of(report)] == [str(number) for number in range(2, 98)]
     async with database.read() as tx:
         assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 95
     fresh = await imports.begin(1, path, ImportOptions(NEWS))
-    assert fresh.import_id != begun.import_id
+    assert fresh.import_id != started.import_id
 
 
 async def test_two_processes_never_store_the_same_batch_twice(
@@ -182,17 +182,17 @@ async def test_two_processes_never_store_the_same_batch_twice(
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_SIZE", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(50)))
-    begun = await imports.begin(1, path, ImportOptions(NEWS))
+    started = await imports.begin(1, path, ImportOptions(NEWS))
 
     async def work() -> bool:
         try:
-            _ = [done async for done in Imports(database, clock).run(begun, path)]
+            _ = [done async for done in Imports(database, clock).run(started, path)]
         except ImportRunsElsewhere:
             return False
         return True
 
     assert sorted(await asyncio.gather(work(), work())) == [False, True]
-    done = await imports.find(1, begun.import_id)
+    done = await imports.find(1, started.import_id)
     assert counts(done) == (50, 0, 0, 0)
 
 
@@ -287,8 +287,8 @@ def test_rows_do_not_depend_on_read_boundaries(at: int, tmp_path: Path, monkeypa
     monkeypatch.setattr(records, "_LINES_AT_ONCE", 4)
     lines = [f"r{number}@example.com,x" for number in range(8)]
     path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
-    with path.open("rb") as file, records.RecordReader(file, FileFormat("utf-8", ",", '"', has_header=False)) as found:
-        rows = list(found)
+    with path.open("rb") as file, records.RecordReader(file, FileFormat("utf-8", ",", '"', has_header=False)) as result:
+        rows = list(result)
     numbers = [*range(1, at + 1), at + 1, *range(at + 4, 12)]
     texts = [*lines[:at], "q@example.com,two\nlines", *lines[at:]]
     assert [(line, ",".join(cells)) for line, cells, _ in rows] == list(zip(numbers, texts, strict=True))
@@ -321,8 +321,8 @@ async def test_unreadable_file_is_refused_before_anything_is_stored(
     careful = a_file(tmp_path, "email", "waits@example.com", name="careful.csv")
     await import_(imports, careful, list_key="careful", is_confirmed=True)
     assert not (await contacts.load_details(database, 1, "waits@example.com")).lists[0].is_pending
-    begun = await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("careful", is_confirmed=True))
-    done = [each async for each in imports.run(begun, tmp_path / "people.csv")][-1]
+    started = await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("careful", is_confirmed=True))
+    done = [each async for each in imports.run(started, tmp_path / "people.csv")][-1]
     assert (counts(done), done.finished_at) == ((0, 0, 0, 0), clock.now())
 
 
@@ -345,15 +345,15 @@ FORMULAS = [
 async def test_export_escapes_formulas_and_import_restores_them(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
-    standing = ContactStatusService(database, clock)
+    statuses = ContactStatusService(database, clock)
     for number, text in enumerate(FORMULAS):
         email = f"reader{number}@example.com"
-        await standing.subscribe(1, email, NEWS, source="form")
+        await statuses.subscribe(1, email, NEWS, source="form")
         change = contacts.ContactChange(
             name=text.replace("\n", " "), locale="pt", attributes={"note": text, "n": number}, tags=["a", "-b"]
         )
         await contacts.put(database, clock, 1, email, change)
-    await standing.unsubscribe_by_link(1, "reader0@example.com", source="link")
+    await statuses.unsubscribe_by_link(1, "reader0@example.com", source="link")
     everyone = ExportSelection(1)
     text = "".join([part async for part in export.as_csv(database, everyone, clock.now())])
     path = tmp_path / "export.csv"
@@ -369,8 +369,10 @@ async def test_export_escapes_formulas_and_import_restores_them(
     done = await import_(imports, path, list_key=None)
     assert counts(done) == (0, 0, len(FORMULAS), 0)
     assert [part async for part in export.as_json_lines(database, everyone, clock.now())] == before
-    people = [orjson.loads(line) for line in "".join(before).splitlines()]
-    assert [person["attributes"]["note"] for person in people if person["email"] == "reader3@example.com"] == ["-2+3"]
+    contacts_ = [orjson.loads(line) for line in "".join(before).splitlines()]
+    assert [person["attributes"]["note"] for person in contacts_ if person["email"] == "reader3@example.com"] == [
+        "-2+3"
+    ]
     only = [
         line async for line in export.as_json_lines(database, ExportSelection(1, filter={"tag": "nobody"}), clock.now())
     ]

@@ -30,8 +30,8 @@ ADA = "ada@example.com"
 async def a_life(database: Database, clock: ManualClock) -> list[str]:
     """Ada has attributes, lists, a message that was sent and a pending one."""
     await lists.create(database, clock, 1, "news")
-    standing = ContactStatusService(database, clock)
-    await standing.subscribe(1, ADA, "news", source="form")
+    statuses = ContactStatusService(database, clock)
+    await statuses.subscribe(1, ADA, "news", source="form")
     change = contacts.ContactChange("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
     await contacts.put(database, clock, 1, ADA, change)
     first = a_message(to=ADA, payload={"to": ADA, "subject": "Hello Ada", "html": "<p>Dear Ada Lovelace</p>"})
@@ -42,18 +42,18 @@ async def a_life(database: Database, clock: ManualClock) -> list[str]:
     await settling.exchange([a_result(claimed[0], SENT, clock.now())], [])
     second = a_message(to=ADA)
     await an_acceptor(database, clock).accept([second, a_message(to="grace@example.com")])
-    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
+    await statuses.unsubscribe_by_link(1, ADA, "news", source="link")
     return [first.outbox_id, second.outbox_id]
 
 
 async def everywhere(database: Database) -> str:
     """Return everything in the database as text."""
-    found = []
+    result = []
     async with database.read() as tx:
         for table in metadata.sorted_tables:
             rows = await tx.execute(text(f"SELECT * FROM {table.name}"))
-            found += [str(row) for row in rows if table.name != "suppressions"]
-    return "\n".join(found)
+            result += [str(row) for row in rows if table.name != "suppressions"]
+    return "\n".join(result)
 
 
 @pytest.mark.promise("person-data")
@@ -64,7 +64,7 @@ async def test_history_and_export_show_all_stored_data(database: Database, clock
     assert data["attributes"] == {"plan": "pro", "age": 36}
     assert [(each["listKey"], each["unsubscribedAt"] is not None) for each in data["lists"]] == [("news", True)]
     assert [each["listKey"] for each in data["suppressions"]] == ["news"]
-    assert [mail["outboxId"] for mail in data["messages"]] == [waiting, sent]
+    assert [message["outboxId"] for message in data["messages"]] == [waiting, sent]
     assert data["messages"][1]["content"]["html"] == "<p>Dear Ada Lovelace</p>"
     assert "SENT" in [event["type"] for event in data["messages"][1]["events"]]
     whats = [each.what for each in await personal_data.history(database, 1, ADA)]
@@ -154,14 +154,14 @@ async def test_contact_with_message_in_progress_is_erased_later(database: Databa
 
 
 async def test_erased_contact_can_subscribe_again(database: Database, clock: ManualClock) -> None:
-    standing = ContactStatusService(database, clock)
+    statuses = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
-    await standing.subscribe(1, ADA, "news", source="form")
-    await standing.bounce(1, "b@example.com", source="ses")
+    await statuses.subscribe(1, ADA, "news", source="form")
+    await statuses.bounce(1, "b@example.com", source="ses")
     await erasure.erase(database, clock, 1, ADA, actor="console")
     await erasure.erase(database, clock, 1, "b@example.com", actor="console")
-    await standing.resubscribe_by_link(1, ADA, source="reader")
-    await standing.resubscribe_by_link(1, "b@example.com", source="reader")
+    await statuses.resubscribe_by_link(1, ADA, source="reader")
+    await statuses.resubscribe_by_link(1, "b@example.com", source="reader")
     assert not await suppressions.is_suppressed(database, 1, ADA, "news")
     assert await suppressions.is_suppressed(database, 1, "b@example.com")
 
@@ -187,16 +187,16 @@ async def test_invalid_contact_fields_are_refused(
 
 async def test_contacts_and_segments_work_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
     async with an_api(database, clock, imports=tmp_path / "imports") as api:
-        told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
-        answer = await api.client.put(f"/v1/contacts/{ADA}", json=told)
-        assert (answer.status_code, answer.json()["tags"]) == (200, ["vip"])
-        answer = await api.client.put(f"/v1/contacts/{ADA}", json={"attributes": {"plan": None, "city": "Porto"}})
-        assert (answer.json()["attributes"], answer.json()["name"]) == ({"age": 36, "city": "Porto"}, "Ada")
+        expected = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
+        response = await api.client.put(f"/v1/contacts/{ADA}", json=expected)
+        assert (response.status_code, response.json()["tags"]) == (200, ["vip"])
+        response = await api.client.put(f"/v1/contacts/{ADA}", json={"attributes": {"plan": None, "city": "Porto"}})
+        assert (response.json()["attributes"], response.json()["name"]) == ({"age": 36, "city": "Porto"}, "Ada")
         assert (await api.client.put(f"/v1/contacts/{ADA}", json={"locale": "klingon!"})).status_code == 422
-        made = await api.client.post(
+        created = await api.client.post(
             "/v1/segments", json={"segmentKey": "adults", "filter": {"attribute": "age", "atLeast": 18}}
         )
-        assert (made.status_code, made.json()["sentence"]) == (201, "Contacts whose age is at least 18.")
+        assert (created.status_code, created.json()["sentence"]) == (201, "Contacts whose age is at least 18.")
         assert (await api.client.get("/v1/segments/adults")).json()["count"] == 1
         assert (await api.client.get("/v1/segments/adults/contacts")).json()["contacts"][0]["email"] == ADA
         assert (await api.client.post("/v1/segments/count", json={"filter": {"tag": "x"}})).json()["count"] == 0
@@ -221,14 +221,14 @@ async def test_file_is_imported_over_http(database: Database, clock: ManualClock
     async with an_api(database, clock, imports=tmp_path / "imports") as api:
         await lists.create(database, clock, 1, "news")
         body = "E-Mail,Plan\nada@example.com,pro\noops,x\n"
-        seen = await api.client.post("/v1/contacts/imports/preview", content=body)
-        assert [row["refused"] is None for row in seen.json()["rows"]] == [True, False]
+        preview = await api.client.post("/v1/contacts/imports/preview", content=body)
+        assert [row["refused"] is None for row in preview.json()["rows"]] == [True, False]
         assert await personal_count(api) == 0
         query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
-        answer = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
-        assert (answer.status_code, answer.json()["fileName"]) == (202, "people.csv")
+        response = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
+        assert (response.status_code, response.json()["fileName"]) == (202, "people.csv")
         await api.parts.import_uploads.finish()
-        where = f"/v1/contacts/imports/{answer.json()['importId']}"
+        where = f"/v1/contacts/imports/{response.json()['importId']}"
         done = (await api.client.get(where)).json()
         assert (done["added"], done["refused"], done["finishedAt"] is not None) == (1, 1, True)
         report = (await api.client.get(f"{where}/report")).text.splitlines()
@@ -268,23 +268,23 @@ async def test_late_reports_never_restore_an_erased_contact(database: Database, 
     sent, _ = await a_life(database, clock)
     before_erasing = clock.now() - 1
     await erasure.erase(database, clock, 1, ADA, actor="console")
-    standing = ContactStatusService(database, clock)
-    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
-    await standing.unsubscribe_by_link(1, ADA, source="link")
+    statuses = ContactStatusService(database, clock)
+    await statuses.unsubscribe_by_link(1, ADA, "news", source="link")
+    await statuses.unsubscribe_by_link(1, ADA, source="link")
     await database.transact(
         lambda tx: apply_facts(tx, [unsubscribe_fact(1, ADA, "general", source="ses", at=before_erasing)], 1)
     )
     words = {"reason": f"no such user {ADA}"}
-    told = Report(
+    expected = Report(
         "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, ContactVerdict.HARD_BOUNCE, metadata=words
     )
-    assert (await Reports(database, clock).receive([told])).new == 1
-    await standing.bounce(1, ADA, source="ses")
+    assert (await Reports(database, clock).receive([expected])).new == 1
+    await statuses.bounce(1, ADA, source="ses")
     with pytest.raises(NotFound):
         await contacts.find_by_email(database, 1, ADA)
     assert "ada@" not in (await everywhere(database)).lower()
     async with database.read() as tx:
         entries = await suppressions.list_for_address(tx, 1, ADA)
     assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
-    await standing.subscribe(1, ADA, "news", source="form")  # Only the contact can subscribe again.
+    await statuses.subscribe(1, ADA, "news", source="form")  # Only the contact can subscribe again.
     assert (await contacts.find_by_email(database, 1, ADA)).email == ADA

@@ -91,14 +91,14 @@ def a_person(chance: random.Random, number: int) -> Person:
 # The reference implementation of filters.
 
 
-def answers(question: FilterCondition, person: Person) -> bool:
+def responses(question: FilterCondition, person: Person) -> bool:
     match question:
         case filters.AllOf(all=parts):
-            return all(answers(part, person) for part in parts)
+            return all(responses(part, person) for part in parts)
         case filters.AnyOf(any=parts):
-            return any(answers(part, person) for part in parts)
+            return any(responses(part, person) for part in parts)
         case filters.Not(not_=part):
-            return not answers(part, person)
+            return not responses(part, person)
         case AttributeCondition():
             return answers_attribute(question, person.attributes.get(question.attribute))
         case filters.HasTag(tag=tag):
@@ -118,24 +118,24 @@ def answers(question: FilterCondition, person: Person) -> bool:
         case filters.CreatedBefore(created_before=moment):
             return person.created_at < moment
         case filters.WasSent(sent=deeds):
-            return often_enough(person, deeds, lambda mail: [] if mail.sent_at is None else [mail.sent_at])
+            return often_enough(person, deeds, lambda message: [] if message.sent_at is None else [message.sent_at])
         case filters.HasOpened(opened=deeds):
-            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "open"])
+            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "open"])
         case filters.HasClicked(clicked=deeds):
-            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "click"])
+            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "click"])
         case filters.HasBounced(bounced=deeds):
-            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "bounce"])
+            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "bounce"])
     raise AssertionError(question)
 
 
 def often_enough(person: Person, deeds: MessageActivity, moments: Any) -> bool:
     since = 0 if deeds.within_days is None else NOW - deeds.within_days * DAY
-    found = [
-        mail
-        for mail in person.mails
-        if any(at >= since for at in moments(mail)) and deeds.campaign in (None, mail.campaign)
+    result = [
+        message
+        for message in person.mails
+        if any(at >= since for at in moments(message)) and deeds.campaign in (None, message.campaign)
     ]
-    return len(found) >= deeds.at_least
+    return len(result) >= deeds.at_least
 
 
 def answers_attribute(question: AttributeCondition, value: Any) -> bool:
@@ -244,22 +244,22 @@ FILTERS = st.recursive(
 
 
 @pytest.fixture(params=[1, 2])
-async def people(request: pytest.FixtureRequest, database: Database) -> list[Person]:
-    made = some_people(request.param)
-    await store(database, made)
-    return made
+async def contacts_(request: pytest.FixtureRequest, database: Database) -> list[Person]:
+    created = some_people(request.param)
+    await store(database, created)
+    return created
 
 
-async def store(database: Database, people: list[Person]) -> None:
+async def store(database: Database, contacts_: list[Person]) -> None:
     async with database.write() as tx:
         keys = {}
         for campaign in CAMPAIGNS:
             values = {"campaign_id": campaign, "tenant_id": 1, "name": campaign, "status": "SENT", "definition": "{}"}
             await tx.execute(insert(campaigns).values(**values, created_at=0, updated_at=0))
-            found = await tx.execute(select(campaigns.c.id).where(campaigns.c.campaign_id == campaign))
-            keys[campaign] = found[0].id
+            result = await tx.execute(select(campaigns.c.id).where(campaigns.c.campaign_id == campaign))
+            keys[campaign] = result[0].id
         number = 0
-        for key, person in enumerate(people, 1):
+        for key, person in enumerate(contacts_, 1):
             await tx.execute(
                 insert(contacts).values(
                     id=key, contact_id=f"c-{key}", tenant_id=1, email=person.email, status=person.status,
@@ -276,27 +276,27 @@ async def store(database: Database, people: list[Person]) -> None:
                         unsubscribed_at=2 if has_left else None, is_pending=is_pending,
                     )
                 )  # fmt: skip
-            for mail in person.mails:
+            for message in person.mails:
                 number += 1
-                await store_mail(tx, number, key, person.email, mail, keys)
+                await store_mail(tx, number, key, person.email, message, keys)
 
 
-async def store_mail(tx: Any, number: int, contact: int, email: str, mail: Mail, keys: dict[str, int]) -> None:
+async def store_mail(tx: Any, number: int, contact: int, email: str, message: Mail, keys: dict[str, int]) -> None:
     await tx.execute(
         insert(messages).values(
             id=number, outbox_id=f"o-{number}", tenant_id=1, source="campaign", request_id="r", to_email=email,
             contact_key=contact, subject="s", payload="{}", retry_policy="standard", on_doubt="hold", is_bulk=True,
-            created_at=1, list_key="news", campaign_key=keys.get(mail.campaign or ""),
+            created_at=1, list_key="news", campaign_key=keys.get(message.campaign or ""),
         )
     )  # fmt: skip
-    status = Status.PENDING if mail.sent_at is None else Status.SENT
+    status = Status.PENDING if message.sent_at is None else Status.SENT
     await tx.execute(
         insert(deliveries).values(
             message_key=number, tenant_id=1, lane=1, status=status, claimable_at=1, attempts=0, claims=0, resends=0,
-            sent_at=mail.sent_at,
+            sent_at=message.sent_at,
         )
     )  # fmt: skip
-    for type_, at in mail.told:
+    for type_, at in message.told:
         values = {"message_key": number, "tenant_id": 1, "type": EventType(type_), "created_at": at, "metadata": "{}"}
         await tx.execute(insert(events).values(**values))
 
@@ -305,25 +305,25 @@ async def store_mail(tx: Any, number: int, contact: int, email: str, mail: Mail,
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=FILTERS)
 async def test_filter_matches_its_reference_implementation(
-    database: Database, people: list[Person], asked: dict[str, Any]
+    database: Database, contacts_: list[Person], asked: dict[str, Any]
 ) -> None:
     question = filters.parse(asked)
-    expected = [person.email for person in people if answers(question, person)]
+    expected = [person.email for person in contacts_ if responses(question, person)]
     async with database.read() as tx:
         query = select(contacts.c.email).where(filter_clause(asked, 1, NOW)).order_by(contacts.c.id)
-        found = [row.email for row in await tx.execute(query)]
-    assert found == expected
+        result = [row.email for row in await tx.execute(query)]
+    assert result == expected
     assert describe(asked).startswith(("Contacts who", "Contacts ("))
 
 
 async def test_segment_is_evaluated_at_each_use(database: Database, clock: ManualClock) -> None:
-    standing = ContactStatusService(database, clock)
+    statuses = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
     asked = {"all": [{"list": "news"}, {"domain": "example.com"}]}
     saved = await segments.create(database, clock, 1, "readers", filter_=asked, name="Readers")
     assert await segments.find(database, 1, "readers") == saved
     for email in ("c@example.com", "a@example.com", "b@elsewhere.com"):
-        await standing.subscribe(1, email, "news", source="form")
+        await statuses.subscribe(1, email, "news", source="form")
     async with database.read() as tx:
         assert await segments.count(tx, 1, saved.filter, clock.now()) == 2
         first = await segments.members(tx, 1, saved.filter, clock.now(), limit=1)
@@ -356,16 +356,16 @@ async def test_segment_needs_a_unique_key_and_valid_filter(database: Database, c
 
 
 async def test_audience_contains_only_active_subscribers(database: Database, clock: ManualClock) -> None:
-    standing = ContactStatusService(database, clock)
+    statuses = ContactStatusService(database, clock)
     for key in ("news", "tips"):
         await lists.create(database, clock, 1, key)
     for name in ("stays", "left", "left-all", "bounced", "complained", "told", "told-of-list", "pending"):
-        await standing.subscribe(1, f"{name}@example.com", "news", source="form")
-    await standing.subscribe(1, "other@example.com", "tips", source="form")
-    await standing.unsubscribe_by_link(1, "left@example.com", "news", source="link")
-    await standing.unsubscribe_by_link(1, "left-all@example.com", source="link")
-    await standing.bounce(1, "bounced@example.com", source="ses")
-    await standing.complain(1, "complained@example.com", source="ses")
+        await statuses.subscribe(1, f"{name}@example.com", "news", source="form")
+    await statuses.subscribe(1, "other@example.com", "tips", source="form")
+    await statuses.unsubscribe_by_link(1, "left@example.com", "news", source="link")
+    await statuses.unsubscribe_by_link(1, "left-all@example.com", source="link")
+    await statuses.bounce(1, "bounced@example.com", source="ses")
+    await statuses.complain(1, "complained@example.com", source="ses")
     await suppressions.add(database, clock, 1, "told@example.com", reason="law", source="cli")
     await suppressions.add(database, clock, 1, "told-of-list@example.com", reason="law", source="cli", list_key="news")
     async with database.write() as tx:
@@ -373,9 +373,9 @@ async def test_audience_contains_only_active_subscribers(database: Database, clo
         await tx.execute(subscriptions.update().where(subscriptions.c.contact_key == pending).values(is_pending=True))
 
     async def names(*list_keys: str, asked: Any = None) -> list[str]:
-        people, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, audience_query))
+        contacts_, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, audience_query))
         async with database.read() as tx:
-            rows = await tx.execute(select(contacts.c.email).where(people).order_by(contacts.c.email))
+            rows = await tx.execute(select(contacts.c.email).where(contacts_).order_by(contacts.c.email))
             assert list(await tx.execute(whole.add_columns(contacts.c.email).order_by(contacts.c.email))) == list(rows)
         return [row.email.partition("@")[0] for row in rows]
 

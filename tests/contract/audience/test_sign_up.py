@@ -32,7 +32,7 @@ async def sign_up(api: Api, list_key: str, email: str = ADA, **fields: str) -> A
     return await api.anonymous.post(f"/subscribe/{list_key}", data={"email": email, **fields})
 
 
-async def readers(api: Api, list_key: str) -> list[str]:
+async def browsers(api: Api, list_key: str) -> list[str]:
     on = (subscriptions.c.list_key == list_key, subscriptions.c.is_pending.is_(False))
     query = select(contacts.c.email).join(subscriptions, subscriptions.c.contact_key == contacts.c.id)
     async with api.parts.database.read() as tx:
@@ -40,7 +40,7 @@ async def readers(api: Api, list_key: str) -> list[str]:
     return [row.email for row in rows]
 
 
-async def mails(api: Api) -> list[str]:
+async def messages_(api: Api) -> list[str]:
     async with api.parts.database.read() as tx:
         return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
 
@@ -49,53 +49,53 @@ async def test_list_without_double_opt_in_is_subscribed_at_once(api: Api) -> Non
     form = await api.anonymous.get("/subscribe/open")
     assert form.status_code == 200
     assert "Open &amp; &lt;free&gt;" in form.text
-    answer = await sign_up(api, "open", " Ada@Example.com ")
-    assert (answer.status_code, await readers(api, "open"), await mails(api)) == (200, [ADA], [])
+    response = await sign_up(api, "open", " Ada@Example.com ")
+    assert (response.status_code, await browsers(api, "open"), await messages_(api)) == (200, [ADA], [])
 
 
 async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
-    answer = await sign_up(api, "asks", lang="ru")
-    assert "проверьте почту" in answer.text
-    assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
+    response = await sign_up(api, "asks", lang="ru")
+    assert "проверьте почту" in response.text
+    assert (await browsers(api, "asks"), await messages_(api)) == ([], [ADA])
     async with api.parts.database.read() as tx:
-        [mail] = await tx.execute(select(messages))
-        [person] = await tx.execute(select(contacts))
-    assert (person.locale, "Подтвердите" in mail.payload or "одтверд" in mail.payload) == ("ru", True)
+        [message] = await tx.execute(select(messages))
+        [contact] = await tx.execute(select(contacts))
+    assert (contact.locale, "Подтвердите" in message.payload or "одтверд" in message.payload) == ("ru", True)
 
 
 @pytest.mark.parametrize("list_key", ["open", "asks"])
 async def test_response_does_not_reveal_subscribers(api: Api, list_key: str) -> None:
-    standing = ContactStatusService(api.parts.database, api.parts.clock)
-    await standing.subscribe(1, "on@example.com", list_key, source="test")
-    await standing.subscribe(1, "left@example.com", list_key, source="test")
-    await standing.unsubscribe_by_link(1, "left@example.com", list_key, source="test")
+    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    await statuses.subscribe(1, "on@example.com", list_key, source="test")
+    await statuses.subscribe(1, "left@example.com", list_key, source="test")
+    await statuses.unsubscribe_by_link(1, "left@example.com", list_key, source="test")
     await suppressions.add(
         api.parts.database, api.parts.clock, 1, "bounced@example.com", reason="bounced", source="test"
     )
-    people = ("on@example.com", "left@example.com", "bounced@example.com", "new@example.com", "on@example.com")
-    answers = [await sign_up(api, list_key, email) for email in people]
-    assert len({(answer.status_code, answer.text) for answer in answers}) == 1
+    contacts_ = ("on@example.com", "left@example.com", "bounced@example.com", "new@example.com", "on@example.com")
+    responses = [await sign_up(api, list_key, email) for email in contacts_]
+    assert len({(response.status_code, response.text) for response in responses}) == 1
     trapped = await sign_up(api, list_key, "robot@example.com", website="http://spam.example")
-    assert trapped.text == answers[0].text
+    assert trapped.text == responses[0].text
 
 
 async def test_unsubscribed_contact_always_has_to_confirm(api: Api) -> None:
-    standing = ContactStatusService(api.parts.database, api.parts.clock)
-    await standing.subscribe(1, ADA, "open", source="test")
-    await standing.unsubscribe_by_link(1, ADA, "open", source="test")
+    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    await statuses.subscribe(1, ADA, "open", source="test")
+    await statuses.unsubscribe_by_link(1, ADA, "open", source="test")
     await sign_up(api, "open")
-    assert (await readers(api, "open"), await mails(api)) == ([], [ADA])
+    assert (await browsers(api, "open"), await messages_(api)) == ([], [ADA])
     assert await (await api.parts.double_opt_in()).confirm(1, ADA, "open")
-    assert await readers(api, "open") == [ADA]
+    assert await browsers(api, "open") == [ADA]
 
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_parallel_sign_ups_send_one_email(api: Api, is_known: bool) -> None:
     if is_known:
         await sign_up(api, "open")
-    answers = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
-    assert [answer.status_code for answer in answers] == [200] * 6
-    assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
+    responses = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
+    assert [response.status_code for response in responses] == [200] * 6
+    assert (await browsers(api, "asks"), await messages_(api)) == ([], [ADA])
 
 
 async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: ManualClock) -> None:
@@ -103,30 +103,30 @@ async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: Manu
     clock.advance(RESEND_INTERVAL)
     double_opt_in = await api.parts.double_opt_in()
     await asyncio.gather(double_opt_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
-    assert await readers(api, "asks") == [ADA]
+    assert await browsers(api, "asks") == [ADA]
 
 
 async def test_filled_honeypot_subscribes_nobody(api: Api) -> None:
     before = await api.stored()
-    answer = await sign_up(api, "open", website="http://spam.example")
-    assert (answer.status_code, await api.stored()) == (200, before)
+    response = await sign_up(api, "open", website="http://spam.example")
+    assert (response.status_code, await api.stored()) == (200, before)
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "a@b@c", "x" * 300 + "@example.com", "<script>@example.com"])
 async def test_invalid_address_is_shown_with_the_reason(api: Api, email: str) -> None:
     before = await api.stored()
-    answer = await sign_up(api, "open", email)
-    assert (answer.status_code, await api.stored()) == (422, before)
-    assert "does not look like an email address" in answer.text
-    assert "<script>" not in answer.text
+    response = await sign_up(api, "open", email)
+    assert (response.status_code, await api.stored()) == (422, before)
+    assert "does not look like an email address" in response.text
+    assert "<script>" not in response.text
 
 
 async def test_sign_ups_are_limited_per_network_and_hour(api: Api, clock: ManualClock) -> None:
     for number in range(PER_HOUR):
         assert (await sign_up(api, "open", f"reader{number}@example.com")).status_code == 200
-    answer = await sign_up(api, "open")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "3600")
-    assert ADA not in await readers(api, "open")
+    response = await sign_up(api, "open")
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "3600")
+    assert ADA not in await browsers(api, "open")
     clock.advance(HOUR)
     assert (await sign_up(api, "open")).status_code == 200
 
@@ -146,7 +146,7 @@ async def test_network_addresses_are_not_stored(database: Database, clock: Manua
 async def test_private_list_has_no_sign_up_form(api: Api, address: str) -> None:
     assert (await api.anonymous.get(address)).status_code == 404
     assert (await api.anonymous.post(address, data={"email": ADA})).status_code == 404
-    assert await readers(api, "secret") == []
+    assert await browsers(api, "secret") == []
 
 
 async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
@@ -155,17 +155,17 @@ async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
     assert "frame-ancestors *" in rules
     assert "default-src 'none'" in rules
     elsewhere = {"Origin": "https://shop.example"}
-    answer = await api.anonymous.post(
+    response = await api.anonymous.post(
         "/subscribe/open?next=https://evil.example", data={"email": ADA}, headers=elsewhere
     )
-    assert (answer.status_code, "evil" in answer.text, answer.cookies) == (200, False, form.cookies)
+    assert (response.status_code, "evil" in response.text, response.cookies) == (200, False, form.cookies)
     assert not form.cookies
 
 
 async def test_sign_up_returns_json_on_request(api: Api) -> None:
     asking = {"Accept": "application/json"}
-    answer = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
-    assert answer.json() == {"ok": True, "listKey": "open"}
+    response = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
+    assert response.json() == {"ok": True, "listKey": "open"}
     refused = await api.anonymous.post("/subscribe/open", data={"email": "nobody"}, headers=asking)
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_EMAIL")
 
@@ -176,4 +176,4 @@ async def test_list_of_another_tenant_is_found_by_tenant_name(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/theirs?tenant=other")
     assert 'action="theirs?tenant=other"' in form.text
     await api.anonymous.post("/subscribe/theirs?tenant=other", data={"email": ADA})
-    assert await readers(api, "theirs") == [ADA]
+    assert await browsers(api, "theirs") == [ADA]

@@ -69,16 +69,16 @@ def leaving(list_key: str = "general", address: str = JANE) -> str:
     return f"/unsubscribe?token={TOKENS.make(address, list_key)}"
 
 
-def link_on(answer: httpx.Response, page: str) -> str:
+def link_on(response: httpx.Response, page: str) -> str:
     """Return the target of a form or link on this page."""
-    found = re.search(rf'(?:action|href)="({page}\?[^"]+)"', answer.text)
-    assert found, answer.text
-    return "/" + found[1].replace("&amp;", "&")
+    result = re.search(rf'(?:action|href)="({page}\?[^"]+)"', response.text)
+    assert result, response.text
+    return "/" + result[1].replace("&amp;", "&")
 
 
 async def scopes(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> dict[str, str]:
-    standing = ContactStatusService(api.parts.database, api.parts.clock)
-    return dict((await standing.load_preferences(tenant_id, address)).scopes)
+    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    return dict((await statuses.load_preferences(tenant_id, address)).scopes)
 
 
 async def status(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> str | None:
@@ -94,38 +94,38 @@ async def unsubscribed_at(api: Api, list_key: str) -> int | None:
     return rows[0].unsubscribed_at if rows else None
 
 
-def is_plain_page(answer: httpx.Response) -> None:
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert "noindex" in answer.headers["x-robots-tag"]
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
-    assert "unsafe" not in answer.headers["content-security-policy"]
-    assert "set-cookie" not in answer.headers
-    assert "<script" not in answer.text
-    assert JANE not in answer.text
+def is_plain_page(response: httpx.Response) -> None:
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert "noindex" in response.headers["x-robots-tag"]
+    assert response.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in response.headers["content-security-policy"]
+    assert "set-cookie" not in response.headers
+    assert "<script" not in response.text
+    assert JANE not in response.text
 
 
 # Unsubscribe links.
 
 
 async def test_unsubscribe_link_acts_and_offers_undo(api: Api, reader: httpx.AsyncClient) -> None:
-    answer = await reader.get(leaving())
-    assert answer.status_code == 200
-    is_plain_page(answer)
-    assert "You are unsubscribed" in answer.text
-    assert "j***@e***.org" in answer.text
-    assert "Northwind Books" in answer.text
-    assert link_on(answer, "resubscribe")
+    response = await reader.get(leaving())
+    assert response.status_code == 200
+    is_plain_page(response)
+    assert "You are unsubscribed" in response.text
+    assert "j***@e***.org" in response.text
+    assert "Northwind Books" in response.text
+    assert link_on(response, "resubscribe")
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
 
 async def test_link_of_one_list_keeps_the_others(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
-    standing = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.parts.database, clock)
     for list_key in ("weekly", "offers"):
-        await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
-    answer = await reader.get(leaving("weekly"))
-    assert "no more mail from <strong>Weekly digest</strong>" in answer.text
+        await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
+    response = await reader.get(leaving("weekly"))
+    assert "no more mail from <strong>Weekly digest</strong>" in response.text
     assert (await status(api), await scopes(api)) == ("active", {"weekly": "unsubscribed"})
     assert await unsubscribed_at(api, "weekly") == clock.now()
     assert await unsubscribed_at(api, "offers") is None
@@ -142,16 +142,16 @@ async def test_unsubscribing_again_changes_nothing(api: Api, reader: httpx.Async
 
 
 async def test_link_of_a_missing_list_still_works(api: Api, reader: httpx.AsyncClient) -> None:
-    answer = await reader.get(leaving("spring-2019"))
-    assert answer.status_code == 200
-    assert "<strong>spring-2019</strong>" in answer.text
+    response = await reader.get(leaving("spring-2019"))
+    assert response.status_code == 200
+    assert "<strong>spring-2019</strong>" in response.text
     assert await scopes(api) == {"spring-2019": "unsubscribed"}
 
 
 async def test_unsubscribe_returns_json_on_request(api: Api, reader: httpx.AsyncClient) -> None:
     for _ in range(2):
-        answer = await reader.get(leaving("weekly"), headers=PROGRAM)
-        assert (answer.status_code, answer.json()) == (200, {"ok": True, "listKey": "weekly"})
+        response = await reader.get(leaving("weekly"), headers=PROGRAM)
+        assert (response.status_code, response.json()) == (200, {"ok": True, "listKey": "weekly"})
     bad = await reader.get("/unsubscribe?token=made.up", headers=PROGRAM)
     assert (bad.status_code, bad.headers["content-type"]) == (400, "application/problem+json")
     assert bad.json()["code"] == "INVALID_TOKEN"
@@ -165,12 +165,12 @@ async def test_generated_secret_signs_links_without_a_setting(database: Database
 
 
 async def test_links_of_earlier_secrets_stay_valid(database: Database, clock: ManualClock) -> None:
-    made = await get_or_create_secret(database, UNSUBSCRIBE_SECRET)
+    created = await get_or_create_secret(database, UNSUBSCRIBE_SECRET)
     pages = PublicPages("n" * 32, retired=(SECRET,))
     async with an_api(database, clock, public_pages=pages) as api:
-        for secret, answer in ((made, 200), (SECRET, 200), ("n" * 32, 200), ("x" * 32, 400)):
+        for secret, response in ((created, 200), (SECRET, 200), ("n" * 32, 200), ("x" * 32, 400)):
             link = f"/unsubscribe?token={UnsubscribeTokens(secret).make(JANE)}"
-            assert (await api.anonymous.get(link)).status_code == answer
+            assert (await api.anonymous.get(link)).status_code == response
 
 
 async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: ManualClock) -> None:
@@ -195,23 +195,23 @@ async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: M
 async def test_one_click_unsubscribes_without_redirect_or_cookie(
     api: Api, reader: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
-    answer = await reader.post(leaving(), **body)
-    assert answer.status_code == 200
-    is_plain_page(answer)
+    response = await reader.post(leaving(), **body)
+    assert response.status_code == 200
+    is_plain_page(response)
     assert await status(api) == "unsubscribed"
 
 
 @pytest.mark.promise("unsubscribe-one-click")
 async def test_one_click_acts_even_if_links_ask_first(careful: Api) -> None:
-    answer = await careful.anonymous.post(leaving(), data=ONE_CLICK)
-    assert answer.status_code == 200
+    response = await careful.anonymous.post(leaving(), data=ONE_CLICK)
+    assert response.status_code == 200
     assert await status(careful) == "unsubscribed"
 
 
 async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
     reader = careful.anonymous
-    asked = await reader.get(leaving())
-    left = await reader.post(link_on(asked, "unsubscribe"))
+    filter_ = await reader.get(leaving())
+    left = await reader.post(link_on(filter_, "unsubscribe"))
     other = await reader.get(link_on(left, "unsubscribe"))
     assert other.headers["content-language"] != left.headers["content-language"]
     assert 'action="resubscribe?' in other.text
@@ -238,18 +238,18 @@ async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
     ids=str,
 )
 async def test_prefetch_only_shows_a_button(api: Api, reader: httpx.AsyncClient, headers: dict[str, str]) -> None:
-    answer = await reader.get(leaving(), headers=headers)
-    assert answer.status_code == 200
+    response = await reader.get(leaving(), headers=headers)
+    assert response.status_code == 200
     assert await scopes(api) == {}
-    assert (await reader.post(link_on(answer, "unsubscribe"))).status_code == 200
+    assert (await reader.post(link_on(response, "unsubscribe"))).status_code == 200
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
 @pytest.mark.promise("unsubscribe-scanners")
 @pytest.mark.parametrize("page", ["unsubscribe", "preferences"])
 async def test_head_request_never_unsubscribes(api: Api, reader: httpx.AsyncClient, page: str) -> None:
-    answer = await reader.head(leaving().replace("unsubscribe", page, 1))
-    assert answer.status_code == 200
+    response = await reader.head(leaving().replace("unsubscribe", page, 1))
+    assert response.status_code == 200
     assert (await reader.head(f"/{page}?token=x.y")).status_code == 400
     assert await scopes(api) == {}
 
@@ -257,18 +257,18 @@ async def test_head_request_never_unsubscribes(api: Api, reader: httpx.AsyncClie
 @pytest.mark.promise("unsubscribe-scanners")
 async def test_with_ask_first_only_the_button_unsubscribes(careful: Api) -> None:
     reader = careful.anonymous
-    asked = await reader.get(leaving("weekly"))
-    assert asked.status_code == 200
-    is_plain_page(asked)
-    assert "Unsubscribe?" in asked.text
-    assert asked.text.count("<button") == 1
+    filter_ = await reader.get(leaving("weekly"))
+    assert filter_.status_code == 200
+    is_plain_page(filter_)
+    assert "Unsubscribe?" in filter_.text
+    assert filter_.text.count("<button") == 1
     assert await scopes(careful) == {}
 
     program = await reader.get(leaving("weekly"), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (409, "CONFIRMATION_NEEDED")
     assert await scopes(careful) == {}
 
-    left = await reader.post(link_on(asked, "unsubscribe"))
+    left = await reader.post(link_on(filter_, "unsubscribe"))
     assert "You are unsubscribed" in left.text
     assert await scopes(careful) == {"weekly": "unsubscribed"}
 
@@ -304,11 +304,11 @@ async def test_invalid_link_returns_400_and_changes_nothing(
 ) -> None:
     stored = await api.stored()
     for page in ("unsubscribe", "preferences"):
-        answer = await reader.request(method, f"/{page}?{query}", headers={"Accept-Language": "ru"})
-        assert answer.status_code == 400
-        is_plain_page(answer)
-        assert '<html lang="ru">' in answer.text
-        assert "Эта ссылка не работает" in answer.text
+        response = await reader.request(method, f"/{page}?{query}", headers={"Accept-Language": "ru"})
+        assert response.status_code == 400
+        is_plain_page(response)
+        assert '<html lang="ru">' in response.text
+        assert "Эта ссылка не работает" in response.text
     assert await api.stored() == stored
 
 
@@ -319,10 +319,10 @@ async def test_unstored_choice_is_never_confirmed(
         raise NotDurable("disk full at db.internal")
 
     monkeypatch.setattr(ContactStatusService, "unsubscribe_by_link", full)
-    answer = await reader.post(leaving(), headers={"Accept-Language": "pt"})
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    assert "Tente de novo daqui a um minuto" in answer.text
-    assert "internal" not in answer.text
+    response = await reader.post(leaving(), headers={"Accept-Language": "pt"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    assert "Tente de novo daqui a um minuto" in response.text
+    assert "internal" not in response.text
     program = await reader.post(leaving(), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (503, "NOT_DURABLE")
     assert "internal" not in program.text
@@ -334,15 +334,15 @@ async def test_unstored_choice_is_never_confirmed(
 async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncClient) -> None:
     other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
     token = TOKENS.for_tenant(other).make(JANE)
-    answer = await reader.get(f"/unsubscribe?token={token}&tenant=other")
-    assert answer.status_code == 200
-    assert "Northwind Books" not in answer.text  # the sender name of the first tenant
+    response = await reader.get(f"/unsubscribe?token={token}&tenant=other")
+    assert response.status_code == 200
+    assert "Northwind Books" not in response.text  # the sender name of the first tenant
     assert await scopes(api) == {}
     assert await scopes(api, tenant_id=other) == {"general": "unsubscribed"}
 
-    preferences = await reader.get(link_on(answer, "preferences"))
+    preferences = await reader.get(link_on(response, "preferences"))
     assert "Weekly digest" not in preferences.text
-    back = await reader.post(link_on(answer, "resubscribe"))
+    back = await reader.post(link_on(response, "resubscribe"))
     assert "You are subscribed again" in back.text
     assert await scopes(api, tenant_id=other) == {}
 
@@ -366,8 +366,8 @@ async def test_undo_restores_the_previous_state(
 
 async def test_undo_needs_the_button_and_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
     left = await reader.get(leaving())
-    asked = await reader.get(link_on(left, "resubscribe"))
-    assert (asked.status_code, "Subscribe again?" in asked.text) == (200, True)
+    filter_ = await reader.get(link_on(left, "resubscribe"))
+    assert (filter_.status_code, "Subscribe again?" in filter_.text) == (200, True)
     stolen = await reader.post(leaving().replace("unsubscribe", "resubscribe", 1))
     assert stolen.status_code == 400
     assert await scopes(api) == {"general": "unsubscribed"}
@@ -416,10 +416,10 @@ def preferences_of(address: str = JANE, list_key: str = "general") -> str:
     return f"/preferences?token={TOKENS.make(address, list_key)}"
 
 
-def boxes(answer: httpx.Response) -> dict[str, bool]:
+def boxes(response: httpx.Response) -> dict[str, bool]:
     """Return the lists that the page shows, and whether each is selected."""
-    found = re.findall(r'<input type="checkbox" name="list" value="([^"]+)"( checked)?', answer.text)
-    return {list_key: bool(checked) for list_key, checked in found}
+    result = re.findall(r'<input type="checkbox" name="list" value="([^"]+)"( checked)?', response.text)
+    return {list_key: bool(checked) for list_key, checked in result}
 
 
 SHOWN = ["weekly", "offers"]
@@ -428,12 +428,12 @@ SHOWN = ["weekly", "offers"]
 async def test_preference_page_shows_public_and_own_lists(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    standing = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.parts.database, clock)
     page = await reader.get(preferences_of())
     is_plain_page(page)
     assert boxes(page) == {"weekly": False, "offers": False}
     assert "Offers &amp; &lt;deals&gt;" in page.text
-    await standing.subscribe(DEFAULT_TENANT, JANE, "staff", source="test")
+    await statuses.subscribe(DEFAULT_TENANT, JANE, "staff", source="test")
     assert boxes(await reader.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
 
 
@@ -456,9 +456,9 @@ async def test_saving_preferences_applies_and_reports_changes(
 async def test_unsubscribe_from_all_then_resubscribe_to_one(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    standing = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.parts.database, clock)
     for list_key in SHOWN:
-        await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
+        await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
     left = await reader.post(preferences_of(), data={**form, "everything": "leave"})
     assert "You have left everything." in left.text
@@ -513,8 +513,8 @@ async def test_chosen_language_is_stored(api: Api, reader: httpx.AsyncClient) ->
 
 @pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])
 async def test_oversized_form_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
-    answer = await reader.post(preferences_of(), content=body)
-    assert answer.status_code == 413
+    response = await reader.post(preferences_of(), content=body)
+    assert response.status_code == 413
 
 
 async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, reader: httpx.AsyncClient) -> None:
@@ -527,8 +527,8 @@ async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, rea
         (back, {}),
         (preferences_of(), form),
     ] * 4
-    answers = await asyncio.gather(*(reader.post(address, data=data) for address, data in hands))
-    assert {answer.status_code for answer in answers} == {200}
+    responses = await asyncio.gather(*(reader.post(address, data=data) for address, data in hands))
+    assert {response.status_code for response in responses} == {200}
     await reader.post(leaving(), data=ONE_CLICK)
     saved = await reader.post(preferences_of(), data=form)
     assert boxes(saved) == {"weekly": True, "offers": False}
@@ -575,7 +575,7 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
         a_newsletter(to="ann@example.org", list_key="weekly", tenant_id=other),
     )
     await bench.drain()
-    mails = {mail.recipients[0]: mail.content for mail in sink.messages}
+    messages_ = {message.recipients[0]: message.content for message in sink.messages}
     record = DkimKey.load(dkim_key.read_text(), "example.com", "mw").record().encode()
     list_ids = {JANE: "<weekly.example.com>", "joe@example.org": None, "ann@example.org": "<weekly.acme.example.com>"}
     links = {
@@ -583,15 +583,15 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
         "joe@example.org": TOKENS.make("joe@example.org"),
         "ann@example.org": TOKENS.for_tenant(other).make("ann@example.org", "weekly") + "&tenant=acme",
     }
-    assert mails.keys() == links.keys()
-    for recipient, content in mails.items():
+    assert messages_.keys() == links.keys()
+    for recipient, content in messages_.items():
         assert f"\r\nList-Unsubscribe: <https://mail.example.com/unsubscribe?token={links[recipient]}>\r\n" in (
             content.decode()
         )
-        mail = email.message_from_bytes(content, policy=SMTP)
-        assert mail.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
-        assert mail["List-Id"] == list_ids[recipient]
-        [signed] = re.findall(r"\bh=([^;]+)", mail["DKIM-Signature"])
+        message = email.message_from_bytes(content, policy=SMTP)
+        assert message.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
+        assert message["List-Id"] == list_ids[recipient]
+        [signed] = re.findall(r"\bh=([^;]+)", message["DKIM-Signature"])
         covered = re.sub(r"\s", "", signed).lower().split(":")
         assert {"list-unsubscribe", "list-unsubscribe-post"} <= set(covered)
         assert dkim.verify(content, dnsfunc=lambda name, timeout=5: record)
@@ -626,8 +626,8 @@ async def test_messages_of_two_lists_name_their_own_list(bench: Bench, sink: Smt
     for list_key in ("weekly", "offers"):
         await bench.accept(a_newsletter(to=JANE, list_key=list_key, template_key=template.key, payload=payload))
         await bench.drain()
-    for mail, list_key in zip(sink.messages, ("weekly", "offers"), strict=True):
-        parsed = email.message_from_bytes(mail.content, policy=SMTP)
+    for message, list_key in zip(sink.messages, ("weekly", "offers"), strict=True):
+        parsed = email.message_from_bytes(message.content, policy=SMTP)
         assert parsed["List-Id"] == f"<{list_key}.example.com>"
         assert TOKENS.make(JANE, list_key) in str(parsed["List-Unsubscribe"])
         body = parsed.get_body(("html",))
@@ -644,11 +644,11 @@ async def test_attribute_cannot_replace_unsubscribe_link_or_address(bench: Bench
     await bench.drain()
     body = email.message_from_bytes(sink.messages[0].content, policy=SMTP).get_body(("html",))
     assert body is not None
-    told = body.get_content()
-    assert TOKENS.make(JANE, "weekly") in told
-    assert f">{JANE} " in told
-    assert "elsewhere" not in told
-    assert "Jo free" in told
+    expected = body.get_content()
+    assert TOKENS.make(JANE, "weekly") in expected
+    assert f">{JANE} " in expected
+    assert "elsewhere" not in expected
+    assert "Jo free" in expected
 
 
 @pytest.mark.promise("unsubscribe-headers")
@@ -662,5 +662,5 @@ async def test_senders_own_list_id_is_not_duplicated(bench: Bench, sink: SmtpSin
     payload = {"to": JANE, "subject": "Hi", "html": "<p>Hi</p>", "headers": {"List-ID": "<mine.example.net>"}}
     await bench.accept(a_newsletter(to=JANE, list_key="weekly", payload=payload))
     await bench.drain()
-    mail = email.message_from_bytes(sink.messages[0].content, policy=SMTP)
-    assert mail.get_all("List-Id") == ["<mine.example.net>"]
+    message = email.message_from_bytes(sink.messages[0].content, policy=SMTP)
+    assert message.get_all("List-Id") == ["<mine.example.net>"]

@@ -137,8 +137,8 @@ async def test_locales_share_one_version_sequence(store: TemplateStore) -> None:
     await store.write(1, "hello", a_draft("<p>Olá</p>", locale="pt"))
     await store.write(1, "hello", a_draft("<p>Oi</p>", locale="pt_br"))
     await store.write(1, "hello", a_draft("<p>Hello!</p>"))
-    found = {locale: (await store.latest(1, "hello", locale)).version for locale in ("", "pt", "pt-BR", "pt-AO", "ru")}
-    assert found == {"": 4, "pt": 2, "pt-BR": 3, "pt-AO": 2, "ru": 4}
+    result = {locale: (await store.latest(1, "hello", locale)).version for locale in ("", "pt", "pt-BR", "pt-AO", "ru")}
+    assert result == {"": 4, "pt": 2, "pt-BR": 3, "pt-AO": 2, "ru": 4}
 
 
 async def test_send_uses_locale_of_request_or_contact(api: Api, clock: ManualClock) -> None:
@@ -162,8 +162,8 @@ async def test_send_uses_locale_of_request_or_contact(api: Api, clock: ManualClo
 
 @pytest.mark.parametrize("changes", [{"locale": "pt"}, {"html": None, "templateId": "hello", "locale": "not a locale"}])
 async def test_invalid_locale_is_refused(api: Api, changes: dict[str, Any]) -> None:
-    answer = await api.client.post("/v1/email/send", json=a_request(**changes))
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "locale")
+    response = await api.client.post("/v1/email/send", json=a_request(**changes))
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "locale")
 
 
 # Variables.
@@ -233,9 +233,9 @@ async def test_invalid_image_or_name_is_refused(images: ImageStore, tmp_path: Pa
 
 async def test_images_load_without_a_key_and_are_cached(api: Api, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG)
-    answer = await api.client.post("/v1/images?name=logo.png", content=PNG, headers={"Content-Type": "image/png"})
-    assert answer.status_code == 201, answer.text
-    url = answer.json()["url"]
+    response = await api.client.post("/v1/images?name=logo.png", content=PNG, headers={"Content-Type": "image/png"})
+    assert response.status_code == 201, response.text
+    url = response.json()["url"]
     for method in ("GET", "HEAD"):
         loaded = await api.anonymous.request(method, url)
         assert (loaded.status_code, loaded.headers["content-type"]) == (200, "image/png")
@@ -282,10 +282,10 @@ async def test_template_is_stored_shown_compared_and_previewed(api: Api) -> None
     assert "-Receipt {{ total }}" in changed
     assert (await api.client.get(f"{path}/diff?after=2")).json()["difference"] == changed
     assert (await api.client.get(f"{path}/diff")).json()["difference"] == ""  # the first version of its locale
-    shown = await api.client.post(f"{path}/preview", json={"version": 1})
-    assert (shown.json()["subject"], "12.00" in shown.json()["text"]) == ("Receipt 12.00", True)
-    shown = await api.client.post(f"{path}/preview", json={"locale": "pt", "variables": {"total": "<b>"}})
-    assert ("&lt;b&gt;" in shown.json()["html"], shown.json()["locale"]) == (True, "pt")
+    visible = await api.client.post(f"{path}/preview", json={"version": 1})
+    assert (visible.json()["subject"], "12.00" in visible.json()["text"]) == ("Receipt 12.00", True)
+    visible = await api.client.post(f"{path}/preview", json={"locale": "pt", "variables": {"total": "<b>"}})
+    assert ("&lt;b&gt;" in visible.json()["html"], visible.json()["locale"]) == (True, "pt")
     lacking = await api.client.post(f"{path}/preview", json={})
     assert (lacking.status_code, lacking.json()["errors"][0]["field"]) == (422, "variables")
 
@@ -305,9 +305,9 @@ async def test_template_is_stored_shown_compared_and_previewed(api: Api) -> None
     ],
 )
 async def test_invalid_template_names_its_field(api: Api, body: dict[str, Any], field: str) -> None:
-    answer = await api.client.put("/v1/templates/hello", json=body)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == field
+    response = await api.client.put("/v1/templates/hello", json=body)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == field
     assert (await api.client.get("/v1/templates/hello")).status_code == 404
 
 
@@ -321,14 +321,14 @@ async def test_templates_of_other_tenants_are_not_found(api: Api) -> None:
 
 async def test_template_is_checked_before_sending(api: Api) -> None:
     await api.client.put("/v1/templates/news", json={"subject": "News", "html": '<p>News</p><img src="a.png">'})
-    answer = (await api.client.get("/v1/templates/news/preflight")).json()
-    assert answer["mayGo"] is False
-    assert [each["code"] for each in answer["findings"] if each["level"] == "blocks"] == ["BROKEN_IMAGE"]
-    assert "NO_UNSUBSCRIBE_LINK" in [each["code"] for each in answer["findings"]]
+    response = (await api.client.get("/v1/templates/news/preflight")).json()
+    assert response["mayGo"] is False
+    assert [each["code"] for each in response["findings"] if each["level"] == "blocks"] == ["BROKEN_IMAGE"]
+    assert "NO_UNSUBSCRIBE_LINK" in [each["code"] for each in response["findings"]]
     await api.client.put("/v1/templates/news", json={"subject": "News", "html": f"<p>News</p>{FOOTER}"})
     assert (await api.client.get("/v1/templates/news/preflight")).json() == {"mayGo": True, "findings": []}
-    answer = (await api.client.get("/v1/templates/news/preflight?bulk=false&version=1")).json()
-    assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in answer["findings"]]
+    response = (await api.client.get("/v1/templates/news/preflight?bulk=false&version=1")).json()
+    assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in response["findings"]]
 
 
 async def test_postal_address_of_settings_is_in_the_email(engine: DatabaseAddress, tmp_path: Path) -> None:

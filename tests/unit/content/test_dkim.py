@@ -31,9 +31,9 @@ BOTH = DkimSigner([RSA, ED25519])
 
 def dns(name: bytes, **_: object) -> bytes | None:
     """dkimpy asks with and without the final dot, in either type."""
-    asked = name.decode().rstrip(".")
+    filter_ = name.decode().rstrip(".")
     records = {f"{key.selector}._domainkey.{key.domain}": key.record().encode() for key in (RSA, ED25519)}
-    return records.get(asked)
+    return records.get(filter_)
 
 
 def verifies(content: bytes, index: int = 0) -> bool:
@@ -89,14 +89,14 @@ def test_independent_verifier_accepts_both_signatures() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda mail: mail.replace(b"From: Example", b"From: Another"),
-        lambda mail: mail.replace(b"To: Jane", b"To: Joan"),
-        lambda mail: mail.replace(b"/u/abc", b"/u/abd"),
-        lambda mail: mail.replace(b"One-Click", b"Two-Click"),
-        lambda mail: mail.replace(b"two =20", b"six =20").replace(b"two  ", b"six  "),
-        lambda mail: mail.replace(b"\r\nTo:", b"\r\nFrom: evil@example.net\r\nTo:", 1),
-        lambda mail: mail.replace(b"\r\nTo:", b"\r\nSubject: another\r\nTo:", 1),
-        lambda mail: mail + b"more\r\n",
+        lambda message: message.replace(b"From: Example", b"From: Another"),
+        lambda message: message.replace(b"To: Jane", b"To: Joan"),
+        lambda message: message.replace(b"/u/abc", b"/u/abd"),
+        lambda message: message.replace(b"One-Click", b"Two-Click"),
+        lambda message: message.replace(b"two =20", b"six =20").replace(b"two  ", b"six  "),
+        lambda message: message.replace(b"\r\nTo:", b"\r\nFrom: evil@example.net\r\nTo:", 1),
+        lambda message: message.replace(b"\r\nTo:", b"\r\nSubject: another\r\nTo:", 1),
+        lambda message: message + b"more\r\n",
     ],
 )
 def test_any_change_breaks_the_signatures(change: Callable[[bytes], bytes]) -> None:

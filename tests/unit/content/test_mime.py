@@ -78,8 +78,8 @@ def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -
     attachments = tuple(Attachment(name, "application/pdf", data) for name, data in files)
     message = read(build_email(an_email(attachments=attachments)))
     assert message.get_content_type() == "multipart/mixed"
-    found = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
-    assert found == [(name.strip(), data) for name, data in files]
+    result = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
+    assert result == [(name.strip(), data) for name, data in files]
 
 
 def test_inline_image_is_related_to_the_html() -> None:

@@ -84,8 +84,8 @@ def test_an_empty_secret_is_a_configuration_error() -> None:
 
 def test_only_the_first_tenant_signs_with_plain_secret() -> None:
     assert TOKENS.for_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
-    made = {TOKENS.for_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
-    assert len(made) == 4
+    created = {TOKENS.for_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
+    assert len(created) == 4
     for tenant in (2, 3, 12):
         token = TOKENS.for_tenant(tenant).make("jane@example.org")
         assert TOKENS.for_tenant(tenant).parse(token) == TokenPayload("jane@example.org", "general")
