@@ -22,7 +22,7 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.message import Event
 from mailwright.domain.states import CLAIMABLE, EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.outbox import audit_log as journal
+from mailwright.outbox import audit_log as audit
 from mailwright.outbox.operations import CANCEL
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Database, Transaction
@@ -95,7 +95,7 @@ async def erase(
         await _move_cursors(tx, tenant_id, address)
         await _erase_contact(tx, tenant_id, contact, placeholder, now)
         await _suppress(tx, tenant_id, address, now)
-        await journal.record(
+        await audit.record(
             tx,
             now,
             actor=actor,
@@ -224,7 +224,7 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
 
 
 async def _suppress(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Which lists a contact left is personal data. Only the suppression of bulk email must remain."""
+    """The unsubscribed lists of a contact are personal data. Only the suppression of bulk email must remain."""
     matching = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
     await tx.execute(delete(suppressions).where(*matching, suppressions.c.list_key != "*"))
     entry = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}

@@ -105,8 +105,8 @@ def _attribute(condition: AttributeCondition) -> ColumnElement[bool]:  # noqa: P
             return not_(_is_one_of(column, key, [value]))
         case "in_", values:
             return _is_one_of(column, key, values)
-        case "contains", words:
-            return func.coalesce(position(lower_ascii(json_string(column, key)), lower_ascii(words)), 0) > 0
+        case "contains", text:
+            return func.coalesce(position(lower_ascii(json_string(column, key)), lower_ascii(text)), 0) > 0
         case name, str() as day:
             return func.coalesce(_ORDER[name](json_date(column, key), day), false())
         case name, number:
@@ -117,8 +117,8 @@ def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> C
     """Compare each value with attributes of its own type."""
     flags = ["true" if value else "false" for value in values if isinstance(value, bool)]
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    words = [value for value in values if isinstance(value, str)]
-    kinds = ((json_boolean, flags), (json_number, numbers), (json_string, words))
+    texts = [value for value in values if isinstance(value, str)]
+    kinds = ((json_boolean, flags), (json_number, numbers), (json_string, texts))
     return or_(*(func.coalesce(read(column, key).in_(wanted), false()) for read, wanted in kinds if wanted))
 
 
@@ -147,7 +147,7 @@ def _since(time: ColumnElement[int], activity: MessageActivity, now: Instant) ->
 def _occurs_often_enough(
     matching_messages: Select[Any], activity: MessageActivity, tenant_id: int
 ) -> ColumnElement[bool]:
-    """Asked person by person, along the index of a person's messages: a page of people costs what a page costs."""
+    """Evaluated per contact with the index on their messages, so that a page of contacts costs only its own lookups."""
     matching = matching_messages.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
     if activity.campaign is not None:
         known = select(campaigns.c.id).where(

@@ -24,9 +24,9 @@ class ContactHistoryEntry:
     outbox_id: str | None = None  # of the message that the entry is about
 
 
-async def history(database: Database, tenant_id: int, email: str, *, mails: int = 100) -> list[ContactHistoryEntry]:
-    """Newest first, with the events of at most `mails` of the latest messages."""
-    details = await contact_store.load_details(database, tenant_id, email, messages=mails)
+async def history(database: Database, tenant_id: int, email: str, *, limit: int = 100) -> list[ContactHistoryEntry]:
+    """Newest first, with the events of at most `limit` of the latest messages."""
+    details = await contact_store.load_details(database, tenant_id, email, messages=limit)
     entries = _contact_entries(details)
     messages_by_key = {message.message_key: message for message in details.messages}
     for key, type_, at, _ in await _events(database, list(messages_by_key)):

@@ -184,15 +184,17 @@ async def subscribe(
 
     A contact who unsubscribed from all bulk email, bounced or complained still receives nothing.
     """
-    people = {(tenant_id, normalize_email(email)) for email in emails}
-    if not people:
+    addresses = {(tenant_id, normalize_email(email)) for email in emails}
+    if not addresses:
         return 0
-    await ensure_contacts(tx, people, now)
+    await ensure_contacts(tx, addresses, now)
     if list_key == GENERAL:  # Every contact is subscribed to `general` unless they unsubscribed.
-        for _, email in sorted(people):
+        for _, email in sorted(addresses):
             await resubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
         return 0
-    rows = [{**_contact_row(contact), "list_key": list_key, "at": now, "source": source} for contact in sorted(people)]
+    rows = [
+        {**_contact_row(contact), "list_key": list_key, "at": now, "source": source} for contact in sorted(addresses)
+    ]
     subscribed = await tx.count(SUBSCRIBE, contacts=rows)
     await tx.count(LIFT_UNSUBSCRIBE, contacts=rows, list_key=list_key)
     return subscribed
@@ -260,15 +262,15 @@ async def lock_contact(tx: Runner, tenant_id: int, email: str, now: Instant) -> 
     await _lock_or_create(tx, {(tenant_id, normalize_email(email))}, now)
 
 
-async def lock_known_contacts(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+async def lock_known_contacts(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
     """Lock those that are contacts until the transaction ends, and return them."""
-    rows = [_contact_row(contact) for contact in sorted(people)]
+    rows = [_contact_row(contact) for contact in sorted(addresses)]
     return {(row.tenant_id, row.email) for row in await tx.run(LOCK_CONTACTS, contacts=rows)} if rows else set()
 
 
-async def ensure_contacts(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
+async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now: Instant) -> None:
     """Create missing contacts, also erased ones, and lock all of them until the transaction ends."""
-    rows = [_contact_row(contact) for contact in sorted(people)]
+    rows = [_contact_row(contact) for contact in sorted(addresses)]
     if not rows:
         return
     ids = uuid7s(now, len(rows))
@@ -396,19 +398,19 @@ class ContactStatusService:
             return await load_preferences(tx, tenant_id, email)
 
 
-async def _lock_or_create(tx: Runner, people: set[tuple[int, str]], now: Instant) -> set[tuple[int, str]]:
+async def _lock_or_create(tx: Runner, addresses: set[tuple[int, str]], now: Instant) -> set[tuple[int, str]]:
     """Lock the contacts, create unknown ones, and return which were erased.
 
     Known contacts are locked first: otherwise one that is being erased would count as known and be stored again.
     """
-    unknown = people - await lock_known_contacts(tx, people)
+    unknown = addresses - await lock_known_contacts(tx, addresses)
     erased = await _erased(tx, unknown)
     await ensure_contacts(tx, unknown - erased, now)
     return erased
 
 
-async def _erased(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    rows = [_contact_row(contact) for contact in sorted(people)]
+async def _erased(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    rows = [_contact_row(contact) for contact in sorted(addresses)]
     return {(row.tenant_id, row.email) for row in await tx.run(ERASED_CONTACTS, contacts=rows)} if rows else set()
 
 

@@ -1,7 +1,7 @@
-"""Suppressions: addresses that a tenant does not write to, whoever asks. One normal form decides.
+"""Suppressions: addresses that a tenant does not send to. Addresses are compared in normalized form.
 
-Each has a scope: no mail at all, no bulk mail, or no mail of one list. This is the table that a claim and the mark
-before a send look at.
+Each has a scope: all messages, bulk email, or the email of one list. The claim and the begin of an attempt check this
+table.
 """
 
 from collections.abc import Iterable

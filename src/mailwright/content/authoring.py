@@ -57,7 +57,7 @@ def _from_mjml(marked: MarkedSource) -> str:
     import mrml  # noqa: PLC0415 - two megabytes, which whoever writes something else need not have
 
     _check_mjml(marked)
-    # Without this the compiler has every reader's program ask Google for the font of its default style.
+    # Otherwise every recipient's program would load the font of the default style from Google.
     options = mrml.RenderOptions(fonts={})
     try:
         return mrml.to_html(marked.source, render_options=options).content
@@ -211,8 +211,8 @@ _MJML = frozenset(_MJML_ELEMENTS.split())
 _inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, keep_link_tags=True)
 _markdown = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
 
-# Plain and readable everywhere: one column on a calm ground, the reader's own fonts, and both colour schemes. What goes
-# in line is for the light one; the dark one must overrule it.
+# Readable everywhere: one column, system fonts, and both colour schemes. The inlined styles are those of the light
+# scheme, so the dark one must override them.
 _PAGE = """<!DOCTYPE html>
 <html lang="{language}"><head><meta charset="utf-8">\
 <meta name="viewport" content="width=device-width, initial-scale=1">\
@@ -220,7 +220,7 @@ _PAGE = """<!DOCTYPE html>
 <title>{title}</title>
 <style>
 body {{ margin: 0; padding: 0; background: #f4f4f2; -webkit-text-size-adjust: 100%; }}
-.ground {{ padding: 24px 12px; background: #f4f4f2; }}
+.page {{ padding: 24px 12px; background: #f4f4f2; }}
 .email {{ max-width: 600px; margin: 0 auto; padding: 32px; box-sizing: border-box; background: #ffffff; \
 border-radius: 8px; color: #24292f; font: 16px/1.6 -apple-system, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; \
 overflow-wrap: break-word; }}
@@ -245,12 +245,12 @@ Consolas, monospace; }}
 .email hr {{ margin: 32px 0 24px; border: 0; border-top: 1px solid #e4e7ea; }}
 .email hr.footer ~ p {{ color: #57606a; font-size: 14px; }}
 @media (max-width: 480px) {{
-.ground {{ padding: 0 !important; }}
+.page {{ padding: 0 !important; }}
 .email {{ padding: 24px 20px !important; border-radius: 0 !important; }}
 .email h1 {{ font-size: 24px !important; }}
 }}
 @media (prefers-color-scheme: dark) {{
-body, .ground {{ background: #111315 !important; }}
+body, .page {{ background: #111315 !important; }}
 .email {{ background: #1b1e21 !important; color: #d9dde1 !important; }}
 .email h1, .email h2, .email h3, .email h4 {{ color: #f2f4f6 !important; }}
 .email a {{ color: #8ab4f8 !important; }}
@@ -262,6 +262,6 @@ body, .ground {{ background: #111315 !important; }}
 .email hr.footer ~ p {{ color: #a2abb4 !important; }}
 }}
 </style></head>
-<body><div class="ground"><div class="email">
+<body><div class="page"><div class="email">
 {body}</div></div></body></html>
 """

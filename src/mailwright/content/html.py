@@ -65,8 +65,8 @@ def html_values(html: str, depth: int = 0) -> Iterator[HtmlValue]:
     """Yield every text and attribute that some email program may read in this HTML.
 
     It is parsed in three ways, because email programs differ: without scripts, with scripts (`noscript` is then text),
-    and with every tag taken as it stands, since a tree drops a table row that stands outside a table while Outlook,
-    reading the inside of a conditional comment, does not.
+    and with every tag taken literally: a tree drops a table row outside of a table, while Outlook, which reads the
+    inside of conditional comments, does not.
     """
     yield from _read(LexborHTMLParser(html), depth)
     if "noscript" in html.lower():
@@ -81,8 +81,8 @@ _DANGEROUS = re.compile(
     r"((?:java|vb|live)script:|data:(?:text/(?:html|xml)|application/(?:xhtml\+)?xml|image/svg\+xml))", re.IGNORECASE
 )
 _SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
-# "on" comes first and is looked behind from, so that the search jumps from one "on" to the next. Without a limit to the
-# name, a text of nothing but beginnings would be searched to its end from each of them.
+# The pattern starts with "on" and looks behind, so that the search jumps from one "on" to the next. The length of the
+# name is limited, because otherwise a text full of beginnings would take quadratic time.
 _HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{MAX_HANDLER_LENGTH}}}\s*=""")
 # Entities for ASCII letters, the colon and what is dropped around them: no other can be part of a scheme.
 _OBFUSCATING_ENTITY = re.compile(
@@ -110,11 +110,11 @@ _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|sour
 def _is_suspicious(html: str, lowered: str) -> bool:
     """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
 
-    A script element needs its name spelled out, because tag names know no entities. A handler needs `on` after a space,
-    a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written with
-    entities, and with tabs, breaks and controls in between: with all of those resolved it must show itself. Escapes of
-    CSS have rules of their own, so they are always parsed, and so is `srcdoc`. Unicode's lower case only ever
-    makes more text look like ASCII, never less.
+    A script element needs its name spelled out, because tag names contain no entities. A handler needs `on` after a
+    space, a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written
+    with entities, and with tabs, breaks and controls in between: with all of those resolved it becomes visible. CSS
+    escapes have rules of their own, so they are always parsed, and so is `srcdoc`. Lower-casing Unicode only makes more
+    text look like ASCII, never less.
     """
     if "script" in lowered and _SCRIPT_ELEMENT.search(lowered):
         return True

@@ -33,7 +33,7 @@ class UnsupportedImage(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`name` is what authors write; the address is made from the content, so that another image has another one."""
+    """`name` is what authors write. The URL contains a hash of the content, so that another image has another URL."""
 
     name: str
     digest: str
@@ -56,7 +56,7 @@ class ImageStore:
         self._folder = folder
 
     async def put(self, tenant_id: int, name: str, content: bytes) -> Image:
-        """The name stands for this image from now on; versions that were written with another one keep that."""
+        """Store an image under a name. Template versions that used another image of this name keep it."""
         _check_name(name)
         if len(content) > MAX_BYTES:
             raise InvalidInput(f"An image can have at most {MAX_BYTES // 1024**2} MB.", field="body")

@@ -89,7 +89,7 @@ class Layout:
     def __init__(self, template: Template, shared: SharedHeaders) -> None:
         self.variables = template.variables
         subject, plan = template.subject.flat, _plan(template)
-        # A mail that is joined from pieces needs no template any more, and that is most of what a layout would hold.
+        # A layout of prepared pieces needs no template any more, which would take most of its memory.
         self._compiled = template if subject is None or plan is None else (subject, plan)
         sources = [part.source for part in (template.subject, template.html, template.text) if part is not None]
         size = _IN_PIECES if self.is_flat else _COMPILED

@@ -116,7 +116,7 @@ class TemplateStore:
     async def write(
         self, tenant_id: int, template_id: str, draft: TemplateDraft, *, actor: str | None = None
     ) -> StoredTemplate:
-        """A new version, made from what its author wrote. Whoever has a name is named in the journal."""
+        """Compile a draft and store it as a new version. An `actor` is recorded in the audit log."""
         if RESERVED_CHARACTER in template_id or "/" in template_id:
             raise InvalidInput("A template ID cannot contain a colon or a slash.", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
@@ -272,8 +272,8 @@ class TemplateStore:
             rows = await tx.execute(insert(templates).values(**values).returning(templates))
             if actor is not None:
                 detail = {"version": values["version"], "locale": stored["locale"]}
-                now, deed = values["created_at"], {"action": "template.write", "subject": template_id}
-                await audit_log.record(tx, now, actor=actor, tenant_id=tenant_id, detail=detail, **deed)
+                now, entry = values["created_at"], {"action": "template.write", "subject": template_id}
+                await audit_log.record(tx, now, actor=actor, tenant_id=tenant_id, detail=detail, **entry)
         return _stored(rows[0])
 
 
@@ -285,7 +285,7 @@ async def latest_by_locale(tx: Transaction, tenant_id: int, template_id: str) ->
 
 
 def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
-    """What an author changed from one version to the other, line by line, in the form of `diff -u`."""
+    """Return what changed in the author's source between two versions, in the format of `diff -u`."""
     lines: list[str] = []
     for part, old, new in (
         ("subject", before.subject, after.subject),

@@ -190,7 +190,7 @@ async def _page(
         known = await contacts.load_details(parts.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("Nobody of this address is known here. They may have been erased.") from error
-    happened = await personal_data.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
+    happened = await personal_data.history(parts.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     # The mails that happened reach further back than those that are listed.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}
