@@ -111,8 +111,8 @@ def _is_suspicious(html: str, lowered: str) -> bool:
     """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
 
     A script element needs its name spelled out, because tag names contain no entities. A handler needs `on` after a
-    space, a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written
-    with entities, and with tabs, breaks and controls in between: with all of those resolved it becomes visible. CSS
+    space, a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may contain
+    entities, and tabs, breaks and controls in between: with all of those resolved it becomes visible. CSS
     escapes have rules of their own, so they are always parsed, and so is `srcdoc`. Lower-casing Unicode only makes more
     text look like ASCII, never less.
     """
