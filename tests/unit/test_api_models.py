@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from mailwright.sources.api.messages import payload
-from mailwright.sources.api.requests import RequestInvalid, parse_send
+from mailwright.sources.api.requests import parse_send
+from mailwright.sources.api.validation import RequestInvalid
 from tests.api import a_request
 
 MEGABYTE = 1024 * 1024

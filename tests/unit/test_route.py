@@ -187,10 +187,10 @@ def test_a_route_is_a_list_of_names_with_weights_or_without(text: str, found: di
     [
         ("ses, carrier-pigeon", ["'carrier-pigeon' does not begin with one of mailbox, smtp, ses, sendgrid, smtpbz"]),
         ("ses,,smtp", ["'' does not begin with one of mailbox, smtp, ses, sendgrid, smtpbz"]),
-        ("ses, ses", ["'ses' is listed twice"]),
-        ("ses=0, smtp=1", ["'ses=0' needs a weight that is a whole number, at least 1"]),
+        ("ses, ses", ["'ses' is there twice"]),
+        ("ses=0, smtp=1", ["'ses=0' needs a whole number from 1 as its weight"]),
         ("ses=, smtp=-1", ["'ses=' needs a whole", "'smtp=-1' needs a whole"]),
-        ("ses=3, smtp", ["give either every provider a weight (ses=3, smtp=1) or none"]),
+        ("ses=3, smtp", ["give every provider a weight, as in ses=3, smtp=1, or none of them"]),
     ],
 )
 def test_a_route_that_cannot_be_read_names_the_part(text: str, problems: list[str]) -> None:

@@ -10,9 +10,9 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows, two_l
 from mailwright.content.template_store import TemplateStore
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.archive import archive_response
 from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
 from mailwright.sources.campaigns.campaigns import Actor
-from mailwright.web.api.archive import answer
 
 app = group("The public archive of campaigns.")
 
@@ -29,7 +29,7 @@ def publish(campaign: CampaignId) -> None:
         found = await _archive(at).publish(Actor(CONSOLE, None), campaign)
         return found, await _archive(at).places(found), at.settings.public_url
 
-    for url in answer(*run(work))["urls"]:
+    for url in archive_response(*run(work)).urls:
         out.print(url, markup=False, soft_wrap=True)
 
 
@@ -57,7 +57,7 @@ def list_command(
 
     found, public_url = run(work)
     if as_json:
-        print_json([answer(issue, places, public_url) for issue, places in found])
+        print_json([archive_response(issue, places, public_url).to_dict() for issue, places in found])
         return
     rows = ((clock_time(issue.sent_at), two_lines(issue.name, issue.campaign_id)) for issue, _ in found)
     nothing = f"The archive of {list_key} is empty. Publish a campaign with `mailwright archive publish ID`."

@@ -13,9 +13,18 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows, two_l
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas import articles as answers
-from mailwright.schemas.article_requests import ArticleSendRequest
-from mailwright.schemas.campaign_requests import parse
+from mailwright.schemas.articles import (
+    ArticleSendRequest,
+    ArticleSummaryResponse,
+    SliceImportResponse,
+    article_coverage_response,
+    article_preview_response,
+    article_run_detail_response,
+    article_run_response,
+    article_send_response,
+    slice_decision_response,
+)
+from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Slice, SliceSet
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, ArticlePreviews
@@ -55,7 +64,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     found = run(work)
     if as_json:
-        print_json([answers.article(each) for each in found])
+        print_json([ArticleSummaryResponse.model_validate(each).to_dict() for each in found])
         return
     rows = ((each.article_key, each.slices, each.published, clock_time(each.updated_at)) for each in found)
     print_rows(("Key!", "Slices#", "Published#", "Updated!"), rows, nothing="No articles.")
@@ -79,7 +88,7 @@ def import_command(
 
     put = run(work, creates=True)
     if as_json:
-        print_json(answers.taken(put))
+        print_json(SliceImportResponse.model_validate(put).to_dict())
         return
     out.print(f"{put.added} added, {put.changed} updated, {put.unchanged} unchanged.")
 
@@ -122,7 +131,7 @@ def preview(
     """Preview an article as a recipient would get it now."""
     seen = _seen(key, as_, ocd_ids, tenant)
     if as_json:
-        print_json(answers.preview(seen))
+        print_json(article_preview_response(seen).to_dict())
         return
     if seen.article is None or seen.rendered is None:
         out.print("This recipient gets nothing. `mailwright article explain` shows the reason for each slice.")
@@ -140,7 +149,7 @@ def explain(
     """Explain why each slice is or is not in a recipient's article."""
     seen = _seen(key, as_, ocd_ids, tenant)
     if as_json:
-        print_json([answers.judged(each) for each in seen.slices])
+        print_json([slice_decision_response(each).to_dict() for each in seen.slices])
         return
     rows = (("✓" if each.inclusion.is_included else "–", _label(each.slice), each.reason) for each in seen.slices)
     print_rows(("!", "Slice", "Reason"), rows, nothing="No slices.")
@@ -156,7 +165,7 @@ def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFA
 
     found = run(work)
     if as_json:
-        print_json(answers.coverage(key, found))
+        print_json(article_coverage_response(key, found).to_dict())
         return
     rows = (
         (each.recipients, each.title, "\n".join(one.scope_ocd_id or "everyone" for one in each.slices))
@@ -184,7 +193,7 @@ def send(
 ) -> None:
     """Send an article to every recipient that matches all filters. Repeating the command sends nothing twice."""
     request = {"campaign_tag": tag, "article_key": key, "send_batch_id": batch, "audience_filter": _conditions(filters)}
-    order = parse(ArticleSendRequest, request).order()
+    order = parse_strict(ArticleSendRequest, request).run_request()
 
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await tenants.find(at.database, tenant)
@@ -192,7 +201,7 @@ def send(
 
     begun, is_replay = run(work)
     if as_json:
-        print_json({**answers.run(begun), "is_replay": is_replay})
+        print_json(article_send_response(begun, is_replay=is_replay).to_dict())
         return
     if is_replay:
         out.print(f"This batch was already sent: run {begun.run_id}, {begun.recipients} recipients.", markup=False)
@@ -219,7 +228,7 @@ def runs(
 
     found = run(work)
     if as_json:
-        print_json([answers.run(each) for each in found])
+        print_json([article_run_response(each).to_dict() for each in found])
         return
     rows = (
         (
@@ -242,7 +251,7 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
 
     found, counts, shares = run(work)
     if as_json:
-        print_json(answers.run_story(found, counts, shares))
+        print_json(article_run_detail_response(found, counts, shares).to_dict())
         return
     out.print(f"{found.article_key} as {found.campaign_tag}, by {found.actor}: {_state(found)}.", markup=False)
     print_rows(("Status!", "Messages#"), counts.items(), nothing="No messages yet.")

@@ -9,7 +9,7 @@ from mailwright.cli.options import Json, Limit, command
 from mailwright.cli.output import clock_time, print_json, print_rows, two_lines
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import AuditEntry, list_entries
-from mailwright.schemas.campaigns import deed
+from mailwright.schemas.audit_log import AuditEntryResponse
 
 app = command()
 
@@ -34,7 +34,7 @@ def audit_log(
 
     found = run(work)
     if as_json:
-        print_json([deed(each) for each in found])
+        print_json([AuditEntryResponse.model_validate(each).to_dict() for each in found])
         return
     rows = (
         (

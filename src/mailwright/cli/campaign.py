@@ -36,10 +36,17 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas import campaigns as answers
-from mailwright.schemas.campaign_requests import CampaignRequest
+from mailwright.schemas.campaigns import (
+    CampaignRequest,
+    campaign_check_response,
+    campaign_response,
+    campaign_summary_response,
+    failed_recipient_response,
+    warning_responses,
+)
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.schemas.explanations import campaign_explanation
+from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
 from mailwright.sources.campaigns.definition import CampaignLimits
@@ -204,7 +211,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
 
     views = run(work)
     if as_json:
-        print_json([answers.line(view.campaign, view.place) for view in views])
+        print_json([campaign_summary_response(view.campaign, view.place).to_dict() for view in views])
         return
     nothing = f"The tenant {tenant} has no campaigns. Create one with `mailwright campaign create`."
     print_rows(("Campaign and time (UTC)!", "Status and reason"), map(_row, views), nothing=nothing)
@@ -224,8 +231,9 @@ def check(
 
     examined, dead = _run(work)
     if as_json:
-        result = answers.preflight(examined)
-        print_json({**result, "warnings": [*result["warnings"], *answers.warnings(dead)]})
+        result = campaign_check_response(examined)
+        result.warnings += warning_responses(dead)
+        print_json(result.to_dict())
     else:
         _print_problems(examined.problems)
         _print_warnings([*examined.warnings, *dead])
@@ -428,7 +436,7 @@ def show(
         return
     view = _run(lambda at: _view(at, campaign_id))
     if as_json:
-        print_json(answers.campaign(view.campaign, view.place, view.counts))
+        print_json(campaign_response(view.campaign, view.place, view.counts).to_dict())
     else:
         out.print(picture(view))
 
@@ -465,7 +473,7 @@ def report_command(
 
     async def work(at: Installation) -> None:
         rows = report.report_rows(at.database, (await _found(at, campaign_id)).key)
-        parts = answers.report_json(rows) if as_json else answers.report_csv(rows)
+        parts = report_json(rows) if as_json else report_csv(rows)
         if file is None or str(file) == "-":
             async for part in parts:
                 sys.stdout.write(part)
@@ -493,7 +501,7 @@ def failures(
 
     found = _run(work)
     if as_json:
-        print_json([answers.failure(each) for each in found])
+        print_json([failed_recipient_response(each).to_dict() for each in found])
         return
     rows = (
         (each.email, each.error_code, each.error_reason, each.attempts, clock_time(each.failed_at)) for each in found

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from mailwright.cli.exit_codes import USAGE
 from mailwright.domain.errors import InvalidInput
-from mailwright.schemas.campaign_requests import parse
-from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.api.validation import RequestInvalid, parse_strict
 
 PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
 PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
@@ -39,7 +38,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def checked(model: type[Model], definition: dict[str, Any]) -> Model:
     """Validate the definition and print all errors with their fields."""
     try:
-        return parse(model, definition)
+        return parse_strict(model, definition)
     except RequestInvalid as error:
         for each in error.errors:
             sys.stderr.write(f"{each.field}: {each.message}\n")

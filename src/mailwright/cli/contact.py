@@ -20,7 +20,7 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows, statu
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.answers import contact, portrait
+from mailwright.schemas.contacts import ContactSummaryResponse, contact_response
 
 app = group("Contacts: import, export, status, history, erasure.")
 
@@ -42,7 +42,7 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
 
     found = run(work)
     if as_json:
-        print_json(portrait(found))
+        print_json(contact_response(found).to_dict())
         return
     out.print(_header(found.contact))
     print_rows(
@@ -90,7 +90,7 @@ def list_command(
 
     found = run(work)
     if as_json:
-        print_json([contact(person) for person in found])
+        print_json([ContactSummaryResponse.model_validate(person).to_dict() for person in found])
         return
     rows = ((person.email, person.name, person.status, clock_time(person.status_updated_at)) for person in found)
     print_rows(("Address", "Name", "Status!", "Since (UTC)!"), rows, nothing="No contacts.")

@@ -20,8 +20,7 @@ from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.answers import importing as import_answer
-from mailwright.schemas.answers import previewing
+from mailwright.schemas.imports import import_preview_response, import_response
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
@@ -73,7 +72,7 @@ def import_command(
         aside.print("Interrupted. Run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        print_json({**import_answer(done), "report": str(report_file)})
+        print_json({**import_response(done).to_dict(), "report": str(report_file)})
         return
     out.print(
         f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} rejected. "
@@ -157,7 +156,7 @@ def _chosen(columns: list[str]) -> dict[str, str]:
 
 def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
     if as_json:
-        print_json(previewing(seen))
+        print_json(import_preview_response(seen).to_dict())
         return
     for warning in seen.plan.file_format.warnings:
         aside.print(warning, markup=False)

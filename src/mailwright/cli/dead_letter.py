@@ -13,7 +13,7 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import message_records, tenants
 from mailwright.outbox.message_records import DeadLetter
 from mailwright.outbox.operations import Operations
-from mailwright.schemas.answers import dead_letter
+from mailwright.schemas.dead_letters import dead_letter_response
 
 app = group("Messages that failed for good.")
 
@@ -30,7 +30,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
 
     found = run(work)
     if as_json:
-        print_json([dead_letter(letter) for letter in found])
+        print_json([dead_letter_response(letter).to_dict() for letter in found])
         return
     rows = (
         (two_lines(letter.outbox_id, clock_time(letter.created_at)), two_lines(letter.to_email, letter.reason))

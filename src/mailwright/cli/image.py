@@ -11,7 +11,7 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.content.images import Image, ImageStore
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
-from mailwright.schemas import templates as answers
+from mailwright.schemas.images import image_response
 
 app = group("Images for emails.")
 
@@ -44,7 +44,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
 
     found, settings = run(work)
     if as_json:
-        print_json([answers.image(image, settings.public_url) for image in found])
+        print_json([image_response(image, settings.public_url).to_dict() for image in found])
         return
     rows = ((image.name, image.size_bytes, image.file_name, clock_time(image.created_at)) for image in found)
     nothing = f"The tenant {tenant} has no images. Upload one with `mailwright image upload FILE`."

@@ -16,8 +16,8 @@ from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
-from mailwright.schemas.answers import mailing_list
-from mailwright.sources.api.requests import ListUpdateRequest, parse
+from mailwright.schemas.lists import ListResponse, ListUpdateRequest
+from mailwright.sources.api.validation import parse
 
 app = group("Mailing lists and subscriptions.")
 
@@ -71,7 +71,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     found = run(work)
     if as_json:
-        print_json([mailing_list(entry) for entry, _ in found])
+        print_json([ListResponse.model_validate(entry).to_dict() for entry, _ in found])
         return
     rows = (
         (

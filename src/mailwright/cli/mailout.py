@@ -19,7 +19,8 @@ from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.campaigns import report_csv
+from mailwright.schemas.mailouts import mailout_response
+from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionUnavailable
 from mailwright.sources.mailouts.prepare import DryRun
@@ -29,7 +30,6 @@ from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunEr
 from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
 from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
-from mailwright.web.api.mailouts import answer
 
 app = group("Mailouts: Notion pages sent to subscribers.")
 
@@ -75,7 +75,7 @@ def send(
     if begun.status is MailoutRunStatus.REFUSED:
         raise _refused([(each.code, each.message) for each in errors])
     if as_json:
-        print_json(answer(begun, None, wait))
+        print_json(mailout_response(begun, None, wait).to_dict())
     else:
         print(begun.mailout_id)
 
@@ -92,7 +92,7 @@ def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json([answer(each, tally, wait) for each, tally, wait in found])
+        print_json([mailout_response(each, tally, wait).to_dict() for each, tally, wait in found])
         return
     rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally, _ in found)
     print_rows(("Run!", "Mailout"), rows, nothing="No mailouts yet. Send a page with `mailwright mailout send PAGE`.")
@@ -115,7 +115,7 @@ def show(run_id: RunId, as_json: Json = False) -> None:
         shown = [
             {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
         ]
-        print_json({**answer(found, tally, wait), "errors": shown, "reported": found.figures})
+        print_json({**mailout_response(found, tally, wait).to_dict(), "errors": shown, "reported": found.figures})
         return
     out.print(_about(found, tally))
     _show_wait(wait)

@@ -24,9 +24,9 @@ from mailwright.outbox import message_records, tenants
 from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
-from mailwright.schemas.answers import line, story
 from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.explanations import message_explanation
+from mailwright.schemas.messages import message_response, message_summary_response
 
 app = group("Find, explain, retry, cancel and resolve messages.")
 
@@ -72,7 +72,7 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
 
     record, explanation = run(work)
     if as_json:
-        print_json(story(record))
+        print_json(message_response(record).to_dict())
         return
     out.print(_header(record))
     _print_explanation(explanation)
@@ -118,7 +118,7 @@ def list_command(
 
     found = run(work)
     if as_json:
-        print_json([line(message) for message in found])
+        print_json([message_summary_response(message).to_dict() for message in found])
         return
     print_rows(("Message and time (UTC)!", "Status and recipient"), map(_row, found), nothing="No messages.")
 

@@ -16,8 +16,7 @@ from mailwright.cli.output import out, print_json, print_rows, two_lines
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.notifications import emitted as emitted_answer
-from mailwright.schemas.notifications import notification
+from mailwright.schemas.notifications import NotificationEventResponse, notification_response
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT
 from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
@@ -118,7 +117,7 @@ def emit_command(
     )
     found: EmittedEvent = _at_desk(lambda desk: desk.emit(happening), database, schema)
     if as_json:
-        print_json(emitted_answer(found))
+        print_json(NotificationEventResponse.model_validate(found).to_dict())
     elif found.is_repeat:
         out.print(f"Event {found.open_event_id} already covers this; nothing was written.", markup=False)
     else:
@@ -139,7 +138,7 @@ def list_command(
         lambda desk: desk.list_notifications(status=status, limit=limit), database, schema
     )
     if as_json:
-        print_json([notification(each) for each in found])
+        print_json([notification_response(each).to_dict() for each in found])
         return
     rows = (
         (each.row.notification_id, _status(each), each.to or "–", each.row.attempts, two_lines(*_words(each)))
@@ -155,7 +154,7 @@ def show_command(
     """Show a notification: its status, its reason and its message."""
     found: NotificationStatus = _at_desk(lambda desk: desk.find(notification_id), database, schema)
     if as_json:
-        print_json(notification(found))
+        print_json(notification_response(found).to_dict())
         return
     out.print(f"{found.row.notification_id}  {_status(found)}  to {found.to or 'nobody'}", markup=False)
     for line in _words(found):

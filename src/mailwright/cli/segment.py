@@ -14,8 +14,9 @@ from mailwright.cli.output import out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.answers import contact, segment
+from mailwright.schemas.contacts import ContactSummaryResponse
 from mailwright.schemas.filter_text import describe
+from mailwright.schemas.segments import segment_count_response, segment_response
 
 app = group("Segments: saved filters over contacts.")
 
@@ -56,7 +57,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     found = run(work)
     if as_json:
-        print_json([segment(each, describe(each.filter)) for each in found])
+        print_json([segment_response(each).to_dict() for each in found])
         return
     rows = ((each.segment_key, each.name, describe(each.filter)) for each in found)
     print_rows(("Key!", "Name", "Filter"), rows, nothing="No segments.")
@@ -75,8 +76,8 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
 
     found, number, people = run(work)
     if as_json:
-        members = [contact(person) for person in people]
-        print_json({**segment(found, describe(found.filter)), "count": number, "contacts": members})
+        members = [ContactSummaryResponse.model_validate(person).to_dict() for person in people]
+        print_json({**segment_count_response(found, number).to_dict(), "contacts": members})
         return
     out.print(f"{describe(found.filter)} Contacts now: {number}.", markup=False)
     rows = ((person.email, person.name, person.status) for person in people)

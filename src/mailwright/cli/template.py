@@ -23,7 +23,12 @@ from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
-from mailwright.schemas import templates as answers
+from mailwright.schemas.templates import (
+    TemplateVersionResponse,
+    template_check_response,
+    template_preview_response,
+    template_response,
+)
 
 app = group("Email templates.")
 
@@ -103,7 +108,7 @@ def show(
     """Show the source of a template version, by default the newest."""
     found, _ = run(lambda at: _find_version(at, tenant, template_id, locale, version))
     if as_json:
-        print_json(answers.template(found))
+        print_json(template_response(found).to_dict())
         return
     for line in (
         f"{_version_label(found)}, created {clock_time(found.created_at)} UTC",
@@ -180,7 +185,7 @@ def preview(
     if html is not None:
         html.write_text(rendered.html or "", encoding="utf-8")
     if as_json:
-        print_json(answers.preview(stored, rendered))
+        print_json(template_preview_response(stored, rendered).to_dict())
     else:
         out.print(f"Subject: {rendered.subject}\n\n{rendered.text}", markup=False, soft_wrap=True)
 
@@ -200,7 +205,7 @@ def check_command(
     stored, settings = run(lambda at: _find_version(at, tenant, template_id, locale, version))
     found = asyncio.run(_findings(stored, settings, is_bulk=bulk, check_links=check_links))
     if as_json:
-        print_json(answers.preflight(found))
+        print_json(template_check_response(found).to_dict())
     for each in () if as_json else found:
         shape, colour = _SHAPES[each.level]
         out.print(Text(f"{shape} {each.level}  {each.where}: {each.sentence} [{each.code}]", style=colour))
@@ -242,7 +247,7 @@ def _store(at: Installation) -> TemplateStore:
 
 def _print_versions(found: list[StoredTemplate], *, as_json: bool, nothing: str) -> None:
     if as_json:
-        print_json([answers.version_line(stored) for stored in found])
+        print_json([TemplateVersionResponse.model_validate(stored).to_dict() for stored in found])
         return
     rows = (
         (one.template_id, one.version, one.locale or "default", one.format, one.subject, clock_time(one.created_at))

@@ -18,7 +18,7 @@ from mailwright.events.outbound.endpoints import (
 )
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas import webhooks as answers
+from mailwright.schemas.webhooks import webhook_delivery_response, webhook_response, webhook_secret_response
 
 app = group("Outbound webhooks.")
 
@@ -55,7 +55,7 @@ def create(
 
     made, secret = run(work, creates=True)
     if as_json:
-        print_json({**answers.webhook(made), "secret": secret})
+        print_json(webhook_secret_response(made, secret).to_dict())
         return
     aside.print(f"Secret (shown once): {secret}", markup=False, soft_wrap=True)
     out.print(made.webhook_id)
@@ -70,7 +70,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     found = run(work)
     if as_json:
-        print_json([answers.webhook(each) for each in found])
+        print_json([webhook_response(each).to_dict() for each in found])
         return
     rows = ((each.webhook_id, two_lines(each.url, each.description), _state(each)) for each in found)
     nothing = f"{tenant} has no webhooks. Create one with `mailwright webhook create URL`."
@@ -82,7 +82,7 @@ def show(webhook: WebhookId, as_json: Json = False) -> None:
     """Show a webhook, and why it is paused."""
     found = run(lambda at: _endpoints(at).find(webhook, tenant_id=None))
     if as_json:
-        print_json(answers.webhook(found))
+        print_json(webhook_response(found).to_dict())
         return
     rows = (
         ("URL", found.url),
@@ -107,7 +107,7 @@ def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, 
 
     found = run(work)
     if as_json:
-        print_json([answers.delivery(each) for each in found])
+        print_json([webhook_delivery_response(each).to_dict() for each in found])
         return
     rows = (
         (
@@ -145,7 +145,7 @@ def send_test(webhook: WebhookId, as_json: Json = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json(answers.delivery(found))
+        print_json(webhook_delivery_response(found).to_dict())
     else:
         out.print(_status(found), Text(_last_response(found)))
     if found.status != DELIVERED:

@@ -1,19 +1,19 @@
-"""The providers' quota: what they reported as remaining, less what was sent since."""
+"""The providers' quota: what they said is left, less what was sent since they said so."""
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, LimitWindow, QuotaSnapshot, RelatedCounter, quota_counter
 
-# An older report is ignored; the provider's own rejections must suffice then.
+# What a provider said so long ago says nothing about today; its own refusals then have to do.
 TRUSTED: Instant = DAY
 
 
 def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
-    """Return the window that all tenants share; none without a recent report."""
+    """One for all tenants; none where no provider tells, or where it told too long ago."""
     if quota is None or now >= quota.synced_at + TRUSTED:
         return ()
     ends = quota.synced_at + TRUSTED
     lock_name = quota.lock_name
-    # A worker may briefly still count in the previous sync's window; what it adds there is subtracted here.
+    # A worker may still count by the sync before this one for a moment: what it adds there is taken off here.
     before = (
         () if quota.previous_sync is None else (RelatedCounter(quota_counter(lock_name, quota.previous_sync), ends),)
     )
@@ -23,6 +23,6 @@ def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...
 
 
 def next_sync(quota: QuotaSnapshot, now: Instant) -> Instant:
-    """Return when the quota is synchronized again."""
+    """When the providers are asked again."""
     rounds = (now - quota.synced_at) // quota.sync_every + 1
     return quota.synced_at + rounds * quota.sync_every

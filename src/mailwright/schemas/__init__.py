@@ -1,1 +1,1 @@
-"""Request and response models of the HTTP API, the CLI `--json` output and the dashboard."""
+"""Request and response models of the HTTP API and the CLI's `--json` output, one module per noun."""

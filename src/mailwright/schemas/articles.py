@@ -1,23 +1,113 @@
-"""Answers about articles: the same for the HTTP API and for `--json` at the command line."""
+"""Models of articles, slices and article runs. JSON names are those of the files that hold slices."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mailwright.domain.clock import isoformat
-from mailwright.schemas.answers import Time
+from mailwright.schemas.base import SnakeResponseModel, Time, extend
+from mailwright.schemas.paging import Page
+from mailwright.sources.api.fields import Address, Matching
+from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
+from mailwright.sources.articles.divisions import MAX_DIVISION_LENGTH
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, SliceInclusion
-from mailwright.sources.articles.runs import ArticleRun, RunVariant
-from mailwright.sources.articles.slice_input import FIELDS
-from mailwright.sources.articles.slices import ArticleSummary, SliceChanges
+from mailwright.sources.articles.runs import ArticleRun, RunRequest, RunVariant
+from mailwright.sources.articles.slice_input import SliceRefused
+
+MAX_CONDITIONS = 20
+MAX_DIVISIONS = 200
+_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_NUMBER = Field(ge=-slice_input.MAX_NUMBER, le=slice_input.MAX_NUMBER)
+_KEY = Matching(slice_input.KEY_PATTERN, "must contain only a-z, 0-9 and -, for example spring-2027")
+
+ArticleKey = Annotated[str, _KEY, Field(max_length=slice_input.MAX_KEY_LENGTH)]
+CampaignTag = Annotated[str, _KEY, Field(max_length=100)]
+AudienceFilter = Annotated[dict[str, str], Field(max_length=MAX_CONDITIONS)]
+BatchId = Annotated[
+    str,
+    Matching(_UUID, "must be a UUID, for example 7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f"),
+    AfterValidator(str.lower),
+    Field(json_schema_extra={"format": "uuid"}),
+]
+SliceTime = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 
 
-class Named(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+class SnakeRequestModel(BaseModel):
+    """An unknown field is an error, never silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-class SliceResponse(Named):
+class ArticleSendRequest(SnakeRequestModel):
+    """The tag and the batch id identify the run: the same request again changes nothing."""
+
+    campaign_tag: CampaignTag
+    article_key: ArticleKey
+    audience_filter: Annotated[
+        AudienceFilter | None,
+        Field(description='For example `{"state": "OH"}`: by division, attribute, `list` or `ocd_id`.'),
+    ] = None
+    send_batch_id: BatchId
+
+    def run_request(self) -> RunRequest:
+        return RunRequest(self.campaign_tag, self.article_key, self.send_batch_id, self.audience_filter or {})
+
+
+class SliceRequest(SnakeRequestModel):
+    """A slice is identified by its position: article, `section_order`, `scope_ocd_id` and `sort_index`."""
+
+    article_key: ArticleKey
+    section_order: Annotated[int, _NUMBER] = 1
+    sort_index: Annotated[int, _NUMBER] = 0
+    is_headline: bool = False
+    title: Annotated[str | None, Field(max_length=slice_input.MAX_TITLE_LENGTH)] = None
+    dek: Annotated[str | None, Field(max_length=slice_input.MAX_DEK_LENGTH)] = None
+    body_md: Annotated[str | None, Field(max_length=slice_input.MAX_BODY_BYTES)] = None
+    link_url: Annotated[str | None, Field(max_length=slice_input.MAX_URL_LENGTH)] = None
+    scope_ocd_id: Annotated[str | None, Field(max_length=MAX_DIVISION_LENGTH)] = None
+    tags: Annotated[list[str], Field(max_length=slice_input.MAX_TAGS)] = []
+    publish_status: PublishStatus = PublishStatus.DRAFT
+    publish_at: SliceTime | None = None
+    expires_at: SliceTime | None = None
+
+    def slice(self) -> Slice:
+        try:
+            return slice_input.parse_slice(self.model_dump())
+        except SliceRefused as error:
+            raise SliceInvalid(error) from error
+
+
+class ArticlePreviewRequest(SnakeRequestModel):
+    """The recipient: a contact by address, or anyone in these divisions."""
+
+    email: Address | None = None
+    ocd_ids: Annotated[
+        list[Annotated[str, Field(max_length=MAX_DIVISION_LENGTH)]], Field(max_length=MAX_DIVISIONS)
+    ] = []
+
+
+class ArticleCoverageRequest(SnakeRequestModel):
+    audience_filter: AudienceFilter | None = None
+
+
+class ArticleRunPage(Page):
+    article_key: Annotated[
+        str | None, Field(max_length=63, alias="article_key", description="Only runs of this article.")
+    ] = None
+
+
+class SliceInvalid(RequestInvalid):
+    """The slice is invalid."""
+
+    code = SliceRefused.code
+
+    def __init__(self, refused: SliceRefused) -> None:
+        super().__init__([FieldError(problem.field, problem.code, problem.message) for problem in refused.problems])
+
+
+class SliceResponse(SnakeResponseModel):
     slice_id: str
     article_key: str
     section_order: int
@@ -34,31 +124,31 @@ class SliceResponse(Named):
     expires_at: Time | None
 
 
-class SliceListResponse(Named):
-    """In the order in which a reader of all of them would get them."""
+class SliceListResponse(SnakeResponseModel):
+    """In the order in which a recipient of all slices would read them."""
 
     slices: list[SliceResponse]
 
 
-class SliceImportResponse(Named):
+class SliceImportResponse(SnakeResponseModel):
     added: int
     changed: int
     unchanged: int
 
 
-class ArticleSummaryResponse(Named):
+class ArticleSummaryResponse(SnakeResponseModel):
     article_key: str
     slices: int
     published: int
     updated_at: Time
 
 
-class ArticleListResponse(Named):
+class ArticleListResponse(SnakeResponseModel):
     articles: list[ArticleSummaryResponse]
 
 
-class ArticleRunResponse(Named):
-    """`recipients` have a message; `skipped` are in the audience, and none of the slices is for them."""
+class ArticleRunResponse(SnakeResponseModel):
+    """`recipients` got a message. `skipped` are in the audience, but no slice is for them."""
 
     run_id: str
     campaign_tag: str
@@ -75,32 +165,32 @@ class ArticleRunResponse(Named):
 
 
 class ArticleSendResponse(ArticleRunResponse):
-    """`is_replay`: this batch was asked for before, and nothing has changed."""
+    """`is_replay`: the batch was requested before, and nothing changed."""
 
     is_replay: bool
 
 
-class RunVariantResponse(Named):
-    """Readers of one variant all got these slices."""
+class RunVariantResponse(SnakeResponseModel):
+    """All recipients of a variant get these slices."""
 
     slice_ids: list[str]
     recipients: int
 
 
 class ArticleRunDetailResponse(ArticleRunResponse):
-    """`counts`: how many of its messages stand where, by status."""
+    """`counts`: number of messages by status."""
 
     counts: dict[str, int]
     variants: list[RunVariantResponse]
 
 
-class ArticleRunListResponse(Named):
+class ArticleRunListResponse(SnakeResponseModel):
     runs: list[ArticleRunResponse]
     next_cursor: str | None
 
 
-class SliceDecisionResponse(Named):
-    """Why a slice is, or is not, in the article."""
+class SliceDecisionResponse(SnakeResponseModel):
+    """Why a slice is in the article or not."""
 
     slice_id: str
     scope_ocd_id: str | None
@@ -112,8 +202,8 @@ class SliceDecisionResponse(Named):
     reason: str
 
 
-class ArticlePreviewResponse(Named):
-    """Everything but `slices` is null where the reader gets nothing."""
+class ArticlePreviewResponse(SnakeResponseModel):
+    """Everything but `slices` is null if the recipient gets nothing."""
 
     title: str | None
     dek: str | None
@@ -125,14 +215,14 @@ class ArticlePreviewResponse(Named):
     slices: list[SliceDecisionResponse]
 
 
-class VariantCoverageResponse(Named):
+class VariantCoverageResponse(SnakeResponseModel):
     title: str
     recipients: int
     slices: list[SliceResponse]
 
 
-class ArticleCoverageResponse(Named):
-    """`unread`: slices that are published, and that nobody in the audience gets."""
+class ArticleCoverageResponse(SnakeResponseModel):
+    """`unread`: published slices that no recipient gets."""
 
     article_key: str
     list_key: str
@@ -142,89 +232,78 @@ class ArticleCoverageResponse(Named):
     unread: list[SliceResponse]
 
 
-def slice_(each: Slice) -> dict[str, Any]:
+def slice_record(slice_: Slice) -> dict[str, Any]:
+    """Return the slice as the files of slices write it."""
     return {
-        "slice_id": each.slice_id,
-        **{name: getattr(each, name) for name in FIELDS},
-        "tags": list(each.tags),
-        "publish_status": each.publish_status.value,
-        "publish_at": isoformat(each.publish_at),
-        "expires_at": isoformat(each.expires_at),
+        "slice_id": slice_.slice_id,
+        **{name: getattr(slice_, name) for name in slice_input.FIELDS},
+        "tags": list(slice_.tags),
+        "publish_status": slice_.publish_status.value,
+        "publish_at": isoformat(slice_.publish_at),
+        "expires_at": isoformat(slice_.expires_at),
     }
 
 
-def taken(put: SliceChanges) -> dict[str, int]:
-    return {"added": put.added, "changed": put.changed, "unchanged": put.unchanged}
+def article_run_response(run: ArticleRun) -> ArticleRunResponse:
+    return ArticleRunResponse(
+        run_id=run.run_id,
+        campaign_tag=run.campaign_tag,
+        article_key=run.article_key,
+        send_batch_id=run.send_batch_id,
+        audience_filter=run.audience_filter,
+        list_key=run.list_key,
+        actor=run.actor,
+        started_at=run.started_at,
+        is_walked=run.enqueue_ended_at is not None,
+        recipients=run.recipients,
+        skipped=run.skipped,
+        failure=run.failure,
+    )
 
 
-def article(summary: ArticleSummary) -> dict[str, Any]:
-    return {
-        "article_key": summary.article_key,
-        "slices": summary.slices,
-        "published": summary.published,
-        "updated_at": isoformat(summary.updated_at),
-    }
+def article_send_response(run: ArticleRun, *, is_replay: bool) -> ArticleSendResponse:
+    return extend(ArticleSendResponse, article_run_response(run), is_replay=is_replay)
 
 
-def run(found: ArticleRun) -> dict[str, Any]:
-    return {
-        "run_id": found.run_id,
-        "campaign_tag": found.campaign_tag,
-        "article_key": found.article_key,
-        "send_batch_id": found.send_batch_id,
-        "audience_filter": found.audience_filter,
-        "list_key": found.list_key,
-        "actor": found.actor,
-        "started_at": isoformat(found.started_at),
-        "is_walked": found.enqueue_ended_at is not None,
-        "recipients": found.recipients,
-        "skipped": found.skipped,
-        "failure": found.failure,
-    }
+def article_run_detail_response(
+    run: ArticleRun, counts: dict[str, int], variants: list[RunVariant]
+) -> ArticleRunDetailResponse:
+    return extend(ArticleRunDetailResponse, article_run_response(run), counts=counts, variants=variants)
 
 
-def run_story(found: ArticleRun, counts: dict[str, int], shares: list[RunVariant]) -> dict[str, Any]:
-    variants = [{"slice_ids": list(each.slice_ids), "recipients": each.recipients} for each in shares]
-    return {**run(found), "counts": counts, "variants": variants}
+def article_preview_response(preview: ArticlePreview) -> ArticlePreviewResponse:
+    article, rendered = preview.article, preview.rendered
+    return ArticlePreviewResponse(
+        title=article and article.title,
+        dek=article and article.dek,
+        body_md=article and article.body_md,
+        subject=rendered and rendered.subject,
+        html=rendered and rendered.html,
+        text=rendered and rendered.text,
+        ocd_ids=preview.recipient.divisions,
+        slices=[slice_decision_response(decision) for decision in preview.slices],
+    )
 
 
-def preview(seen: ArticlePreview) -> dict[str, Any]:
-    article_, rendered = seen.article, seen.rendered
-    return {
-        "title": article_ and article_.title,
-        "dek": article_ and article_.dek,
-        "body_md": article_ and article_.body_md,
-        "subject": rendered and rendered.subject,
-        "html": rendered and rendered.html,
-        "text": rendered and rendered.text,
-        "ocd_ids": list(seen.recipient.divisions),
-        "slices": [judged(each) for each in seen.slices],
-    }
+def slice_decision_response(decision: SliceInclusion) -> SliceDecisionResponse:
+    return SliceDecisionResponse(
+        slice_id=decision.slice.slice_id,
+        scope_ocd_id=decision.slice.scope_ocd_id,
+        section_order=decision.slice.section_order,
+        sort_index=decision.slice.sort_index,
+        title=decision.slice.title,
+        is_included=decision.inclusion.is_included,
+        fate=decision.inclusion,
+        reason=decision.reason,
+    )
 
 
-def judged(each: SliceInclusion) -> dict[str, Any]:
-    return {
-        "slice_id": each.slice.slice_id,
-        "scope_ocd_id": each.slice.scope_ocd_id,
-        "section_order": each.slice.section_order,
-        "sort_index": each.slice.sort_index,
-        "title": each.slice.title,
-        "is_included": each.inclusion.is_included,
-        "fate": each.inclusion.value,
-        "reason": each.reason,
-    }
-
-
-def coverage(article_key: str, found: ArticleCoverage) -> dict[str, Any]:
-    variants = [
-        {"title": each.title, "recipients": each.recipients, "slices": [slice_(one) for one in each.slices]}
-        for each in found.variants
-    ]
-    return {
-        "article_key": article_key,
-        "list_key": found.list_key,
-        "recipients": found.recipients,
-        "skipped": found.skipped,
-        "variants": variants,
-        "unread": [slice_(each) for each in found.unread],
-    }
+def article_coverage_response(article_key: str, coverage: ArticleCoverage) -> ArticleCoverageResponse:
+    return ArticleCoverageResponse(
+        article_key=article_key,
+        list_key=coverage.list_key,
+        recipients=coverage.recipients,
+        skipped=coverage.skipped,
+        variants=coverage.variants,
+        unread=coverage.unread,
+    )

@@ -1,31 +1,84 @@
-"""Answers about campaigns: the same for the HTTP API and for `--json` at the command line."""
+"""Models of campaigns and of the campaign queue's progress."""
 
-import csv
-import io
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-import orjson
+from pydantic import AfterValidator, Field
 
-from mailwright.audience.csv_cells import escape_formula
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
-from mailwright.outbox.audit_log import AuditEntry
-from mailwright.schemas.answers import ResponseModel, Time
+from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
+from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
+from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
-from mailwright.sources.campaigns.report import ReportRow
-from mailwright.sources.campaigns.snapshot import CampaignCheck
+from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable
+from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
 
-REPORT_COLUMNS = ("email", "status", "error_message", "message_id", "sent_at")
-# So many rows are handed on together: fewer would cost a write each, more would wait for each other.
-_ROWS = 500
+MAX_LISTS = 100
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL cannot store NUL."""
+    if "\x00" in text:
+        raise ValueError("contains a NUL character")
+    return text
+
+
+Body = Annotated[str, Field(min_length=1, max_length=512 * 1024), AfterValidator(_storable)]
+
+
+class CampaignContent(ContentDefinition):
+    """`subject` and `body`, or the id of a template, whose subject can be replaced."""
+
+    body: Body | None = None
+    text: Body | None = None
+    template_id: Identifier | None = None
+
+
+class CampaignRequest(CampaignDefinition):
+    """Content, audience and schedule of a campaign."""
+
+    content: CampaignContent
+    lists: Annotated[tuple[ListKey, ...], Field(max_length=MAX_LISTS)] = ()
+    filter: Variables | None = None
+    variables: Annotated[Variables, Field(default_factory=dict)]
+    scheduled_at: RequestTime | None = None
+
+
+class CampaignDuplicateRequest(RequestModel):
+    name: SingleLine | None = None
+
+
+class CampaignTestRequest(RequestModel):
+    """Addresses of the test emails, and the contact whose data fills them."""
+
+    addresses: Annotated[list[Address], Field(min_length=1, max_length=MAX_ADDRESSES)]
+    as_contact: Address | None = None
+
+
+class CampaignExtendRequest(RequestModel):
+    segment: ListKey | None = None
+
+
+class CampaignWinnerRequest(RequestModel):
+    version: SingleLine
+
+
+class CampaignRefused(RequestInvalid):
+    """The campaign cannot start."""
+
+    code = CampaignNotStartable.code
+
+    def __init__(self, refused: CampaignNotStartable) -> None:
+        super().__init__([FieldError(problem.field, problem.code, problem.message) for problem in refused.problems])
 
 
 class CampaignCountsResponse(ResponseModel):
-    """`planned`: as many as were in the audience at the start; `recipients`: as many as have become messages."""
+    """`planned`: size of the audience at the start. `recipients`: messages enqueued so far."""
 
     planned: int
     recipients: int
@@ -40,7 +93,7 @@ class CampaignCountsResponse(ResponseModel):
 
 
 class CampaignSummaryResponse(ResponseModel):
-    """A campaign and what holds it, if something does. `deferredUntil` is null where only a person ends the wait."""
+    """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait."""
 
     campaign_id: str
     name: str
@@ -55,7 +108,7 @@ class CampaignSummaryResponse(ResponseModel):
 
 
 class CampaignResponse(CampaignSummaryResponse):
-    """`definition` is what was written down, as a PUT takes it. The rest is null before the start."""
+    """`definition` is what a PUT request takes. The fields after it are null before the campaign starts."""
 
     definition: dict[str, Any]
     queue_status: QueueStatus | None
@@ -82,7 +135,7 @@ class CampaignProblemResponse(ResponseModel):
 
 
 class CampaignCheckResponse(ResponseModel):
-    """What starting would say: `problems` keep it from starting, `warnings` do not."""
+    """Result of the pre-send check: `problems` prevent the start, `warnings` do not."""
 
     may_start: bool
     planned: int
@@ -112,7 +165,7 @@ class CampaignTestResponse(ResponseModel):
 
 
 class FailedRecipientResponse(ResponseModel):
-    """Someone whose mail did not leave, and what the last attempt said."""
+    """A recipient whose message failed, and the error of the last attempt."""
 
     email: str
     outbox_id: str
@@ -127,161 +180,125 @@ class FailedRecipientListResponse(ResponseModel):
     next_cursor: str | None
 
 
-class AuditEntryResponse(ResponseModel):
-    """`actor` is `console` for commands on the machine itself, `api` for keys."""
+class ProgressCountsResponse(SnakeResponseModel):
+    """The counts of a campaign, in snake_case."""
 
-    actor: str
-    action: str
-    subject: str
-    detail: dict[str, Any]
-    created_at: Time
-
-
-class AuditLogResponse(ResponseModel):
-    deeds: list[AuditEntryResponse]
-    next_cursor: str | None
-
-
-def line(found: Campaign, place: QueuePosition | None) -> dict[str, Any]:
-    return {
-        "campaignId": found.campaign_id,
-        "name": found.name,
-        "status": found.status,
-        "deferReason": place.defer_reason if place else None,
-        "deferredUntil": end_of_wait(place.deferred_until) if place else None,
-        "scheduledAt": isoformat(found.definition.scheduled_at),
-        "createdAt": isoformat(found.created_at),
-        "updatedAt": isoformat(found.updated_at),
-        "startedAt": isoformat(found.started_at),
-        "finishedAt": isoformat(found.finished_at),
-    }
+    planned: int
+    recipients: int
+    waiting: int
+    sending: int
+    sent: int
+    failed: int
+    withdrawn: int
+    in_doubt: int
+    closed_unknown: int
+    cancelled: int
 
 
-def campaign(found: Campaign, place: QueuePosition | None, counted: CampaignMessageCounts | None) -> dict[str, Any]:
-    return {
-        **line(found, place),
-        "definition": definition(found),
-        "queueStatus": place.status if place else None,
-        "counts": counts(counted) if counted else None,
-        "percent": counted.percent if counted else None,
-        "failedCount": counted.failed if counted else 0,
-    }
+class ActiveCampaignResponse(SnakeResponseModel):
+    """`rate` is in messages per second. `eta` is null while nothing is sent."""
+
+    id: str
+    name: str
+    counts: dict[str, int]
+    percent: float
+    rate: float
+    eta: Time | None
 
 
-def definition(found: Campaign) -> dict[str, Any]:
-    written = found.definition.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if found.definition.scheduled_at is not None:
-        written["scheduledAt"] = isoformat(found.definition.scheduled_at)
-    return written
+class ProgressResponse(SnakeResponseModel):
+    """The campaign that is being sent or is next, the number of others in the queue, and why it is deferred."""
+
+    active_campaign: ActiveCampaignResponse | None
+    queued_count: int
+    next_campaign_at: Time | None
+    reason_code: str | None
+    next_run_at: Time | None
 
 
-def counts(counted: CampaignMessageCounts) -> dict[str, int]:
-    return {
-        "planned": counted.planned,
-        "recipients": counted.recipients,
-        "waiting": counted.waiting,
-        "sending": counted.sending,
-        "sent": counted.sent,
-        "failed": counted.failed,
-        "withdrawn": counted.withdrawn,
-        "inDoubt": counted.in_doubt,
-        "closedUnknown": counted.closed_unknown,
-        "cancelled": counted.cancelled,
-    }
+def campaign_summary_response(campaign: Campaign, position: QueuePosition | None) -> CampaignSummaryResponse:
+    return CampaignSummaryResponse(
+        campaign_id=campaign.campaign_id,
+        name=campaign.name,
+        status=campaign.status,
+        defer_reason=position.defer_reason if position else None,
+        deferred_until=known_end(position.deferred_until) if position else None,
+        scheduled_at=campaign.definition.scheduled_at,
+        created_at=campaign.created_at,
+        updated_at=campaign.updated_at,
+        started_at=campaign.started_at,
+        finished_at=campaign.finished_at,
+    )
 
 
-def end_of_wait(until: Instant | None) -> str | None:
-    """A wait that only a person ends has no end that could be told."""
-    return None if until is None or until >= INDEFINITELY else isoformat(until)
+def campaign_response(
+    campaign: Campaign, position: QueuePosition | None, counts: CampaignMessageCounts | None
+) -> CampaignResponse:
+    return extend(
+        CampaignResponse,
+        campaign_summary_response(campaign, position),
+        definition=campaign_definition(campaign),
+        queue_status=position.status if position else None,
+        counts=counts,
+        percent=counts.percent if counts else None,
+        failed_count=counts.failed if counts else 0,
+    )
 
 
-def preflight(examined: CampaignCheck) -> dict[str, Any]:
-    return {
-        "mayStart": not examined.problems,
-        "planned": examined.planned,
-        "problems": [{"field": each.field, "code": each.code, "message": each.message} for each in examined.problems],
-        "warnings": warnings(examined.warnings),
-    }
+def campaign_definition(campaign: Campaign) -> dict[str, Any]:
+    definition = campaign.definition.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if campaign.definition.scheduled_at is not None:
+        definition["scheduledAt"] = isoformat(campaign.definition.scheduled_at)
+    return definition
 
 
-def warnings(found: Iterable[PresendIssue]) -> list[dict[str, str]]:
-    return [{"code": each.code, "sentence": each.sentence, "where": each.where} for each in found]
+def campaign_check_response(check: CampaignCheck) -> CampaignCheckResponse:
+    return CampaignCheckResponse(
+        may_start=not check.problems,
+        planned=check.planned,
+        problems=check.problems,
+        warnings=warning_responses(check.warnings),
+    )
 
 
-def failure(recipient: FailedRecipient) -> dict[str, Any]:
-    return {
-        "email": recipient.email,
-        "outboxId": recipient.outbox_id,
-        "errorCode": recipient.error_code,
-        "errorMessage": recipient.error_reason,
-        "attempts": recipient.attempts,
-        "failedAt": isoformat(recipient.failed_at),
-    }
+def warning_responses(issues: Sequence[PresendIssue]) -> list[CampaignWarningResponse]:
+    return [CampaignWarningResponse.model_validate(issue) for issue in issues]
 
 
-def deed(done: AuditEntry) -> dict[str, Any]:
-    return {
-        "actor": done.actor,
-        "action": done.action,
-        "subject": done.subject,
-        "detail": done.detail,
-        "createdAt": isoformat(done.created_at),
-    }
+def failed_recipient_response(recipient: FailedRecipient) -> FailedRecipientResponse:
+    return FailedRecipientResponse(
+        email=recipient.email,
+        outbox_id=recipient.outbox_id,
+        error_code=recipient.error_code,
+        error_message=recipient.error_reason,
+        attempts=recipient.attempts,
+        failed_at=recipient.failed_at,
+    )
 
 
-def progress(found: QueueProgress) -> dict[str, Any]:
-    """In the names that pages which watch the queue rely on."""
-    return {
-        "active_campaign": _active(found),
-        "queued_count": found.queued,
-        "next_campaign_at": end_of_wait(found.next_campaign_at),
-        "reason_code": found.reason,
-        "next_run_at": end_of_wait(found.next_run_at),
-    }
+def progress_response(progress: QueueProgress) -> ProgressResponse:
+    return ProgressResponse(
+        active_campaign=_active_campaign(progress),
+        queued_count=progress.queued,
+        next_campaign_at=known_end(progress.next_campaign_at),
+        reason_code=progress.reason,
+        next_run_at=known_end(progress.next_run_at),
+    )
 
 
-async def report_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
-    """Portion by portion. No cell of it is a formula to a spreadsheet."""
-    waiting: list[Iterable[str]] = [REPORT_COLUMNS]
-    async for row in rows:
-        waiting.append([escape_formula(cell or "") for cell in _cells(row)])
-        if len(waiting) >= _ROWS:
-            yield _lines(waiting)
-            waiting = []
-    if waiting:
-        yield _lines(waiting)
+def known_end(until: Instant | None) -> Instant | None:
+    """Return None for a wait that only a user can end."""
+    return None if until is None or until >= INDEFINITELY else until
 
 
-async def report_json(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
-    """A row a line."""
-    async for row in rows:
-        yield orjson.dumps(
-            dict(zip(REPORT_COLUMNS, _cells(row), strict=True)), option=orjson.OPT_APPEND_NEWLINE
-        ).decode()
-
-
-def _active(found: QueueProgress) -> Mapping[str, Any] | None:
-    if found.active is None or found.counts is None:
+def _active_campaign(progress: QueueProgress) -> ActiveCampaignResponse | None:
+    if progress.active is None or progress.counts is None:
         return None
-    return {
-        "id": found.active.campaign_id,
-        "name": found.active.name,
-        "counts": _snake(found.counts),
-        "percent": found.counts.percent,
-        "rate": round(found.rate, 2),
-        "eta": isoformat(found.eta),
-    }
-
-
-def _snake(counted: CampaignMessageCounts) -> dict[str, int]:
-    return {name: getattr(counted, name) for name in CampaignMessageCounts.__slots__}
-
-
-def _cells(row: ReportRow) -> tuple[str | None, ...]:
-    return row.email, row.status, row.error_message, row.message_id, isoformat(row.sent_at)
-
-
-def _lines(rows: Iterable[Iterable[str]]) -> str:
-    made = io.StringIO()
-    csv.writer(made, lineterminator="\r\n").writerows(rows)
-    return made.getvalue()
+    return ActiveCampaignResponse(
+        id=progress.active.campaign_id,
+        name=progress.active.name,
+        counts=ProgressCountsResponse.model_validate(progress.counts).to_dict(),
+        percent=progress.counts.percent,
+        rate=round(progress.rate, 2),
+        eta=progress.eta,
+    )

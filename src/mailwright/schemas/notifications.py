@@ -1,16 +1,47 @@
-"""Answers about notifications: how one stands, why it waits, and what an event made."""
+"""Models of notifications and of the events that cause them."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from mailwright.schemas.answers import ResponseModel, Time
+from pydantic import Field
+
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.paging import Page
+from mailwright.sources.api.fields import RequestModel, RequestTime, Variables
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.producer import EmittedEvent
+from mailwright.sources.notifications.event_kinds import OPEN_SEAT
+from mailwright.sources.notifications.producer import NewEvent
 from mailwright.sources.notifications.service import NotificationStatus
-from mailwright.sources.notifications.statuses import WaitReason
+from mailwright.sources.notifications.statuses import FanoutStatus, WaitReason
+
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NotificationEventRequest(RequestModel):
+    """An event and its subject, which term, campus and index number identify, as in subscriptions."""
+
+    event_type: Word = OPEN_SEAT
+    term_id: Word
+    campus_code: Word
+    index_number: Word
+    status_before: Word | None = None
+    status_after: Word
+    event_at: RequestTime | None = None
+    section_id: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    dedupe_key: Word | None = None
+    trace_id: Word | None = None
+    payload: Variables | None = None
+
+    def event(self) -> NewEvent:
+        fields: dict[str, Any] = self.model_dump(exclude={"event_type", "payload"})
+        return NewEvent(kind=self.event_type, payload=self.payload or {}, **fields)
+
+
+class NotificationPage(Page):
+    status: Annotated[FanoutStatus | None, Field(description="Only notifications with this status.")] = None
 
 
 class NotificationWaitResponse(ResponseModel):
-    """`until` is null where nobody knows when the wait ends."""
+    """`until` is null if the end of the wait is unknown."""
 
     reason: WaitReason
     until: Time | None
@@ -18,7 +49,7 @@ class NotificationWaitResponse(ResponseModel):
 
 
 class NotificationResponse(ResponseModel):
-    """As the queue has it. `wait` says why a pending one is not sent now; `outlook` what happens to one that is due."""
+    """A row of the queue. `wait`: why a pending one is not sent now. `outlook`: what happens to one that is due."""
 
     notification_id: int
     open_event_id: int
@@ -43,43 +74,37 @@ class NotificationListResponse(ResponseModel):
 
 
 class NotificationEventResponse(ResponseModel):
-    """`isRepeat`: the same was told within the window, and nothing was written."""
+    """`isRepeat`: the same event was sent within the window, and nothing was written."""
 
     open_event_id: int
     notifications: int
     is_repeat: bool
 
 
-def notification(standing: NotificationStatus) -> dict[str, Any]:
-    row, wait = standing.row, standing.wait
-    return {
-        "notificationId": row.notification_id,
-        "openEventId": row.open_event_id,
-        "subscriptionId": row.subscription_id,
-        "dedupeKey": row.dedupe_key,
-        "to": standing.to,
-        "status": row.status,
-        "attempts": row.attempts,
-        "lastAttemptAt": row.last_attempt_at,
-        "lockedBy": row.locked_by,
-        "lockedAt": row.locked_at,
-        "error": standing.error,
-        "createdAt": row.created_at,
-        "wait": None
-        if wait is None
-        else {
-            "reason": wait.reason,
-            "until": None if wait.until is None else times.format_time(wait.until),
-            "detail": wait.detail,
-        },
-        "outlook": standing.outlook,
-        "outboxId": standing.outbox_id,
-    }
+def notification_response(notification: NotificationStatus) -> NotificationResponse:
+    row = notification.row
+    return NotificationResponse(
+        notification_id=row.notification_id,
+        open_event_id=row.open_event_id,
+        subscription_id=row.subscription_id,
+        dedupe_key=row.dedupe_key,
+        to=notification.to,
+        status=row.status,
+        attempts=row.attempts,
+        last_attempt_at=row.last_attempt_at,
+        locked_by=row.locked_by,
+        locked_at=row.locked_at,
+        error=notification.error,
+        created_at=row.created_at,
+        wait=_wait(notification),
+        outlook=notification.outlook,
+        outbox_id=notification.outbox_id,
+    )
 
 
-def emitted(found: EmittedEvent) -> dict[str, Any]:
-    return {
-        "openEventId": found.open_event_id,
-        "notifications": found.notifications,
-        "isRepeat": found.is_repeat,
-    }
+def _wait(notification: NotificationStatus) -> NotificationWaitResponse | None:
+    wait = notification.wait
+    if wait is None:
+        return None
+    until = None if wait.until is None else times.format_time(wait.until)
+    return NotificationWaitResponse(reason=wait.reason, until=until, detail=wait.detail)

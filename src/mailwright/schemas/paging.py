@@ -1,24 +1,30 @@
-"""Paging: a cursor names the last line of a page, so that the next one costs the same however far one has come."""
+"""Cursors of lists. A cursor names the last row of a page, so every page costs the same."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Query
 from pydantic import Field
 
-from mailwright.sources.api.requests import FieldError, RequestInvalid, RequestModel
+from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.api.validation import FieldError, RequestInvalid
 
-_LARGEST = 2**63 - 1
+NEWEST = 2**63 - 1
 
 
 class Page(RequestModel):
-    """What every list takes. A misspelt parameter is refused: a filter that is silently ignored shows too much."""
+    """Query parameters of every list. An unknown one is an error: an ignored filter would show too much."""
 
-    limit: Annotated[int, Field(ge=1, le=200, description="How many at most.")] = 50
-    cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the page before.")] = None
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
+    cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the previous page.")] = None
 
+    def before(self, kind: str) -> int:
+        """Return the key that the page's rows come before, newest first."""
+        return decode_cursor(kind, self.cursor)[0] if self.cursor is not None else NEWEST
 
-PageQuery = Annotated[Page, Query()]
+    def next_cursor(self, kind: str, keys: Sequence[int]) -> str | None:
+        """Return the cursor after the last of these rows, or None if they do not fill the page."""
+        return encode_cursor(kind, keys[-1]) if len(keys) == self.limit else None
 
 
 def encode_cursor(kind: str, *position: int) -> str:
@@ -26,20 +32,20 @@ def encode_cursor(kind: str, *position: int) -> str:
 
 
 def decode_cursor(kind: str, cursor: str, length: int = 1) -> tuple[int, ...]:
-    """Only what `encode_cursor` gave out for the same list is taken back."""
+    """Accept only cursors that `encode_cursor` made for the same kind of list."""
     try:
         text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         position = tuple(int(number) for number in text.split(":")[1:])
     except ValueError as error:
-        raise _invalid() from error
+        raise _invalid_cursor() from error
     if (
         len(position) != length
-        or not all(0 <= each <= _LARGEST for each in position)
+        or not all(0 <= number <= NEWEST for number in position)
         or encode_cursor(kind, *position) != cursor
     ):
-        raise _invalid()
+        raise _invalid_cursor()
     return position
 
 
-def _invalid() -> RequestInvalid:
-    return RequestInvalid([FieldError("cursor", "INVALID_CURSOR", "is not a cursor that this list gave out")])
+def _invalid_cursor() -> RequestInvalid:
+    return RequestInvalid([FieldError("cursor", "INVALID_CURSOR", "is not a cursor of this list")])

@@ -1,15 +1,98 @@
-"""Answers about templates and images: how they look to an author."""
+"""Models of templates and their versions."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.images import Image
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import RenderedEmail
-from mailwright.content.template_store import StoredTemplate
-from mailwright.domain.clock import isoformat
-from mailwright.schemas.answers import ResponseModel, Time
+from mailwright.content.template_store import StoredTemplate, TemplateDraft
+from mailwright.content.variables import Variable
+from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.sources.api.fields import Content, Line, Locale, Matching, RequestModel, Value, Variables
+from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+
+VersionNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
+VariableName = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z_][A-Za-z0-9_]{0,99}", "must have 1 to 100 letters, digits and _, and must not begin with a digit"
+    ),
+]
+_TEMPLATE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+
+
+class TemplateListQuery(RequestModel):
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
+    after: Annotated[str, Field(max_length=100, description="`nextAfter` of the previous page.")] = ""
+
+
+class TemplateVersionQuery(RequestModel):
+    locale: Annotated[Locale | None, Field(description="The latest version for this locale.")] = None
+    version: Annotated[VersionNumber | None, Field(description="The version with this number.")] = None
+
+
+class TemplateCheckQuery(TemplateVersionQuery):
+    bulk: Annotated[bool, Field(description="Bulk email needs an unsubscribe link and a postal address.")] = True
+
+
+class TemplateDiffQuery(RequestModel):
+    before: Annotated[VersionNumber | None, Field(description="Default: the previous version of the same locale.")] = (
+        None
+    )
+    after: Annotated[VersionNumber | None, Field(description="Default: the latest version.")] = None
+
+
+class TemplateVariableRequest(RequestModel):
+    """A variable that the template uses. Previews show the sample if no value is given."""
+
+    name: VariableName
+    required: bool = True
+    sample: Value = None
+
+
+class TemplateRequest(RequestModel):
+    """A new version in one of three formats: `html`, `mjml` or `markdown`. Without `text`, it is derived from the HTML.
+
+    Without a `locale` it is the default version, which must exist before a version for a locale. If `variables` are
+    declared, the template can use no others.
+    """
+
+    subject: Line
+    html: Content | None = None
+    mjml: Content | None = None
+    markdown: Content | None = None
+    text: Content | None = None
+    locale: Locale | None = None
+    variables: Annotated[list[TemplateVariableRequest], Field(max_length=200)] | None = None
+
+    def draft(self) -> TemplateDraft:
+        [(format_, body)] = self.bodies()
+        return TemplateDraft(
+            subject=self.subject,
+            body=body,
+            format=format_,
+            text=self.text,
+            locale=self.locale or DEFAULT_LOCALE,
+            variables=tuple(
+                Variable(variable.name, variable.required, variable.sample) for variable in self.variables or ()
+            ),
+        )
+
+    def bodies(self) -> list[tuple[TemplateFormat, str]]:
+        return [(format_, body) for format_ in TemplateFormat if (body := getattr(self, format_.value)) is not None]
+
+
+class TemplatePreviewRequest(RequestModel):
+    """Values for the variables, and the version: the latest for a locale, or one by its number."""
+
+    variables: Variables | None = None
+    locale: Locale | None = None
+    version: VersionNumber | None = None
 
 
 class TemplateVariableResponse(ResponseModel):
@@ -19,7 +102,7 @@ class TemplateVariableResponse(ResponseModel):
 
 
 class TemplateVersionResponse(ResponseModel):
-    """One version. `locale` is empty for the one that is for everyone; numbers count over all locales."""
+    """One version. `locale` is empty for the default version; numbers are shared by all locales."""
 
     template_id: str
     version: int
@@ -30,7 +113,7 @@ class TemplateVersionResponse(ResponseModel):
 
 
 class TemplateResponse(TemplateVersionResponse):
-    """`body` is what its author wrote, `html` what is sent."""
+    """`body` is the source as written; `html` is what is sent."""
 
     body: str
     html: str
@@ -43,7 +126,7 @@ class TemplateVersionListResponse(ResponseModel):
 
 
 class TemplateSummaryResponse(ResponseModel):
-    """A template with the newest version of each locale, the one for everyone first."""
+    """A template with the latest version of each locale, the default version first."""
 
     template_id: str
     newest: list[TemplateVersionResponse]
@@ -55,7 +138,7 @@ class TemplateListResponse(ResponseModel):
 
 
 class TemplateDiffResponse(ResponseModel):
-    """In the form of `diff -u`; empty where nothing differs."""
+    """In the format of `diff -u`; empty if nothing differs."""
 
     difference: str
 
@@ -77,80 +160,54 @@ class TemplateIssueResponse(ResponseModel):
 
 
 class TemplateCheckResponse(ResponseModel):
-    """What blocks comes first; a mail with nothing but warnings may go."""
+    """Result of the pre-send check, errors first. An email that has only warnings can be sent."""
 
     may_go: bool
     findings: list[TemplateIssueResponse]
 
 
-class ImageResponse(ResponseModel):
-    """`name` is what templates call it, `url` what readers load."""
-
-    name: str
-    url: str
-    size_bytes: int
-    created_at: Time
+def parse_template(body: Any) -> TemplateRequest:
+    request = parse(TemplateRequest, body)
+    if len(request.bodies()) != 1:
+        raise RequestInvalid([FieldError("html", "REQUIRED", "give exactly one of html, mjml and markdown")])
+    return request
 
 
-class ImageListResponse(ResponseModel):
-    images: list[ImageResponse]
-    next_cursor: str | None
+def check_template_id(template_id: str) -> None:
+    if not _TEMPLATE_ID.fullmatch(template_id):
+        message = "must have 1 to 100 letters, digits, dots, hyphens and underscores"
+        raise RequestInvalid([FieldError("templateId", "INVALID", message)])
 
 
-def version_line(stored: StoredTemplate) -> dict[str, Any]:
-    return {
-        "templateId": stored.template_id,
-        "version": stored.version,
-        "locale": stored.locale,
-        "format": stored.format,
-        "subject": stored.subject,
-        "createdAt": isoformat(stored.created_at),
-    }
-
-
-def template(stored: StoredTemplate) -> dict[str, Any]:
-    return {
-        **version_line(stored),
-        "body": stored.body,
-        "html": stored.html,
-        "text": stored.text,
-        "variables": [
-            {"name": each.name, "required": each.is_required, "sample": each.sample}
-            for each in stored.expected_variables()
+def template_response(stored: StoredTemplate) -> TemplateResponse:
+    return extend(
+        TemplateResponse,
+        TemplateVersionResponse.model_validate(stored),
+        body=stored.body,
+        html=stored.html,
+        text=stored.text,
+        variables=[
+            TemplateVariableResponse(name=variable.name, required=variable.is_required, sample=variable.sample)
+            for variable in stored.expected_variables()
         ],
-    }
+    )
 
 
-def template_line(newest: Mapping[str, StoredTemplate]) -> dict[str, Any]:
-    lines = [version_line(stored) for _, stored in sorted(newest.items())]
-    return {"templateId": lines[0]["templateId"], "newest": lines}
+def template_summary_response(latest: Mapping[str, StoredTemplate]) -> TemplateSummaryResponse:
+    versions = [TemplateVersionResponse.model_validate(stored) for _, stored in sorted(latest.items())]
+    return TemplateSummaryResponse(template_id=versions[0].template_id, newest=versions)
 
 
-def preview(stored: StoredTemplate, rendered: RenderedEmail) -> dict[str, Any]:
-    return {
-        "templateId": stored.template_id,
-        "version": stored.version,
-        "locale": stored.locale,
-        "subject": rendered.subject,
-        "html": rendered.html or "",
-        "text": rendered.text or "",
-    }
+def template_preview_response(stored: StoredTemplate, rendered: RenderedEmail) -> TemplatePreviewResponse:
+    return TemplatePreviewResponse(
+        template_id=stored.template_id,
+        version=stored.version,
+        locale=stored.locale,
+        subject=rendered.subject,
+        html=rendered.html or "",
+        text=rendered.text or "",
+    )
 
 
-def preflight(findings: list[PresendIssue]) -> dict[str, Any]:
-    return {
-        "mayGo": not any(each.level == "blocks" for each in findings),
-        "findings": [
-            {"level": each.level, "code": each.code, "sentence": each.sentence, "where": each.where}
-            for each in findings
-        ],
-    }
-
-
-def image(found: Image, public_url: str) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "url": found.url(public_url),
-        "sizeBytes": found.size_bytes,
-        "createdAt": isoformat(found.created_at),
-    }
+def template_check_response(issues: Sequence[PresendIssue]) -> TemplateCheckResponse:
+    return TemplateCheckResponse(may_go=not any(issue.level == "blocks" for issue in issues), findings=issues)

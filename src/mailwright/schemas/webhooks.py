@@ -1,16 +1,44 @@
-"""Answers about outgoing webhooks: the same for the HTTP API and for `--json` at the command line."""
+"""Models of outgoing webhooks and their deliveries."""
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from mailwright.domain.clock import isoformat
+from pydantic import Field
+
 from mailwright.events.outbound.deliveries import PENDING, WebhookDelivery
-from mailwright.events.outbound.endpoints import WebhookEndpoint
-from mailwright.schemas.answers import ResponseModel, Time
+from mailwright.events.outbound.endpoints import (
+    MAX_URL_LENGTH,
+    WEBHOOK_EVENT_TYPES,
+    WebhookEndpoint,
+    WebhookEndpointInput,
+)
+from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.paging import Page
+from mailwright.sources.api.fields import Name, RequestModel
+
+
+class WebhookRequest(RequestModel):
+    """The receiver's URL and the event types to send. Without `types`, all events are sent."""
+
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH, description="https://example.com/hooks/mail")]
+    types: Annotated[
+        tuple[Annotated[str, Field(json_schema_extra={"enum": [str(type_) for type_ in WEBHOOK_EVENT_TYPES]})], ...],
+        Field(max_length=len(WEBHOOK_EVENT_TYPES)),
+    ] = ()
+    description: Name = ""
+    is_active: bool = True
+
+    def endpoint(self) -> WebhookEndpointInput:
+        return WebhookEndpointInput(self.url, self.types, self.description, self.is_active)
+
+
+class WebhookDeliveryPage(Page):
+    status: Annotated[
+        Literal["PENDING", "DELIVERED", "FAILED"] | None, Field(description="Only deliveries with this status.")
+    ] = None
 
 
 class WebhookResponse(ResponseModel):
-    """`state` is what becomes of the next event: `active`, `failing` and told all the same, `paused` until somebody
-    edits it, or `off`."""
+    """`state`: `active`; `failing`, with deliveries still being attempted; `paused` until it is edited; or `off`."""
 
     webhook_id: str
     url: str
@@ -27,7 +55,7 @@ class WebhookResponse(ResponseModel):
 
 
 class WebhookSecretResponse(WebhookResponse):
-    """`secret` is shown here and nowhere else."""
+    """`secret` is shown only in this response."""
 
     secret: str
 
@@ -37,7 +65,7 @@ class WebhookListResponse(ResponseModel):
 
 
 class DeliveryAttemptResponse(ResponseModel):
-    """What came of one attempt: `status` and the beginning of the answer, or `error` where no whole answer came."""
+    """One attempt: `status` and the beginning of the response, or `error` if there was no complete response."""
 
     at: Time
     attempt: int
@@ -48,7 +76,7 @@ class DeliveryAttemptResponse(ResponseModel):
 
 
 class WebhookDeliveryResponse(ResponseModel):
-    """`deliveryId` is the `id` that the receiver sees, however often it is told."""
+    """`deliveryId` is the `id` that the receiver sees in every attempt."""
 
     delivery_id: str
     webhook_id: str
@@ -68,34 +96,38 @@ class WebhookDeliveryListResponse(ResponseModel):
     next_cursor: str | None
 
 
-def webhook(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    return {
-        "webhookId": endpoint.webhook_id,
-        "url": endpoint.url,
-        "description": endpoint.description,
-        "types": list(endpoint.types),
-        "isActive": endpoint.is_active,
-        "state": endpoint.state,
-        "pausedAt": isoformat(endpoint.paused_at),
-        "pauseReason": endpoint.pause_reason,
-        "failingSince": isoformat(endpoint.failing_since),
-        "secrets": len(endpoint.secrets),
-        "createdAt": isoformat(endpoint.created_at),
-        "updatedAt": isoformat(endpoint.updated_at),
-    }
+def webhook_response(endpoint: WebhookEndpoint) -> WebhookResponse:
+    return WebhookResponse(
+        webhook_id=endpoint.webhook_id,
+        url=endpoint.url,
+        description=endpoint.description,
+        types=endpoint.types,
+        is_active=endpoint.is_active,
+        state=endpoint.state,
+        paused_at=endpoint.paused_at,
+        pause_reason=endpoint.pause_reason,
+        failing_since=endpoint.failing_since,
+        secrets=len(endpoint.secrets),
+        created_at=endpoint.created_at,
+        updated_at=endpoint.updated_at,
+    )
 
 
-def delivery(found: WebhookDelivery) -> dict[str, Any]:
-    return {
-        "deliveryId": found.delivery_id,
-        "webhookId": found.webhook_id,
-        "type": found.type,
-        "status": found.status,
-        "outboxId": found.outbox_id,
-        "attempts": found.attempts,
-        "nextAttemptAt": isoformat(found.due_at) if found.status == PENDING else None,
-        "eventAt": isoformat(found.event_at),
-        "createdAt": isoformat(found.created_at),
-        "endedAt": isoformat(found.ended_at),
-        "log": [{**each, "at": isoformat(each["at"])} for each in found.log],
-    }
+def webhook_secret_response(endpoint: WebhookEndpoint, secret: str) -> WebhookSecretResponse:
+    return extend(WebhookSecretResponse, webhook_response(endpoint), secret=secret)
+
+
+def webhook_delivery_response(delivery: WebhookDelivery) -> WebhookDeliveryResponse:
+    return WebhookDeliveryResponse(
+        delivery_id=delivery.delivery_id,
+        webhook_id=delivery.webhook_id,
+        type=delivery.type,
+        status=delivery.status,
+        outbox_id=delivery.outbox_id,
+        attempts=delivery.attempts,
+        next_attempt_at=delivery.due_at if delivery.status == PENDING else None,
+        event_at=delivery.event_at,
+        created_at=delivery.created_at,
+        ended_at=delivery.ended_at,
+        log=delivery.log,
+    )

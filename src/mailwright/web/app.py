@@ -30,7 +30,7 @@ from mailwright.web.api import (
     templates,
     webhooks,
 )
-from mailwright.web.api.openapi import describe
+from mailwright.web.api.openapi import describe_app
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
@@ -71,7 +71,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
     app.add_middleware(RejectNul)
     app.add_middleware(RequestIds, clock=engine.clock)
-    describe(app, server=engine.public_url)
+    describe_app(app, server=engine.public_url)
     return app
 
 

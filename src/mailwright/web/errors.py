@@ -1,4 +1,4 @@
-"""Problems: every error leaves as `application/problem+json` (RFC 9457) with a stable code, by one table."""
+"""Report every error as `application/problem+json` (RFC 9457) with a stable code. One table maps errors to statuses."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -25,7 +25,7 @@ from mailwright.domain.errors import (
     Unauthorized,
 )
 from mailwright.ops.logs import logger
-from mailwright.sources.api.requests import FieldError, RequestInvalid, field_errors
+from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -39,7 +39,7 @@ class InvalidJson(MailwrightError):
 
 
 class BodyTooLarge(MailwrightError):
-    """The body is larger than this route takes."""
+    """The body is too large for this route."""
 
     code = "BODY_TOO_LARGE"
 
@@ -50,7 +50,7 @@ class NotJson(MailwrightError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
-# The first class that fits decides.
+# The first matching class decides.
 STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     InvalidJson: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
@@ -63,6 +63,26 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+# Titles of the statuses; others use the phrase of the standard.
+TITLES: Mapping[HTTPStatus, str] = {
+    HTTPStatus.BAD_REQUEST: "Invalid request",
+    HTTPStatus.UNAUTHORIZED: "Authentication required",
+    HTTPStatus.FORBIDDEN: "Permission denied",
+    HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "Method not allowed",
+    HTTPStatus.CONFLICT: "Not possible in the current state",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Request body too large",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "Unsupported media type",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid fields",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many failed sign-ins",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Temporarily unavailable",
+}
+# Details of errors that the framework raises.
+DETAILS: Mapping[HTTPStatus, str] = {
+    HTTPStatus.NOT_FOUND: "There is no page or resource at this address.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "This address does not support the request's method.",
 }
 HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = {
     HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": 'Bearer realm="mailwright"'},
@@ -77,7 +97,7 @@ class ProblemField(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457. `code` is stable: programs decide by it, people read `detail`."""
+    """RFC 9457. `code` is stable and meant for programs; `detail` is meant for people."""
 
     type: str
     title: str
@@ -95,29 +115,33 @@ def handle_problems(app: FastAPI) -> None:
 
 
 class UnexpectedErrors:
-    """What nobody expected is logged in full and answered without a word of what is inside."""
+    """ASGI middleware that logs unexpected errors and reports them without internal details."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_begun = False
+        has_started = False
 
-        async def watched(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
+        async def watch_and_send(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, watch_and_send)
         except ClientDisconnect:
-            return  # whoever asked has left in the middle of asking: nobody is there to be answered
+            return  # The client disconnected during its request: there is nobody to respond to.
         except Exception as error:
             log.error("request_failed", path=scope.get("path"), method=scope.get("method"), exc_info=error)
-            if has_begun:
+            if has_started:
                 raise
-            answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, MailwrightError.code, "Something went wrong here.")
-            await answer(scope, receive, send)
+            response = problem(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                MailwrightError.code,
+                "An internal error occurred. The log has the details under this request id.",
+            )
+            await response(scope, receive, send)
 
 
 def problem(
@@ -130,7 +154,7 @@ def problem(
 ) -> Response:
     content: dict[str, Any] = {
         "type": f"urn:mailwright:problem:{code.lower().replace('_', '-')}",
-        "title": status.phrase,
+        "title": TITLES.get(status, status.phrase),
         "status": status,
         "detail": detail,
         "code": code,
@@ -142,10 +166,10 @@ def problem(
     )
 
 
-def not_now(request: Request) -> str:
-    """The database's own words may name hosts and users: they are for the log, not for the caller."""
-    only_looks = request.method in ("GET", "HEAD")
-    return "The database cannot be reached now. Try again soon." if only_looks else str(NotDurable())
+def unavailable_detail(request: Request) -> str:
+    """Hide the database's own message, which can name hosts and users; it is logged instead."""
+    is_read = request.method in ("GET", "HEAD")
+    return "The database is not reachable. Try again in a few seconds." if is_read else str(NotDurable())
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -157,7 +181,7 @@ async def _known(request: Request, error: Exception) -> Response:
     detail = str(error)
     if isinstance(error, NotDurable):
         log.warning("not_durable", path=request.url.path, reason=detail)
-        detail = not_now(request)
+        detail = unavailable_detail(request)
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else None
     return problem(status, error.code, detail, errors=_errors(error), headers=headers)
 
@@ -165,8 +189,8 @@ async def _known(request: Request, error: Exception) -> Response:
 async def _invalid_parameters(_request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    # The first step of a location is the kind of parameter; its own name says enough.
-    invalid = RequestInvalid(field_errors([{**each, "loc": each["loc"][1:]} for each in error.errors()]))
+    # The first step of a location is the kind of parameter (query, path), which the field name does not need.
+    invalid = RequestInvalid(field_errors([{**detail, "loc": detail["loc"][1:]} for detail in error.errors()]))
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, invalid.code, str(invalid), errors=invalid.errors)
 
 
@@ -174,7 +198,7 @@ async def _http(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     status = HTTPStatus(error.status_code)
-    return problem(status, status.name, status.description or status.phrase, headers=error.headers)
+    return problem(status, status.name, DETAILS.get(status, status.description or status.phrase), headers=error.headers)
 
 
 def _errors(error: MailwrightError) -> Sequence[FieldError]:

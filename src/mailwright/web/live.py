@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import orjson
-
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
-from mailwright.schemas.campaigns import progress
+from mailwright.schemas.campaigns import progress_response
 from mailwright.sources.campaigns.progress import queue_progress
 from mailwright.storage.database import Database
 
@@ -68,7 +66,7 @@ class LiveUpdates:
 
     def campaign_progress(self, tenant_id: int, is_allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
         async def query() -> bytes:
-            return orjson.dumps(progress(await queue_progress(self._database, self._clock, tenant_id=tenant_id)))
+            return progress_response(await queue_progress(self._database, self._clock, tenant_id=tenant_id)).to_json()
 
         return self.stream(("progress", tenant_id), query, is_allowed, event="progress")
 

@@ -1,4 +1,4 @@
-"""Request ids: every answer says under which id it is logged, the caller's own or one that we made."""
+"""Give every request an id, the caller's own or a generated one, and return it in the response."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.ids import uuid7
-from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 NAME = "X-Request-Id"
 PATTERN = r"^[ -~]{1,128}$"
@@ -18,7 +18,7 @@ _ALLOWED = re.compile(rb"[ -~]{1,128}")
 
 
 class RequestIds:
-    """Plain ASGI: one look at the headers on the way in, one header more on the way out."""
+    """ASGI middleware that reads the request id and adds it to the response."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app = app
@@ -31,7 +31,7 @@ class RequestIds:
         given = _given(scope["headers"])
         is_allowed = given is not None and _ALLOWED.fullmatch(given) is not None
         request_id = given if given is not None and is_allowed else uuid7(self._clock.now()).encode()
-        # An id that is not allowed is refused by the routes that know their caller; the answer has an id of ours.
+        # Authenticated routes reject an invalid id; the response then has a generated one.
         scope.setdefault("state", {}).update(
             request_id=request_id.decode(), has_bad_request_id=given is not None and not is_allowed
         )

@@ -135,7 +135,7 @@ async def test_whoever_only_looks_is_told_that_the_database_cannot_be_reached(
     monkeypatch.setattr(Database, "read", away)
     looked = await api.client.get("/v1/email")
     assert (looked.status_code, looked.json()["code"]) == (503, "NOT_DURABLE")
-    assert looked.json()["detail"] == "The database cannot be reached now. Try again soon."
+    assert looked.json()["detail"] == "The database is not reachable. Try again in a few seconds."
 
 
 @pytest.mark.promise("health-ready")

@@ -212,7 +212,7 @@ async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api
         problem = answer.json()
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
         assert problem["code"] in ("EVENT_MALFORMED", "EVENT_FORGED", "EVENT_STALE", "EVENT_FOREIGN")
-        assert [(line["event"], line["code"]) for line in lines] == [("event_refused", problem["code"])]
+        assert [(line["event"], line["code"]) for line in lines] == [("event_rejected", problem["code"])]
         assert ADA not in str(lines) + answer.text
     assert await traces(api.parts.database) == before
 
@@ -402,7 +402,7 @@ async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: Manua
         with capture_logs() as lines:
             answer = await api.anonymous.post("/sendgrid-events", content=sent_body, headers=sent_headers)
         assert (answer.status_code, answer.json()["code"]) == (403, code)
-        assert [line["event"] for line in lines] == ["event_refused"]
+        assert [line["event"] for line in lines] == ["event_rejected"]
     assert await traces(api.parts.database) == before
 
 
@@ -415,7 +415,7 @@ async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
     with capture_logs() as lines:
         answer = await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "EVENT_MALFORMED")
-    assert [line["event"] for line in lines] == ["event_refused"]
+    assert [line["event"] for line in lines] == ["event_rejected"]
     assert await traces(api.parts.database) == before
 
 

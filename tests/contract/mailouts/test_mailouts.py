@@ -22,7 +22,7 @@ from mailwright.domain.results import SendResult, sent
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.claim import Claims
-from mailwright.schemas.campaigns import report_csv
+from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Actor, Campaigns
 from mailwright.sources.mailouts.prepare import error_of_issue

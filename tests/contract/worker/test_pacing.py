@@ -18,7 +18,7 @@ from mailwright.outbox.ledger import TAKE_OVER, DatabaseLedger
 from mailwright.policies.pacing import send_rates
 from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
-from mailwright.worker import pacing, rates_in_use
+from mailwright.worker import pacing
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import Desk
 from tests.conftest import DatabaseAddress
@@ -112,7 +112,7 @@ async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -
 
 
 async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(live: Bench) -> None:
-    told = {"remaining": None, "limit_per_day": None, "detail": "", "in_flight": 0, "counted_before": 0}
+    told = {"remaining": None, "limit_per_day": None, "detail": "", "under_way": 0, "counted_before": 0}
     async with live.database.write() as tx:
         row = {"provider": "scripted", "rate_per_second": 10, "synced_at": live.clock.now(), **told}
         await tx.execute(insert(quotas).values(**row))
@@ -129,7 +129,6 @@ async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
 ) -> None:
     """Also where the process stands still for longer than any moment waits: on such a clock no time has passed."""
     monkeypatch.setattr(pacing, "TAKE_OVER", grace)
-    monkeypatch.setattr(rates_in_use, "TAKE_OVER", grace)
     if not grace:
         stumbles = count()
         monkeypatch.setattr(pacing, "perf_counter", lambda: perf_counter() + next(stumbles) / 2)

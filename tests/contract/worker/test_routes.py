@@ -25,7 +25,7 @@ from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.route import Route, RouteMember
-from mailwright.worker.worker import Worker
+from mailwright.worker.loop import Worker
 from tests.builders import (
     FAULT,
     LOCK_TTL,
@@ -366,7 +366,7 @@ async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(
         provider.let_go()
     bench.clock.advance(LOCK_TTL)
     worker = await bench.worker(stage.route())
-    await worker.parts.maintenance._services.doubts.mark_lost_attempts()
+    await worker._parts.maintenance._duties.doubts.mark_lost_attempts()
     due = {row.provider: row.claimable_at - bench.clock.now() for row in await deliveries_of(bench.database)}
     assert due == {"ses": 10 * MINUTE, "smtp": 0}
 
@@ -436,7 +436,7 @@ async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(ben
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
     await worker.run(drain=True)
     assert len(stage.ses.mails) <= 2
-    assert worker.parts.composer._suppressed_copies == {}
+    assert worker._parts.composer._no_copies == {}
 
 
 # Over real connections.

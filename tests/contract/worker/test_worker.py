@@ -16,12 +16,12 @@ from mailwright.outbox.audit import audit
 from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import list_present
-from mailwright.pipeline.conclude import fail_poisoned, is_poison
+from mailwright.pipeline.conclude import is_poison, poisoned
 from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.protocol import ResultCallback, SendHandle
 from mailwright.storage.database import Database
-from mailwright.worker.queues import Backoff
-from mailwright.worker.worker import Worker
+from mailwright.worker import loop
+from mailwright.worker.loop import Worker
 from tests.builders import (
     DEFAULT_TENANT,
     FAULT,
@@ -51,10 +51,10 @@ E = EventType
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that is away is asked again at once."""
 
-    async def at_once(_backoff: Backoff, _error: NotDurable) -> None:
+    async def at_once(_backoff: loop.Backoff, _error: NotDurable) -> None:
         await asyncio.sleep(0.001)
 
-    monkeypatch.setattr(Backoff, "wait", at_once)
+    monkeypatch.setattr(loop.Backoff, "wait", at_once)
 
 
 @asynccontextmanager
@@ -285,7 +285,7 @@ async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
     slow = await bench.worker(provider, "slow", window=2)
     async with running(slow):
         await provider.has(2)
-        await until(lambda: slow.queues.ready)  # the third is in its hands too
+        await until(lambda: slow._stock)  # the third is in its hands too
         for _ in range(6):
             before = bench.clock.advance(LOCK_TTL // 3)
 
@@ -371,7 +371,7 @@ async def test_an_answer_that_cannot_be_written_yet_keeps_its_lock(
     await bench.accept(*(a_message() for _ in range(3)))
     provider = ScriptedProvider()
     worker = await bench.worker(provider)
-    settling = worker.parts.settling
+    settling = worker._parts.settling
     exchange, is_broken = settling.exchange, False
 
     async def breaks(outcomes: Any, next_up: Any) -> Any:
@@ -410,7 +410,7 @@ async def test_housekeeping_that_fails_is_tried_again(bench: Bench, monkeypatch:
         rounds += 1
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(worker.parts.maintenance, "tick", breaks)
+    monkeypatch.setattr(worker._parts.maintenance, "tick", breaks)
     async with running(worker):
         await until(lambda: rounds > 3)
 
@@ -491,8 +491,7 @@ async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Benc
         now = bench.clock.now()
         await settling.exchange([], [claimed for claimed in batch if not is_poison(claimed)])
         await settling.exchange(
-            [fail_poisoned(claimed, now) if is_poison(claimed) else a_result(claimed, SENT, now) for claimed in batch],
-            [],
+            [poisoned(claimed, now) if is_poison(claimed) else a_result(claimed, SENT, now) for claimed in batch], []
         )
     assert deaths == 5
     assert await bench.statuses() == {Status.SENT: 59, Status.FAILED: 1}

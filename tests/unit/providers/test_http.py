@@ -98,7 +98,7 @@ async def test_a_name_that_does_not_exist_is_from_before(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     async with http() as client:
         failure = cut(await post(client, "http://nowhere.invalid"))
-    assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the host name was not found")
+    assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the name of the host was not found")
 
 
 @pytest.mark.parametrize("url", ["no url at all", "http://", "ftp://example.com", "http://[::1"])
@@ -117,7 +117,7 @@ async def test_headers_that_would_add_headers_are_not_sent() -> None:
 async def test_a_certificate_that_nobody_vouches_for_is_from_before() -> None:
     async with HttpStandIn(certificate=a_certificate()) as server, http() as client:
         failure = cut(await post(client, server.url))
-        assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the certificate of the host is not trusted")
+        assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the certificate of the host is not to be trusted")
         assert not server.begun
 
 

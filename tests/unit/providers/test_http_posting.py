@@ -106,15 +106,13 @@ async def test_a_cut_is_in_doubt_and_the_next_takes_another_line(
 
 async def test_garbage_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     server.answer(GARBAGE, nth=1)
-    assert await poster.post() == Disconnect(HttpPhase.AFTER, "the response was not HTTP")
+    assert await poster.post() == Disconnect(HttpPhase.AFTER, "the answer was not HTTP")
     assert isinstance(await poster.post(), HttpResponse)
 
 
 async def test_silence_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     hold = server.hold(Step.ANSWER, nth=1)
-    assert await poster.post(timeout_seconds=0.05) == Disconnect(
-        HttpPhase.AFTER, "no response in time", is_timeout=True
-    )
+    assert await poster.post(timeout_seconds=0.05) == Disconnect(HttpPhase.AFTER, "no answer in time", is_timeout=True)
     hold.release()
     assert isinstance(await poster.post(), HttpResponse)
     assert server.connections == 2

@@ -77,7 +77,7 @@ async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: in
         result = await sendgrid.send(a_mail())
         kind = DOUBT if status >= 500 else RETRIED  # something before SendGrid said it, and cannot know
         assert (result.kind, result.code, result.category) == (kind, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
-        assert result.message == f"unknown response: {status} whatever"
+        assert result.message == f"unknown answer: {status} whatever"
         assert not result.definitely_not_sent
         assert len(server.requests) == 1
 
@@ -134,9 +134,7 @@ async def test_a_refusal_needs_no_explanation(body: bytes) -> None:
         assert len(result.message or "") < 100
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(503, "503 without a body"), (418, "unknown response: 418 without a body")]
-)
+@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (418, "unknown answer: 418 without a body")])
 async def test_an_answer_without_a_body_is_told_by_its_status(status: int, told: str) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(Answer(status))
@@ -247,7 +245,7 @@ async def test_the_check_says_that_the_key_may_send() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         probe = await sendgrid.check()
         assert probe.is_ok
-        assert probe.summary == f"127.0.0.1:{server.port}: the API key may send"
+        assert probe.summary == f"127.0.0.1:{server.port}: the API key may send mail"
         assert not server.mails
 
 

@@ -87,7 +87,7 @@ async def test_a_check_tells_what_the_account_may_send() -> None:
         await ses.send(a_mail())
         probe = await ses.check()
         assert probe.is_ok
-        assert probe.summary.endswith(": 14 messages per second, 50,000 in 24 hours, 1 sent")
+        assert probe.summary.endswith(": 14 mails a second, 50,000 in 24 hours, 1 sent")
 
 
 @pytest.mark.parametrize(

@@ -206,9 +206,7 @@ async def test_the_name_of_an_error_is_found_wherever_amazon_puts_it(named: dict
         assert (await ses.send(a_mail())).code == "SES_MESSAGE_REJECTED"
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(503, "503 without a body"), (400, "unknown response: 400 without a body")]
-)
+@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (400, "unknown answer: 400 without a body")])
 async def test_an_answer_without_a_body_is_told_by_its_status(status: int, told: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(Answer(status))
@@ -219,7 +217,7 @@ async def test_an_unknown_error_is_temporary_and_says_so() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse("TeapotException", 418, "short and stout")
         result = await ses.send(a_mail())
-    assert result.message == "unknown response: 418 TeapotException: short and stout"
+    assert result.message == "unknown answer: 418 TeapotException: short and stout"
     assert result.kind is RETRYABLE
 
 

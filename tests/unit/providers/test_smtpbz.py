@@ -104,7 +104,7 @@ async def test_the_quota_is_what_the_api_says() -> None:
             remaining=14_794,
             limit_per_hour=100,
             sent_this_hour=3,
-            detail="14794 of 15000 messages left, 3 of 100 sent this hour",
+            detail="14794 of 15000 mails left, 3 of 100 sent this hour",
         )
         (request,) = api.requests
         assert (request.method, request.path, request.headers["Authorization"]) == ("GET", "/v1/user", KEY)
@@ -183,7 +183,7 @@ async def test_the_check_tells_both_sides_in_one_line() -> None:
         place = f"127.0.0.1:{sink.port}"
         assert probe.is_ok
         assert probe.summary == (
-            f"{place}: no TLS, no login, pipelining; 14794 of 15000 messages left, 3 of 100 sent this hour"
+            f"{place}: no TLS, no login, pipelining; 14794 of 15000 mails left, 3 of 100 sent this hour"
         )
         assert not sink.messages
 

@@ -1,4 +1,4 @@
-"""A message in parts: SendGrid accepts no MIME and writes its own."""
+"""A mail in its parts, as SendGrid wants it: it takes no MIME, it writes its own."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,19 +12,19 @@ class ParsedMailbox(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ParsedAttachment:
     filename: str
-    content_type: str  # Without parameters.
-    content: str  # Base64 without line ends.
-    content_id: str | None = None  # Set if the HTML shows it inline.
+    content_type: str  # without parameters
+    content: str  # base64 without line ends
+    content_id: str | None = None  # the HTML shows it in place
 
 
-@dataclass(slots=True)  # Not frozen, for speed: see domain.message.
+@dataclass(slots=True)  # made for every mail
 class ParsedMail:
     sender: ParsedMailbox
     to: list[ParsedMailbox]
     cc: list[ParsedMailbox]
     reply_to: list[ParsedMailbox]
     subject: str
-    # All other headers, unfolded but otherwise as written: SendGrid does not encode them.
+    # All the others, unfolded and otherwise as they were written: SendGrid does not encode them.
     headers: list[tuple[str, str]]
     text: str | None = None
     html: str | None = None

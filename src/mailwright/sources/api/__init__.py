@@ -1,1 +1,1 @@
-"""Transactional mail: an application asks over HTTP, one message at a time or many at once."""
+"""Messages that applications submit through the HTTP API, one or many at a time."""

@@ -1,4 +1,4 @@
-"""From a request to the outbox: what the API's callers ask for becomes messages, accepted by a committed row."""
+"""Accept messages that callers submit through the API: a message is accepted once its row is committed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,24 +16,16 @@ from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.outbox.accept import Acceptor
-from mailwright.sources.api.requests import (
-    BatchRequest,
-    FieldError,
-    ListNotFound,
-    RequestInvalid,
-    SendRequest,
-    TemplateNotFound,
-    parse,
-    parse_send,
-)
-from mailwright.sources.api.templates import NO_TEMPLATES, Templates, latest_templates
+from mailwright.sources.api.requests import BatchRequest, ListNotFound, SendRequest, TemplateNotFound, parse_send
+from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplates, latest_templates
+from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.storage.database import Database
 
-# Later than this is nearly always a mistake in the year or the unit.
-FURTHEST_AHEAD: Instant = 366 * DAY
+# A later time is nearly always a mistake in the year or the unit.
+MAX_SCHEDULE_AHEAD: Instant = 366 * DAY
 
-# The pipeline's words for the fields that are taken over as they are.
-_WORDS = {
+# Fields of a request that are copied into the payload, under the names that the pipeline reads.
+_PAYLOAD_NAMES = {
     "to": "to",
     "sender": "from",
     "reply_to": "replyTo",
@@ -50,8 +42,8 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """One item of a batch that was not accepted, and why; the others do not suffer."""
+class RejectedItem:
+    """An item of a batch that was not accepted, and why. The other items are not affected."""
 
     code: str
     detail: str
@@ -60,7 +52,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, under which names: the same for all the messages of one request."""
+    """The caller and the ids that all messages of one request share."""
 
     caller: Caller
     request_id: str
@@ -68,15 +60,15 @@ class RequestContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """Templates and lists that requests name and that exist."""
+class References:
+    """The existing templates and lists that requests refer to."""
 
-    templates: Templates
+    templates: RequestedTemplates
     list_keys: AbstractSet[str]
 
 
 class _Item(NamedTuple):
-    """One message of a request: the names it gets, and its body as it came."""
+    """The ids of one message, and its request body as received."""
 
     outbox_id: str
     key: str | None
@@ -89,79 +81,87 @@ class ApiMessages:
         self._clock = clock
         self._acceptor = acceptor
 
-    async def send(self, asking: RequestContext, body: Any) -> Accepted:
-        """Accepts one message. When this returns, the message is on disk."""
+    async def send(self, context: RequestContext, body: Any) -> Accepted:
+        """Accept one message. When this returns, the message is stored durably."""
         request = parse_send(body)
-        named = await self._named(asking.caller, [request])
-        key = f"send:{asking.idempotency_key}" if asking.idempotency_key else None
+        references = await self._references(context.caller, [request])
+        key = f"send:{context.idempotency_key}" if context.idempotency_key else None
         now = self._clock.now()
-        message = _message(asking, request, named, _Item(uuid7(now), key, body), now)
+        message = _message(context, request, references, _Item(uuid7(now), key, body), now)
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
         return accepted
 
-    async def send_batch(self, asking: RequestContext, body: Any) -> list[Accepted | Refused]:
-        """Accepts all good items in one commit; the answers come in the order of the items."""
+    async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
+        """Accept all valid items in one commit. Results have the order of the items."""
         items = parse(BatchRequest, body).messages
-        parsed = [_parsed(item) for item in items]
-        named = await self._named(asking.caller, [one for one in parsed if isinstance(one, SendRequest)])
+        requests = [_parse_item(item) for item in items]
+        references = await self._references(
+            context.caller, [request for request in requests if isinstance(request, SendRequest)]
+        )
         now = self._clock.now()
         messages = [
-            one
-            if isinstance(one, Refused)
-            else _unless_refused(asking, one, named, _Item(outbox_id, _item_key(asking, index), body), now)
-            for index, (outbox_id, one, body) in enumerate(zip(uuid7s(now, len(items)), parsed, items, strict=True))
+            request
+            if isinstance(request, RejectedItem)
+            else _message_or_rejection(
+                context, request, references, _Item(outbox_id, _item_key(context, index), body), now
+            )
+            for index, (outbox_id, request, body) in enumerate(
+                zip(uuid7s(now, len(items)), requests, items, strict=True)
+            )
         ]
         accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
-        return [one if isinstance(one, Refused) else _unless_conflict(next(accepted)) for one in messages]
+        return [one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted)) for one in messages]
 
-    async def _named(self, caller: Caller, requests: Sequence[SendRequest]) -> Named:
-        """What the requests speak of; those that name nothing cost no look at the database."""
+    async def _references(self, caller: Caller, requests: Sequence[SendRequest]) -> References:
+        """Requests without a template and a list need no query."""
         templates = {request.template_id for request in requests if request.template_id is not None}
         list_keys = {request.list_key for request in requests if request.list_key is not None}
         if not templates and not list_keys:
-            return Named(NO_TEMPLATES, frozenset())
-        readers = {one.to.lower() for one in requests if one.template_id is not None and one.locale is None}
+            return References(NO_TEMPLATES, frozenset())
+        recipients = {one.to.lower() for one in requests if one.template_id is not None and one.locale is None}
         async with self._database.read() as tx:
-            return Named(
-                await latest_templates(tx, caller.tenant_id, templates, readers) if templates else NO_TEMPLATES,
+            return References(
+                await latest_templates(tx, caller.tenant_id, templates, recipients) if templates else NO_TEMPLATES,
                 await lists.existing_keys(tx, caller.tenant_id, list_keys),
             )
 
 
-def _item_key(asking: RequestContext, index: int) -> str | None:
-    """Apart from the keys of single sends: whatever those hold, none of them is an item's."""
-    return f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
+def _item_key(context: RequestContext, index: int) -> str | None:
+    """The prefix keeps the keys of items apart from the keys of single sends."""
+    return f"batch:{index}:{context.idempotency_key}" if context.idempotency_key else None
 
 
-def _unless_refused(
-    asking: RequestContext, request: SendRequest, named: Named, item: _Item, now: Instant
-) -> NewMessage | Refused:
+def _message_or_rejection(
+    context: RequestContext, request: SendRequest, references: References, item: _Item, now: Instant
+) -> NewMessage | RejectedItem:
     try:
-        return _message(asking, request, named, item, now)
+        return _message(context, request, references, item, now)
     except RequestInvalid as error:
-        return _refused(error)
+        return _rejected_item(error)
 
 
-def _message(asking: RequestContext, request: SendRequest, named: Named, item: _Item, now: Instant) -> NewMessage:
-    if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
+def _message(
+    context: RequestContext, request: SendRequest, references: References, item: _Item, now: Instant
+) -> NewMessage:
+    if request.scheduled_at is not None and request.scheduled_at > now + MAX_SCHEDULE_AHEAD:
         raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
     template = None
     if request.template_id is not None:
-        template = named.templates.find(request.template_id, request.to.lower(), request.locale)
+        template = references.templates.find(request.template_id, request.to.lower(), request.locale)
         if template is None:
             raise TemplateNotFound
-    if request.list_key is not None and request.list_key not in named.list_keys:
+    if request.list_key is not None and request.list_key not in references.list_keys:
         raise ListNotFound(request.list_key)
     is_bulk = request.list_key is not None
     recipient = request.recipient
     return NewMessage(
         outbox_id=item.outbox_id,
-        tenant_id=asking.caller.tenant_id,
+        tenant_id=context.caller.tenant_id,
         source=Source.API,
-        request_id=asking.request_id,
-        # The domain is already in its final form; comparing ignores the case of the rest as well.
+        request_id=context.request_id,
+        # The domain is normalised already; addresses are compared without regard to case.
         to_email=request.to.lower(),
         subject=request.subject or (template.subject if template else ""),
         payload=payload(request),
@@ -181,36 +181,36 @@ def _message(asking: RequestContext, request: SendRequest, named: Named, item: _
 
 
 def payload(request: SendRequest) -> dict[str, Any]:
-    """What the mail says, in the words that the pipeline reads. What was not given is not there."""
-    given = request.__dict__  # looking each of them up as an attribute takes five times as long
-    said = {word: value for field, word in _WORDS.items() if (value := given[field])}
+    """Return the content of the email under the names that the pipeline reads, without empty fields."""
+    fields = request.__dict__  # Attribute access would take five times as long.
+    content = {name: value for field, name in _PAYLOAD_NAMES.items() if (value := fields[field])}
     if request.recipient and request.recipient.name:
-        said["toName"] = request.recipient.name
+        content["toName"] = request.recipient.name
     if request.attachments:
-        said["attachments"] = [
+        content["attachments"] = [
             attachment.model_dump(by_alias=True, exclude_none=True) for attachment in request.attachments
         ]
-    return said
+    return content
 
 
 def _digest(body: Any) -> str:
-    """The same for every spelling of the same JSON: order of fields and white space do not make another body."""
+    """Field order and white space do not change the digest of a JSON body."""
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _parsed(item: Any) -> SendRequest | Refused:
+def _parse_item(item: Any) -> SendRequest | RejectedItem:
     try:
         return parse_send(item)
     except RequestInvalid as error:
-        return _refused(error)
+        return _rejected_item(error)
 
 
-def _refused(error: RequestInvalid) -> Refused:
+def _rejected_item(error: RequestInvalid) -> RejectedItem:
     first = error.errors[0]
-    return Refused(error.code if error.code != RequestInvalid.code else first.code, first.message, first.field)
+    return RejectedItem(error.code if error.code != RequestInvalid.code else first.code, first.message, first.field)
 
 
-def _unless_conflict(accepted: Accepted) -> Accepted | Refused:
+def _accepted_or_conflict(accepted: Accepted) -> Accepted | RejectedItem:
     if accepted.is_conflict:
-        return Refused(IdempotencyConflict.code, str(IdempotencyConflict()), None)
+        return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
     return accepted

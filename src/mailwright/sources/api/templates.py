@@ -1,4 +1,4 @@
-"""Which version of a template a request means: the latest for its reader at the moment it is accepted."""
+"""Find the template version of a request: the latest for its recipient when the request is accepted."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,31 +11,31 @@ from mailwright.storage.tables import contacts, templates
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class RequestedTemplate:
     key: int
     subject: str
 
 
 @dataclass(frozen=True, slots=True)
-class Templates:
-    """The templates that requests name, and the locales of the people whom they write to."""
+class RequestedTemplates:
+    """The latest versions of the templates that requests name, and the locales of their recipients."""
 
-    by_locale: Mapping[str, Mapping[str, Template]]
-    readers: Mapping[str, str]
+    by_locale: Mapping[str, Mapping[str, RequestedTemplate]]
+    recipient_locales: Mapping[str, str]
 
-    def find(self, template_id: str, to_email: str, locale: str | None) -> Template | None:
-        """In the locale of the request, else in that of the contact, else for everyone."""
-        texts = self.by_locale.get(template_id)
-        return locales.best(texts, locale or self.readers.get(to_email)) if texts else None
+    def find(self, template_id: str, to_email: str, locale: str | None) -> RequestedTemplate | None:
+        """Prefer the locale of the request, then that of the contact, then the default version."""
+        versions = self.by_locale.get(template_id)
+        return locales.best(versions, locale or self.recipient_locales.get(to_email)) if versions else None
 
 
-NO_TEMPLATES = Templates({}, {})
+NO_TEMPLATES = RequestedTemplates({}, {})
 
 
 async def latest_templates(
     tx: Transaction, tenant_id: int, template_ids: Iterable[str], emails: Iterable[str]
-) -> Templates:
-    """`emails` are the readers whose requests name no locale; they are looked up only where that makes a difference."""
+) -> RequestedTemplates:
+    """Look up the contacts in `emails` (requests without a locale) only if a template has several locales."""
     t = templates.c
     newest = (
         select(t.template_id, func.max(t.version).label("version"))
@@ -46,11 +46,11 @@ async def latest_templates(
     query = select(t.id, t.template_id, t.locale, t.subject).join(
         newest, (newest.c.template_id == t.template_id) & (newest.c.version == t.version)
     )
-    found: dict[str, dict[str, Template]] = {}
+    found: dict[str, dict[str, RequestedTemplate]] = {}
     for row in await tx.execute(query.where(t.tenant_id == tenant_id)):
-        found.setdefault(row.template_id, {})[row.locale] = Template(row.id, row.subject)
-    has_choice = any(len(texts) > 1 for texts in found.values())
-    return Templates(found, await _locales(tx, tenant_id, emails) if has_choice else {})
+        found.setdefault(row.template_id, {})[row.locale] = RequestedTemplate(row.id, row.subject)
+    has_choice = any(len(versions) > 1 for versions in found.values())
+    return RequestedTemplates(found, await _locales(tx, tenant_id, emails) if has_choice else {})
 
 
 async def _locales(tx: Transaction, tenant_id: int, emails: Iterable[str]) -> dict[str, str]:

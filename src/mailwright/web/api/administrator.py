@@ -1,7 +1,7 @@
-"""The administrator: scripts show `ADMIN_PASSWORD` as a bearer, people are signed in. Both open the same routes.
+"""Authentication of administrators: scripts send `ADMIN_PASSWORD` as a bearer token, users sign in.
 
-A route takes `administrator: AdministratorDep`, says `openapi_extra=ADMINISTRATORS_ONLY`, and writes
-`administrator.actor` into the journal.
+A route takes `administrator: AdministratorDep`, declares `openapi_extra=ADMINISTRATORS_ONLY`, and writes
+`administrator.actor` to the audit log.
 """
 
 import re
@@ -13,11 +13,12 @@ from fastapi import Depends, Request
 
 from mailwright.access import failed_sign_ins
 from mailwright.access.roles import Role
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import Unauthorized
-from mailwright.web.parts import ApiParts, parts_of
 from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
+from mailwright.web.state import engine_of
 
-# In a route's description: who may call it. 401 and 429 are added to what it answers.
+# Marks a route in the OpenAPI description. The responses 401 and 429 are added.
 SECURITY_SCHEME: Final = "administrator"
 ADMINISTRATORS_ONLY: Final[dict[str, Any]] = {"security": [{SECURITY_SCHEME: []}]}
 
@@ -34,32 +35,32 @@ class Administrator:
 
 
 async def administrator_of(request: Request) -> Administrator:
-    """Whoever shows nothing is not guessing; whoever shows the wrong thing is."""
+    """Count a wrong password as a failed sign-in; a missing one is not counted."""
     authorization = request.headers.get("authorization")
     if authorization is None and session_token(request) is not None:
         return await _by_session(request)
     bearer = _BEARER.fullmatch(authorization or "")
     if bearer is None:
-        raise _unknown()
-    return await _by_password(request, parts_of(request), bearer[1])
+        raise _unauthorized()
+    return await _by_password(request, engine_of(request), bearer[1])
 
 
 AdministratorDep = Annotated[Administrator, Depends(administrator_of)]
 
 
-async def _by_password(request: Request, parts: ApiParts, shown: str) -> Administrator:
+async def _by_password(request: Request, engine: Engine, shown: str) -> Administrator:
     async def verify() -> Administrator | None:
-        expected = parts.admin_password
-        # Headers arrive as latin-1; a password is what its bytes are.
+        expected = engine.admin_password
+        # Headers are decoded as Latin-1; the bytes of the password are compared.
         is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
         return Administrator("ADMIN_PASSWORD") if is_right else None
 
     host = request.client.host if request.client else None
-    found = await parts.failed_sign_ins.check(
+    found = await engine.failed_sign_ins.check(
         [failed_sign_ins.account_key(_ACCOUNT), failed_sign_ins.address_key(host)], verify
     )
     if found is None:
-        raise _unknown()
+        raise _unauthorized()
     return found
 
 
@@ -67,8 +68,10 @@ async def _by_session(request: Request) -> Administrator:
     try:
         return Administrator((await visitor_of(request, Role.ADMIN)).actor)
     except (SignInRequired, SecondFactorRequired) as error:
-        raise _unknown() from error
+        raise _unauthorized() from error
 
 
-def _unknown() -> Unauthorized:
-    return Unauthorized("Show the administrator's password: Authorization: Bearer <ADMIN_PASSWORD>, if that is set.")
+def _unauthorized() -> Unauthorized:
+    return Unauthorized(
+        "Send the administrator password: Authorization: Bearer <ADMIN_PASSWORD>. It must be configured."
+    )

@@ -1,7 +1,7 @@
-"""The caller: who asks, known by the key, or by the session of a person, before anything else is looked at.
+"""Authentication of API callers, by API key or by the session of a signed-in user.
 
-Plain functions: the routes that take most of the traffic call them directly, because the framework's way of resolving
-dependencies costs more than all the rest of a request.
+The busiest routes call these functions directly: resolving dependencies of the framework would cost more than the rest
+of the request.
 """
 
 import re
@@ -12,19 +12,20 @@ from fastapi import Depends, Request
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.domain.errors import Unauthorized
+from mailwright.outbox.audit_log import API
 from mailwright.sources.api.messages import RequestContext
-from mailwright.sources.api.requests import FieldError, RequestInvalid
-from mailwright.web.parts import parts_of
+from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import SAFE_METHODS, SecondFactorRequired, SignInRequired, session_token, visitor_of
+from mailwright.web.state import engine_of
 
 KEY_NAME = "Idempotency-Key"
 KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
-_SENDING = frozenset({"/v1/email/send", "/v1/email/batch"})
-# What is asked with a body, and changes nothing.
-_LOOKING = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)")
+_SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch"})
+# POST requests that change nothing.
+_READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)")
 
 
 async def caller_of(request: Request) -> Caller:
@@ -32,14 +33,14 @@ async def caller_of(request: Request) -> Caller:
     if authorization is None and session_token(request) is not None:
         caller = await _signed_in(request)
     else:
-        caller = await parts_of(request).keys.authenticate(authorization)
+        caller = await engine_of(request).keys.authenticate(authorization)
     caller.require(scope_of(request.method, request.scope["path"]))
     request_id_of(request)
     return caller
 
 
 async def _signed_in(request: Request) -> Caller:
-    """A person asks as their role may; what changes something must come from a page of ours, as everywhere."""
+    """Grant a signed-in user the scopes of their role. Changes must come from a page of the dashboard."""
     try:
         visitor = await visitor_of(request)
     except (SignInRequired, SecondFactorRequired) as error:
@@ -48,20 +49,25 @@ async def _signed_in(request: Request) -> Caller:
 
 
 def scope_of(method: str, path: str) -> Scope:
-    """What a key must be for, to ask this."""
-    if method in SAFE_METHODS or _LOOKING.fullmatch(path):
+    """Return the scope that a request needs."""
+    if method in SAFE_METHODS or _READ_ONLY.fullmatch(path):
         return Scope.READ
-    return Scope.SEND if path in _SENDING else Scope.MANAGE
+    return Scope.SEND if path in _SEND_PATHS else Scope.MANAGE
 
 
 async def request_context_of(request: Request) -> RequestContext:
-    """The caller, and the names that the request goes by."""
+    """Authenticate the caller and read the ids of the request."""
     caller = await caller_of(request)
     key = request.headers.get(KEY_NAME)
     if key is not None and not _KEY.fullmatch(key):
         message = "must have 1 to 255 printable ASCII characters"
         raise RequestInvalid([FieldError(KEY_NAME, "INVALID", message)])
     return RequestContext(caller, request_id_of(request), key)
+
+
+def actor_of(caller: Caller) -> str:
+    """Name the caller in the audit log: a user by login, an API key as `api`."""
+    return caller.actor or API
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]

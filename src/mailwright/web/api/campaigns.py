@@ -1,283 +1,306 @@
-"""Campaigns over HTTP: written, tried, started, watched and ended. Every deed is in the journal."""
+"""HTTP routes of campaigns. Every action is in the audit log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.api_keys import Caller
+from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext
-from mailwright.schemas import campaigns as answers
-from mailwright.schemas.campaign_requests import (
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.base import extend as extend_response
+from mailwright.schemas.campaigns import (
+    CampaignCheckResponse,
     CampaignDuplicateRequest,
     CampaignExtendRequest,
+    CampaignExtendResponse,
+    CampaignListResponse,
     CampaignRefused,
     CampaignRequest,
+    CampaignResponse,
+    CampaignRetryResponse,
+    CampaignStartResponse,
     CampaignTestRequest,
+    CampaignTestResponse,
     CampaignWinnerRequest,
-    parse,
+    FailedRecipientListResponse,
+    campaign_check_response,
+    campaign_response,
+    campaign_summary_response,
+    failed_recipient_response,
+    warning_responses,
 )
-from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
+from mailwright.schemas.paging import decode_cursor
+from mailwright.schemas.recipient_report import report_csv as csv_lines
+from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed
 from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, check_campaign
 from mailwright.web.api.caller import CallerDep
-from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
+from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
-from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
 
-# How the journal names whoever has a tenant's key.
-ACTOR = "api"
-
-_BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-_ACTED = describe_responses({HTTPStatus.OK: answers.CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-_NEWEST = 2**63 - 1
+_CAMPAIGN_RESPONSES = describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.CampaignListResponse}))
-async def list_campaigns(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
-    """The latest first."""
-    before = decode_cursor("campaign", page.cursor)[0] if page.cursor is not None else _NEWEST
-    found = await parts.campaigns.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
-    async with parts.database.read() as tx:
-        line = await progress.list_positions(tx, parts.clock.now(), tenant_id=caller.tenant_id)
-    places = {place.campaign_id: place for place in line}
-    following = encode_cursor("campaign", found[-1].key) if len(found) == page.limit else None
-    lines = [answers.line(each, places.get(each.campaign_id)) for each in found]
-    return json_response({"campaigns": lines, "nextCursor": following})
+@router.get("", responses=describe_responses({HTTPStatus.OK: CampaignListResponse}))
+async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
+    """List the campaigns, latest first."""
+    campaigns = await engine.campaigns.some(
+        tenant_id=caller.tenant_id, limit=page.limit, before=page.before("campaign")
+    )
+    async with engine.database.read() as tx:
+        queue = await progress.list_positions(tx, engine.clock.now(), tenant_id=caller.tenant_id)
+    positions = {position.campaign_id: position for position in queue}
+    return json_response(
+        CampaignListResponse(
+            campaigns=[
+                campaign_summary_response(campaign, positions.get(campaign.campaign_id)) for campaign in campaigns
+            ],
+            next_cursor=page.next_cursor("campaign", [campaign.key for campaign in campaigns]),
+        )
+    )
 
 
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignRequest),
-    responses=describe_responses({HTTPStatus.CREATED: answers.CampaignResponse}, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.CREATED: CampaignResponse}, *BODY_PROBLEMS),
 )
-async def create(request: Request, parts: Parts, caller: CallerDep) -> Response:
-    """A draft. Whether it can start is asked when it starts, or by its preflight."""
-    wanted = parse(CampaignRequest, await read_json(request))
-    made = await parts.campaigns.create(_acting(caller), caller.tenant_id, wanted)
-    return json_response(await _shown(parts, made), HTTPStatus.CREATED)
+async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
+    """Create a draft. It is checked when it starts, or by its preflight."""
+    wanted = parse_strict(CampaignRequest, await read_json(request))
+    made = await engine.campaigns.create(_actor(caller), caller.tenant_id, wanted)
+    return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
 
 
-@router.get(
-    "/{campaignId}", responses=describe_responses({HTTPStatus.OK: answers.CampaignResponse}, HTTPStatus.NOT_FOUND)
-)
-async def show(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
-    """What was written down, how far it is, and what holds it."""
-    return json_response(await _shown(parts, await _found(parts, caller, campaignId)))
+@router.get("/{campaignId}", responses=describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND))
+async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show a campaign: definition, progress, and why it is deferred."""
+    return json_response(await _campaign_response(engine, await _find(engine, caller, campaignId)))
 
 
 @router.put(
     "/{campaignId}",
     openapi_extra=describe_body(CampaignRequest),
     responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+        {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def edit(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Replaces the whole of a draft. What has started is fixed, but for its limits."""
-    wanted = parse(CampaignRequest, await read_json(request))
-    return json_response(await _shown(parts, await parts.campaigns.edit(_acting(caller), campaignId, wanted)))
+async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Replace a draft. Of a campaign that has started, only the limits can be changed."""
+    wanted = parse_strict(CampaignRequest, await read_json(request))
+    return json_response(
+        await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
+    )
 
 
 @router.post(
     "/{campaignId}/preflight",
-    responses=describe_responses({HTTPStatus.OK: answers.CampaignCheckResponse}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: CampaignCheckResponse}, HTTPStatus.NOT_FOUND),
 )
-async def preflight(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """What starting would say, without starting: all that keeps it from that, and what readers would mind."""
-    campaign = await _found(parts, caller, campaignId)
-    return json_response(answers.preflight(await _examined(parts, campaign)))
+async def preflight(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Run the pre-send check without starting the campaign."""
+    campaign = await _find(engine, caller, campaignId)
+    return json_response(campaign_check_response(await _check(engine, campaign)))
 
 
 @router.post(
     "/{campaignId}/start",
-    responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignStartResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-    ),
+    responses=describe_responses({HTTPStatus.OK: CampaignStartResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def start(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Freezes the content and takes a place in line; a worker then writes to everyone in the audience. It is refused
-    with every reason at once."""
-    with _told():
-        started, warnings = await parts.campaigns.start_and_warn(_acting(caller), campaignId, _facts(parts))
-    return json_response({**await _shown(parts, started), "warnings": answers.warnings(warnings)})
+async def start(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Freeze the content and put the campaign in the queue; a worker then enqueues the messages.
+
+    An error lists every reason why the campaign cannot start.
+    """
+    with _problems_are_field_errors():
+        campaign, warnings = await engine.campaigns.start_and_warn(_actor(caller), campaignId, _context(engine))
+    response = await _campaign_response(engine, campaign)
+    return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
 
 
-@router.post("/{campaignId}/pause", responses=_ACTED)
-async def pause(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Nothing more leaves after the batch that is under way. It keeps its place."""
-    return json_response(await _shown(parts, await parts.campaigns.pause(_acting(caller), campaignId)))
+@router.post("/{campaignId}/pause", responses=_CAMPAIGN_RESPONSES)
+async def pause(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Pause after the batch that is being sent. The campaign keeps its position in the queue."""
+    return json_response(await _campaign_response(engine, await engine.campaigns.pause(_actor(caller), campaignId)))
 
 
-@router.post("/{campaignId}/resume", responses=_ACTED)
-async def resume(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Goes on where it was."""
-    return json_response(await _shown(parts, await parts.campaigns.resume(_acting(caller), campaignId)))
+@router.post("/{campaignId}/resume", responses=_CAMPAIGN_RESPONSES)
+async def resume(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Resume a paused campaign where it stopped."""
+    return json_response(await _campaign_response(engine, await engine.campaigns.resume(_actor(caller), campaignId)))
 
 
-@router.post("/{campaignId}/cancel", responses=_ACTED)
-async def cancel(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """What was not sent is not sent any more; what was, stays in the report."""
-    return json_response(await _shown(parts, await parts.campaigns.cancel(_acting(caller), campaignId)))
+@router.post("/{campaignId}/cancel", responses=_CAMPAIGN_RESPONSES)
+async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Cancel all messages that were not sent yet. The report keeps those that were."""
+    return json_response(await _campaign_response(engine, await engine.campaigns.cancel(_actor(caller), campaignId)))
 
 
 @router.post(
     "/{campaignId}/retry-failed",
-    responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-    ),
+    responses=describe_responses({HTTPStatus.OK: CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def retry_failed(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Everyone whose mail failed gets all attempts again."""
-    campaign, count = await parts.campaigns.retry_failed(_acting(caller), campaignId)
-    return json_response({**await _shown(parts, campaign), "retried": count})
+async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Retry all failed messages, with all their attempts."""
+    campaign, count = await engine.campaigns.retry_failed(_actor(caller), campaignId)
+    response = await _campaign_response(engine, campaign)
+    return json_response(extend_response(CampaignRetryResponse, response, retried=count))
 
 
-@router.post("/{campaignId}/accept-failures", responses=_ACTED)
-async def accept_failures(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """The campaign counts as sent, without those whom it did not reach."""
-    return json_response(await _shown(parts, await parts.campaigns.accept_failures(_acting(caller), campaignId)))
+@router.post("/{campaignId}/accept-failures", responses=_CAMPAIGN_RESPONSES)
+async def accept_failures(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Mark the campaign as sent although some messages failed."""
+    return json_response(
+        await _campaign_response(engine, await engine.campaigns.accept_failures(_actor(caller), campaignId))
+    )
 
 
 @router.post(
     "/{campaignId}/duplicate",
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignDuplicateRequest),
-    responses=describe_responses({HTTPStatus.CREATED: answers.CampaignResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.CREATED: CampaignResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def duplicate(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """A draft with the same content and audience, to be changed and started by itself."""
-    wanted = parse(CampaignDuplicateRequest, await read_json(request))
-    made = await parts.campaigns.duplicate(_acting(caller), campaignId, wanted.name)
-    return json_response(await _shown(parts, made), HTTPStatus.CREATED)
+async def duplicate(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Create a draft with the same content and audience."""
+    wanted = parse_strict(CampaignDuplicateRequest, await read_json(request))
+    made = await engine.campaigns.duplicate(_actor(caller), campaignId, wanted.name)
+    return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
 
 
 @router.post(
     "/{campaignId}/test",
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(CampaignTestRequest),
-    responses=describe_responses(
-        {HTTPStatus.ACCEPTED: answers.CampaignTestResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS
-    ),
+    responses=describe_responses({HTTPStatus.ACCEPTED: CampaignTestResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def try_out(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """The campaign's mail to a few addresses, one for each version and address, marked as a test and not counted."""
-    wanted = parse(CampaignTestRequest, await read_json(request))
-    with _told():
-        mails = await parts.campaigns.test_send(
-            _acting(caller), campaignId, wanted.addresses, as_contact=wanted.as_contact
+async def test(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Send test emails to a few addresses, one for each variant and address. The report does not count them."""
+    wanted = parse_strict(CampaignTestRequest, await read_json(request))
+    with _problems_are_field_errors():
+        messages = await engine.campaigns.test_send(
+            _actor(caller), campaignId, wanted.addresses, as_contact=wanted.as_contact
         )
-    sent = [{"outboxId": each.outbox_id, "status": each.status} for each in mails]
-    return json_response({"mails": sent}, HTTPStatus.ACCEPTED)
+    return json_response(CampaignTestResponse(mails=messages), HTTPStatus.ACCEPTED)
 
 
 @router.post(
     "/{campaignId}/extend",
     openapi_extra=describe_body(CampaignExtendRequest),
     responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignExtendResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+        {HTTPStatus.OK: CampaignExtendResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def extend(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Also for whoever has joined since, and for another segment where one is named; nobody gets it twice."""
-    wanted = parse(CampaignExtendRequest, await read_json(request))
-    campaign, newcomers = await parts.campaigns.extend(_acting(caller), campaignId, segment=wanted.segment)
-    return json_response({**await _shown(parts, campaign), "newcomers": newcomers})
+async def extend(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Send the campaign also to new subscribers and, if named, to another segment. Nobody gets it twice."""
+    wanted = parse_strict(CampaignExtendRequest, await read_json(request))
+    campaign, newcomers = await engine.campaigns.extend(_actor(caller), campaignId, segment=wanted.segment)
+    response = await _campaign_response(engine, campaign)
+    return json_response(extend_response(CampaignExtendResponse, response, newcomers=newcomers))
 
 
 @router.post(
     "/{campaignId}/winner",
     openapi_extra=describe_body(CampaignWinnerRequest),
     responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+        {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def choose_winner(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Decides an experiment by your own word: the version goes to everyone who has none yet."""
-    wanted = parse(CampaignWinnerRequest, await read_json(request))
-    chosen = await parts.campaigns.choose_winner(_acting(caller), campaignId, wanted.version)
-    return json_response(await _shown(parts, chosen))
+async def choose_winner(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Choose the winner of an A/B test; the rest of the audience gets this variant."""
+    wanted = parse_strict(CampaignWinnerRequest, await read_json(request))
+    chosen = await engine.campaigns.choose_winner(_actor(caller), campaignId, wanted.version)
+    return json_response(await _campaign_response(engine, chosen))
 
 
 @router.put(
     "/{campaignId}/limits",
     openapi_extra=describe_body(CampaignLimits),
     responses=describe_responses(
-        {HTTPStatus.OK: answers.CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+        {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def edit_limits(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Replaces the campaign's own limits, within one batch also while it is being sent."""
-    wanted = parse(CampaignLimits, await read_json(request))
-    return json_response(await _shown(parts, await parts.campaigns.edit_limits(_acting(caller), campaignId, wanted)))
+async def edit_limits(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Replace the limits of the campaign. While it is being sent, they apply from the next batch on."""
+    wanted = parse_strict(CampaignLimits, await read_json(request))
+    return json_response(
+        await _campaign_response(engine, await engine.campaigns.edit_limits(_actor(caller), campaignId, wanted))
+    )
 
 
 @router.get(
     "/{campaignId}/failures",
-    responses=describe_responses({HTTPStatus.OK: answers.FailedRecipientListResponse}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: FailedRecipientListResponse}, HTTPStatus.NOT_FOUND),
 )
-async def failures(campaignId: str, parts: Parts, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803
-    """Whom it did not reach, and why, in the order of addresses. Whoever left before their turn is not among them."""
-    campaign = await _found(parts, caller, campaignId)
+async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803
+    """List the failed recipients and the errors, by address. Recipients who unsubscribed first are not included."""
+    campaign = await _find(engine, caller, campaignId)
     after = decode_cursor("failure", page.cursor)[0] if page.cursor is not None else 0
-    async with parts.database.read() as tx:
-        place = await progress.find_position(tx, campaign.key, parts.clock.now())
-        found = [] if place is None else await list_failed(tx, place.lane, limit=page.limit, after=after)
-    following = encode_cursor("failure", found[-1].message_key) if len(found) == page.limit else None
-    return json_response({"failures": [answers.failure(each) for each in found], "nextCursor": following})
+    async with engine.database.read() as tx:
+        position = await progress.find_position(tx, campaign.key, engine.clock.now())
+        failed = [] if position is None else await list_failed(tx, position.lane, limit=page.limit, after=after)
+    return json_response(
+        FailedRecipientListResponse(
+            failures=[failed_recipient_response(recipient) for recipient in failed],
+            next_cursor=page.next_cursor("failure", [recipient.message_key for recipient in failed]),
+        )
+    )
 
 
 @router.get("/{campaignId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
-async def report_csv(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """What became of every recipient's mail, in the order of addresses."""
-    campaign = await _found(parts, caller, campaignId)
-    lines = answers.report_csv(report.report_rows(parts.database, campaign.key))
+async def report_csv(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Download the result of every recipient as CSV, by address."""
+    campaign = await _find(engine, caller, campaignId)
+    lines = csv_lines(report.report_rows(engine.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _acting(caller: Caller) -> Actor:
-    return Actor(ACTOR, caller.tenant_id)
+def _actor(caller: Caller) -> Actor:
+    return Actor(API, caller.tenant_id)
 
 
-async def _found(parts: ApiParts, caller: Caller, campaign_id: str) -> Campaign:
-    return await parts.campaigns.find(campaign_id, tenant_id=caller.tenant_id)
+async def _find(engine: Engine, caller: Caller, campaign_id: str) -> Campaign:
+    return await engine.campaigns.find(campaign_id, tenant_id=caller.tenant_id)
 
 
-async def _shown(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
-    async with parts.database.read() as tx:
-        place = await progress.find_position(tx, campaign.key, parts.clock.now())
-        counted = None if place is None else await progress.count_messages(tx, place)
-    return answers.campaign(campaign, place, counted)
+async def _campaign_response(engine: Engine, campaign: Campaign) -> CampaignResponse:
+    async with engine.database.read() as tx:
+        position = await progress.find_position(tx, campaign.key, engine.clock.now())
+        counts = None if position is None else await progress.count_messages(tx, position)
+    return campaign_response(campaign, position, counts)
 
 
-async def _examined(parts: ApiParts, campaign: Campaign) -> CampaignCheck:
+async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:
     return await check_campaign(
-        parts.database,
-        parts.templates,
+        engine.database,
+        engine.templates,
         campaign.definition,
         tenant_id=campaign.tenant_id,
-        now=parts.clock.now(),
-        facts=_facts(parts),
+        now=engine.clock.now(),
+        facts=_context(engine),
     )
 
 
-def _facts(parts: ApiParts) -> PresendContext:
-    return PresendContext(postal_address=parts.postal_address)
+def _context(engine: Engine) -> PresendContext:
+    return PresendContext(postal_address=engine.postal_address)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """A refusal names each field that is wrong, as a request that breaks its schema does."""
+def _problems_are_field_errors() -> Iterator[None]:
+    """Name each field that prevents the start, as for any other invalid request."""
     try:
         yield
     except CampaignNotStartable as error:

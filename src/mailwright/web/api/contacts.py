@@ -1,127 +1,110 @@
-"""Contacts over HTTP: who is written to, who may not be, and why."""
+"""HTTP routes of contacts."""
 
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
 from mailwright.audience.export import ExportSelection
-from mailwright.audience.status import ContactStatus, ContactStatusService
-from mailwright.domain.clock import isoformat
-from mailwright.schemas import answers
-from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import RequestModel, parse
+from mailwright.audience.status import ContactStatusService
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.contacts import (
+    ContactHistoryResponse,
+    ContactListResponse,
+    ContactPage,
+    ContactRequest,
+    ContactResponse,
+    ExportQuery,
+    contact_response,
+)
+from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep
-from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.bodies import json_response, read_json
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/contacts", tags=["contacts"])
-
-
-class ContactPage(Page):
-    status: Annotated[ContactStatus | None, Field(description="Only those who stand so.")] = None
-
-
-ContactQuery = Annotated[ContactPage, Query()]
-
-
-class ContactRequest(RequestModel):
-    """What is told of a person."""
-
-    name: Annotated[str, Field(max_length=200)] | None = None
-    locale: Annotated[str, Field(max_length=35)] | None = None
-    timezone: Annotated[str, Field(max_length=100)] | None = None
-    attributes: dict[str, Any] | None = None
-    tags: Annotated[list[str], Field(max_length=50)] | None = None
-
-
-class ExportQuery(RequestModel):
-    format: Annotated[Literal["csv", "jsonl"], Field(description="CSV, or JSON lines.")] = "csv"
-    list_key: Annotated[str | None, Field(max_length=63, description="Only who is on it.")] = None
-    segment_key: Annotated[str | None, Field(max_length=63, description="Only who is in it.")] = None
-
 
 _EXPORTS = {
     "csv": (exporting.as_csv, "text/csv; charset=utf-8"),
     "jsonl": (exporting.as_json_lines, "application/jsonl"),
 }
-_BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.ContactListResponse}))
-async def list_contacts(parts: Parts, caller: CallerDep, page: ContactQuery) -> Response:
-    """The latest first."""
-    before = decode_cursor("contact", page.cursor)[0] if page.cursor is not None else contacts.NEWEST
+@router.get("", responses=describe_responses({HTTPStatus.OK: ContactListResponse}))
+async def list_contacts(engine: EngineDep, caller: CallerDep, page: Annotated[ContactPage, Query()]) -> Response:
+    """List the contacts, latest first."""
     found = await contacts.list_page(
-        parts.database, caller.tenant_id, limit=page.limit, status=page.status, before=before
+        engine.database, caller.tenant_id, limit=page.limit, status=page.status, before=page.before("contact")
     )
-    following = encode_cursor("contact", found[-1].id) if len(found) == page.limit else None
-    return json_response({"contacts": [answers.contact(person) for person in found], "nextCursor": following})
+    next_cursor = page.next_cursor("contact", [contact.id for contact in found])
+    return json_response(ContactListResponse(contacts=found, next_cursor=next_cursor))
 
 
 @router.get("/export", responses=describe_files(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
-async def export(parts: Parts, caller: CallerDep, wanted: Annotated[ExportQuery, Query()]) -> Response:
-    """People with lists, tags and attributes, in the order of addresses. An import takes the CSV back as it is."""
+async def export(engine: EngineDep, caller: CallerDep, wanted: Annotated[ExportQuery, Query()]) -> Response:
+    """Export contacts with lists, tags and attributes, by address. The CSV can be imported unchanged."""
     if wanted.list_key is not None:
-        async with parts.database.read() as tx:
+        async with engine.database.read() as tx:
             await lists.require(tx, caller.tenant_id, wanted.list_key)
-    asked = None
+    filter_ = None
     if wanted.segment_key is not None:
-        asked = (await segments.find(parts.database, caller.tenant_id, wanted.segment_key)).filter
-    people = ExportSelection(caller.tenant_id, wanted.list_key, asked)
-    make, kind = _EXPORTS[wanted.format]
-    return StreamingResponse(make(parts.database, people, parts.clock.now()), media_type=kind)
+        filter_ = (await segments.find(engine.database, caller.tenant_id, wanted.segment_key)).filter
+    selection = ExportSelection(caller.tenant_id, wanted.list_key, filter_)
+    export_as, media_type = _EXPORTS[wanted.format]
+    return StreamingResponse(export_as(engine.database, selection, engine.clock.now()), media_type=media_type)
 
 
-# An address may hold a slash before its @.
+# An address can contain a slash before its @, so these routes match a whole path.
 @router.get(
     "/{email:path}/data",
     responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
-async def data(email: str, parts: Parts, caller: CallerDep) -> Response:
-    """Everything that is known of a person, mails and all, to be handed to them."""
-    return json_response(await personal_data.export_personal_data(parts.database, caller.tenant_id, email))
+async def data(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Export all personal data of a contact, including their messages, to hand over on request."""
+    return json_response(await personal_data.export_personal_data(engine.database, caller.tenant_id, email))
 
 
 @router.get(
     "/{email:path}/history",
     responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
-async def history(email: str, parts: Parts, caller: CallerDep) -> Response:
-    """What happened with a person, the latest first: lists, status, and every step of their latest mails."""
-    found = await personal_data.history(parts.database, caller.tenant_id, email)
-    return json_response(
-        {"history": [{"at": isoformat(each.at), "what": each.what, "detail": each.detail} for each in found]}
-    )
+async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Show the history of a contact, latest first: subscriptions, status, and the events of the latest messages."""
+    entries = await personal_data.history(engine.database, caller.tenant_id, email)
+    return json_response(ContactHistoryResponse(history=entries))
 
 
 @router.post(
     "/{email:path}/activate",
-    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND),
 )
-async def activate(email: str, parts: Parts, caller: CallerDep) -> Response:
-    """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay left."""
-    await ContactStatusService(parts.database, parts.clock).activate(caller.tenant_id, email, source="api", actor="api")
-    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
+async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Activate a contact who bounced, complained or unsubscribed from all bulk messages.
+
+    Lists that the contact unsubscribed from stay unsubscribed.
+    """
+    status = ContactStatusService(engine.database, engine.clock)
+    await status.activate(caller.tenant_id, email, source="api", actor=API)
+    return await _contact(engine, caller, email)
 
 
 @router.put(
     "/{email:path}",
     openapi_extra=describe_body(ContactRequest),
-    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def put(request: Request, email: str, parts: Parts, caller: CallerDep) -> Response:
-    """Tells of a person, who becomes a contact if not known yet. What is not named stays; an attribute that is null is
-    taken away. Whether they may be written to is not changed by this."""
+async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Create or change a contact. Fields that are left out keep their value; an attribute that is null is removed.
+
+    Status, subscriptions and suppressions do not change.
+    """
     wanted = parse(ContactRequest, await read_json(request))
-    change = contacts.ContactChange(wanted.name, wanted.locale, wanted.timezone, wanted.attributes, wanted.tags)
-    await contacts.put(parts.database, parts.clock, caller.tenant_id, email, change)
-    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
+    await contacts.put(engine.database, engine.clock, caller.tenant_id, email, wanted.change())
+    return await _contact(engine, caller, email)
 
 
 @router.delete(
@@ -129,18 +112,25 @@ async def put(request: Request, email: str, parts: Parts, caller: CallerDep) -> 
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def erase(email: str, parts: Parts, caller: CallerDep) -> Response:
-    """Erases all that tells who the person is, also in mails that were sent. The address is kept only as one that gets
-    no bulk mail, so that no import writes to them again."""
-    folder = parts.imports_folder
-    await erasure.erase(parts.database, parts.clock, caller.tenant_id, email, actor="api", imports_folder=folder)
+async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Erase the personal data of a contact, also in sent messages.
+
+    The address stays suppressed for bulk messages, so that a later import does not send to it.
+    """
+    await erasure.erase(
+        engine.database, engine.clock, caller.tenant_id, email, actor=API, imports_folder=engine.imports_folder
+    )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @router.get(
     "/{email:path}",
-    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND),
 )
-async def show(email: str, parts: Parts, caller: CallerDep) -> Response:
-    """A person's status, lists, suppressions and latest mails, by any spelling of the address."""
-    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
+async def show(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Show a contact's status, lists, suppressions and latest messages. Any spelling of the address is accepted."""
+    return await _contact(engine, caller, email)
+
+
+async def _contact(engine: EngineDep, caller: CallerDep, email: str) -> Response:
+    return json_response(contact_response(await contacts.load_details(engine.database, caller.tenant_id, email)))

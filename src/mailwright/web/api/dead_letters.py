@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: what will not be tried again unless somebody asks for it."""
+"""HTTP route of dead letters: messages that are not retried unless a user asks for it."""
 
 from http import HTTPStatus
 
@@ -6,27 +6,30 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from mailwright.outbox import message_records
-from mailwright.schemas import answers
-from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
+from mailwright.schemas.dead_letters import DeadLetterListResponse, dead_letter_response
+from mailwright.schemas.paging import NEWEST, decode_cursor, encode_cursor
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.DeadLetterListResponse}))
-async def list_dead_letters(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
-    """Messages that wait for an operator, the latest first. `POST /v1/email/{outboxId}/retry` tries one again."""
+@router.get("", responses=describe_responses({HTTPStatus.OK: DeadLetterListResponse}))
+async def list_dead_letters(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
+    """List the dead letters, latest first. `POST /v1/email/{outboxId}/retry` retries one."""
     created_at, message_key = (
-        decode_cursor("dead-letter", page.cursor, 2)
-        if page.cursor is not None
-        else (message_records.NEWEST, message_records.NEWEST)
+        decode_cursor("dead-letter", page.cursor, 2) if page.cursor is not None else (NEWEST, NEWEST)
     )
-    found = await message_records.dead_letters(
-        parts.database, caller.tenant_id, limit=page.limit, before=(created_at, message_key)
+    letters = await message_records.dead_letters(
+        engine.database, caller.tenant_id, limit=page.limit, before=(created_at, message_key)
     )
-    last = found[-1] if len(found) == page.limit else None
-    following = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
-    return json_response({"deadLetters": [answers.dead_letter(letter) for letter in found], "nextCursor": following})
+    last = letters[-1] if len(letters) == page.limit else None
+    next_cursor = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
+    return json_response(
+        DeadLetterListResponse(
+            dead_letters=[dead_letter_response(letter) for letter in letters], next_cursor=next_cursor
+        )
+    )

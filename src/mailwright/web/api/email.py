@@ -1,60 +1,42 @@
-"""Mail over HTTP: send one or many, look them up, and act on those that need it."""
+"""HTTP routes of messages: send, search, explain, cancel, retry and resolve."""
 
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response
 
-from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.search import find_page
-from mailwright.schemas import answers
 from mailwright.schemas.explanations import message_explanation
-from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import (
-    Address,
-    BatchRequest,
-    Moment,
+from mailwright.schemas.messages import (
+    AcceptedResponse,
+    BatchResponse,
+    MessageExplanationResponse,
+    MessageListResponse,
+    MessageResponse,
+    MessageSearchQuery,
+    MessageStatusResponse,
     ResolveRequest,
-    SendRequest,
-    parse,
+    accepted_response,
+    batch_response,
+    message_response,
+    message_summary_response,
 )
+from mailwright.schemas.paging import encode_cursor
+from mailwright.sources.api.requests import BatchRequest, SendRequest
+from mailwright.sources.api.validation import parse
 from mailwright.web.api.actions import actions
 from mailwright.web.api.caller import CallerDep, request_context_of
-from mailwright.web.api.openapi import describe_body, describe_responses
-from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
-from mailwright.web.parts import Parts, parts_of
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
+from mailwright.web.state import EngineDep, engine_of
 
 router = APIRouter(prefix="/v1/email", tags=["email"])
 
-_BODY_PROBLEMS = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-)
 _ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-
-
-class SearchQuery(Page):
-    status: Status | None = None
-    to: Annotated[Address | None, Field(description="The recipient's address.")] = None
-    source: Source | None = None
-    since: Annotated[Moment | None, Field(description="Accepted at this time or later.")] = None
-    until: Annotated[Moment | None, Field(description="Accepted before this time.")] = None
-
-    def wanted(self) -> message_records.MessageSearch:
-        return message_records.MessageSearch(
-            status=self.status,
-            to_email=self.to.lower() if self.to is not None else None,
-            source=self.source,
-            since=self.since,
-            until=self.until,
-            before_key=decode_cursor("message", self.cursor)[0] if self.cursor is not None else message_records.NEWEST,
-        )
 
 
 @router.post(
@@ -62,91 +44,95 @@ class SearchQuery(Page):
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(SendRequest, is_idempotent=True),
     responses=describe_responses(
-        {HTTPStatus.ACCEPTED: answers.AcceptedResponse, HTTPStatus.OK: answers.AcceptedResponse},
+        {HTTPStatus.ACCEPTED: AcceptedResponse, HTTPStatus.OK: AcceptedResponse},
         HTTPStatus.CONFLICT,
-        *_BODY_PROBLEMS,
+        *BODY_PROBLEMS,
     ),
 )
 async def send(request: Request) -> Response:
-    """Accepts one message: 202 once it is on disk, 200 when the idempotency key was used before with this body."""
-    asking = await request_context_of(request)
-    accepted = await parts_of(request).mail.send(asking, await read_json(request))
+    """Accept one message.
+
+    202: the message is stored durably. 200: the idempotency key was used before with the same body.
+    """
+    context = await request_context_of(request)
+    accepted = await engine_of(request).mail.send(context, await read_json(request))
     if accepted.is_replay:
-        return json_response(answers.accepted(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
-    return json_response(answers.accepted(accepted), HTTPStatus.ACCEPTED)
+        return json_response(accepted_response(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
+    return json_response(accepted_response(accepted), HTTPStatus.ACCEPTED)
 
 
 @router.post(
     "/batch",
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(BatchRequest, is_idempotent=True),
-    responses=describe_responses({HTTPStatus.ACCEPTED: answers.BatchResponse}, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.ACCEPTED: BatchResponse}, *BODY_PROBLEMS),
 )
 async def send_batch(request: Request) -> Response:
-    """Accepts up to 1,000 messages in one commit. A bad item is answered with its error and stops no other.
+    """Accept up to 1,000 messages in one commit. An invalid item gets an error and does not stop the others.
 
-    With an idempotency key, each item has a key of its own, made of the key and the item's index.
+    With an idempotency key, each item has its own key, made of that key and the index of the item.
     """
-    asking = await request_context_of(request)
-    results = await parts_of(request).mail.send_batch(asking, await read_json(request, LARGEST_BATCH))
-    return json_response({"results": [answers.item(result) for result in results]}, HTTPStatus.ACCEPTED)
+    context = await request_context_of(request)
+    results = await engine_of(request).mail.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
+    return json_response(batch_response(results), HTTPStatus.ACCEPTED)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.MessageListResponse}))
-async def search(parts: Parts, caller: CallerDep, query: Annotated[SearchQuery, Query()]) -> Response:
-    """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that is short."""
-    found = await find_page(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
-    following = encode_cursor("message", found.next_key) if found.next_key is not None else None
-    return json_response({"messages": [answers.line(message) for message in found.messages], "nextCursor": following})
+@router.get("", responses=describe_responses({HTTPStatus.OK: MessageListResponse}))
+async def search(engine: EngineDep, caller: CallerDep, query: Annotated[MessageSearchQuery, Query()]) -> Response:
+    """Search messages, latest first. There are more as long as there is a `nextCursor`, even after a short page."""
+    found = await find_page(engine.database, caller.tenant_id, query.search(), limit=query.limit)
+    next_cursor = encode_cursor("message", found.next_key) if found.next_key is not None else None
+    messages = [message_summary_response(message) for message in found.messages]
+    return json_response(MessageListResponse(messages=messages, next_cursor=next_cursor))
 
 
-@router.get("/{outboxId}", responses=describe_responses({HTTPStatus.OK: answers.MessageResponse}, HTTPStatus.NOT_FOUND))
-async def show(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
-    """One message with its whole story."""
-    record = await message_records.find(parts.database, outboxId, tenant_id=caller.tenant_id)
-    return json_response(answers.story(record))
+@router.get("/{outboxId}", responses=describe_responses({HTTPStatus.OK: MessageResponse}, HTTPStatus.NOT_FOUND))
+async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show a message with all its events."""
+    record = await message_records.find(engine.database, outboxId, tenant_id=caller.tenant_id)
+    return json_response(message_response(record))
 
 
 @router.get(
     "/{outboxId}/explain",
-    responses=describe_responses({HTTPStatus.OK: answers.MessageExplanationResponse}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: MessageExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
-async def why(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do now."""
-    found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
+async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Explain why a message is not sent yet: the reason, until when, what would change it, and what you can do now."""
+    found = await explain(engine.database, engine.clock, outboxId, tenant_id=caller.tenant_id)
     return json_response({**message_explanation(found), "actions": actions(found.actions, caller)})
 
 
 @router.post(
     "/{outboxId}/cancel",
-    responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS),
 )
-async def cancel(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Holds back a message that no provider has been called for yet."""
-    status = await parts.operations.cancel(outboxId, tenant_id=caller.tenant_id)
-    return _now_is(outboxId, status)
+async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Cancel a message that was not handed to a provider yet."""
+    status = await engine.operations.cancel(outboxId, tenant_id=caller.tenant_id)
+    return _status(outboxId, status)
 
 
 @router.post(
-    "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS)
+    "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS)
 )
-async def retry(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Gives a failed message all its attempts again."""
-    status = await parts.operations.requeue(outboxId, tenant_id=caller.tenant_id)
-    return _now_is(outboxId, status)
+async def retry(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Retry a failed message, with all its attempts."""
+    status = await engine.operations.requeue(outboxId, tenant_id=caller.tenant_id)
+    return _status(outboxId, status)
 
 
 @router.post(
     "/{outboxId}/resolve",
     openapi_extra=describe_body(ResolveRequest),
-    responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS, *BODY_PROBLEMS),
 )
-async def resolve(request: Request, outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Ends a doubt: the mail was `sent`, is to `resend`, or nobody will know and it is to `close`."""
+async def resolve(request: Request, outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Resolve a message in doubt: it was `sent`, must be sent again (`resend`), or remains unknown (`close`)."""
     wanted = parse(ResolveRequest, await read_json(request))
-    status = await parts.operations.resolve(outboxId, wanted.resolution, tenant_id=caller.tenant_id)
-    return _now_is(outboxId, status)
+    status = await engine.operations.resolve(outboxId, wanted.resolution, tenant_id=caller.tenant_id)
+    return _status(outboxId, status)
 
 
-def _now_is(outbox_id: str, status: Status) -> Response:
-    return json_response({"outboxId": outbox_id, "status": status})
+def _status(outbox_id: str, status: Status) -> Response:
+    return json_response(MessageStatusResponse(outbox_id=outbox_id, status=status))

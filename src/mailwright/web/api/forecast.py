@@ -10,14 +10,15 @@ from starlette.responses import Response
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.clock import DAY
 from mailwright.schemas import explanations
-from mailwright.schemas.answers import ActionResponse, ResponseModel, Time
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.messages import ActionResponse
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.web.api.actions import actions
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1", tags=["campaigns"])
 
@@ -72,10 +73,10 @@ class ForecastQuery(BaseModel):
 
 
 @router.get("/forecast", responses=describe_responses({HTTPStatus.OK: ForecastResponse}))
-async def show(parts: Parts, caller: CallerDep, query: Annotated[ForecastQuery, Query()]) -> Response:
+async def show(engine: EngineDep, caller: CallerDep, query: Annotated[ForecastQuery, Query()]) -> Response:
     """Your campaigns in line, on the rules and counters of this moment."""
     horizon = query.days * DAY
-    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=horizon)
+    found = await forecast(engine.database, engine.clock, engine.defaults, tenant_id=caller.tenant_id, horizon=horizon)
     return json_response(explanations.forecast(found))
 
 
@@ -83,16 +84,16 @@ async def show(parts: Parts, caller: CallerDep, query: Annotated[ForecastQuery, 
     "/campaigns/{campaignId}/explain",
     responses=describe_responses({HTTPStatus.OK: CampaignExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
-async def why(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
+async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """Why it is not sent yet: which rule holds it, until when, what would change that, what it then does, and what you
     can do now."""
     found = await explain_campaign(
-        parts.database,
-        parts.clock,
-        parts.defaults,
+        engine.database,
+        engine.clock,
+        engine.defaults,
         campaignId,
         tenant_id=caller.tenant_id,
-        store=parts.templates,
-        known=PresendContext(postal_address=parts.postal_address),
+        store=engine.templates,
+        known=PresendContext(postal_address=engine.postal_address),
     )
     return json_response({**explanations.campaign_explanation(found), "actions": actions(found.actions, caller)})

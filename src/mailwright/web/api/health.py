@@ -1,4 +1,4 @@
-"""Health: is the process alive, can it do its work, and what do its figures say."""
+"""HTTP routes of health checks and metrics."""
 
 from functools import cache
 from http import HTTPStatus
@@ -10,16 +10,17 @@ from sqlalchemy import Select, column, select, table
 from sqlalchemy.exc import ProgrammingError
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.workers import list_present
-from mailwright.schemas.answers import ResponseModel
+from mailwright.schemas.health import LivenessResponse, ReadinessResponse
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import newest_revision
 from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
-from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.state import EngineDep
 
 _TEXT = {"schema": {"type": "string"}}
 _METRICS_TYPES = ("text/plain", "application/openmetrics-text")
@@ -33,65 +34,53 @@ _REVISION: Select[Any] = select(column("version_num")).select_from(table("alembi
 _newest_revision = cache(newest_revision)
 
 
-class LivenessResponse(ResponseModel):
-    status: Literal["ok"]
-
-
-class ReadinessResponse(ResponseModel):
-    """`ready`, or which part is not."""
-
-    status: Literal["ready", "not_ready"]
-    parts: dict[str, str]
-    providers: dict[str, Literal["ok", "left_alone"]]
-
-
 @router.get("/healthz", responses=describe_success({HTTPStatus.OK: LivenessResponse}))
 async def healthz() -> Response:
-    """The process is alive. Nothing else is asked, so that a database's outage restarts nobody."""
-    return json_response({"status": "ok"})
+    """Report that the process is alive. Nothing else is checked, so a database outage does not restart processes."""
+    return json_response(LivenessResponse(status="ok"))
 
 
 @router.get(
     "/readyz",
     responses=describe_success({HTTPStatus.OK: ReadinessResponse, HTTPStatus.SERVICE_UNAVAILABLE: ReadinessResponse}),
 )
-async def readyz(parts: Parts) -> Response:
-    """The database answers and has the newest form, and the worker in this process, if there is one, runs.
+async def readyz(engine: EngineDep) -> Response:
+    """Report whether the database is reachable and migrated, and whether the worker of this process runs, if any.
 
-    Providers are told beside that: while one is left alone, mail is accepted and waits, or goes through another.
+    Providers do not affect readiness: while one is unavailable, messages are accepted and wait, or use another one.
     """
-    found = await _database_parts(parts.database)
-    providers = await _providers(parts) if set(found.values()) == {"ok"} else {}
-    if parts.is_worker_alive is not None:
-        found["worker"] = "ok" if parts.is_worker_alive() else "stopped"
-    is_ready = set(found.values()) == {"ok"}
+    parts = await _database_parts(engine.database)
+    providers = await _providers(engine) if set(parts.values()) == {"ok"} else {}
+    if engine.is_worker_alive is not None:
+        parts["worker"] = "ok" if engine.is_worker_alive() else "stopped"
+    is_ready = set(parts.values()) == {"ok"}
     return json_response(
-        {"status": "ready" if is_ready else "not_ready", "parts": found, "providers": providers},
+        ReadinessResponse(status="ready" if is_ready else "not_ready", parts=parts, providers=providers),
         HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
 
 
 @router.get("/metrics", responses={200: {"description": "OK", "content": dict.fromkeys(_METRICS_TYPES, _TEXT)}})
-async def prometheus(request: Request, parts: Parts) -> Response:
-    """Prometheus' text format, or OpenMetrics for whoever asks for it: only that one shows examples of messages."""
+async def prometheus(request: Request, engine: EngineDep) -> Response:
+    """Export metrics as Prometheus text, or as OpenMetrics if the client accepts it; only OpenMetrics has exemplars."""
     try:
-        await parts.gauges.refresh()
+        await engine.gauges.refresh()
     except NotDurable as error:
-        # The counters are in memory: they are worth most while the database is out of reach.
+        # The counters are in memory, and matter most while the database is unreachable.
         log.warning("gauges_not_refreshed", reason=str(error))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(metrics.REGISTRY), media_type=media_type)
 
 
-async def _providers(parts: ApiParts) -> dict[str, str]:
-    """As the workers that were heard of lately see them: one that any of them can use is fine."""
-    now = parts.clock.now()
-    found: dict[str, str] = {}
-    for presence in await list_present(parts.database, now):
+async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
+    """A provider is ok if any live worker can use it."""
+    now = engine.clock.now()
+    providers: dict[str, Literal["ok", "left_alone"]] = {}
+    for presence in await list_present(engine.database, now):
         is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
-        if not is_left_alone or presence.provider not in found:
-            found[presence.provider] = "left_alone" if is_left_alone else "ok"
-    return found
+        if not is_left_alone or presence.provider not in providers:
+            providers[presence.provider] = "left_alone" if is_left_alone else "ok"
+    return providers
 
 
 async def _database_parts(database: Database) -> dict[str, str]:

@@ -1,26 +1,24 @@
-"""Images over HTTP: uploaded by authors with a key, loaded by readers without one."""
+"""HTTP routes of images: uploads need an API key, recipients load them without one."""
 
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.content.images import MAX_BYTES, MEDIA_TYPES
 from mailwright.domain.errors import NotFound
-from mailwright.schemas import templates as answers
-from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import RequestModel
+from mailwright.schemas.images import ImageListResponse, ImageNameQuery, ImageResponse, image_response
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_bytes
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(tags=["images"])
 
-# The name is made from the content, so what was loaded once is right forever. A browser takes it for nothing but an
-# image, whatever is inside.
+# The name is derived from the content, so browsers can cache it forever. The other headers make a browser treat any
+# content as nothing but an image.
 _HEADERS = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -37,37 +35,36 @@ _UPLOAD = {
 }
 
 
-class NameQuery(RequestModel):
-    name: Annotated[str, Field(max_length=100, description="What templates call it, as logo.png.")]
-
-
 @router.post(
     "/v1/images",
     status_code=HTTPStatus.CREATED,
     openapi_extra=_UPLOAD,
-    responses=describe_responses({HTTPStatus.CREATED: answers.ImageResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    responses=describe_responses({HTTPStatus.CREATED: ImageResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
-async def upload(request: Request, parts: Parts, caller: CallerDep, query: Annotated[NameQuery, Query()]) -> Response:
-    """PNG, JPEG, GIF or WebP, known by its content. Templates that are written from now on show it under its name."""
-    made = await parts.images.put(caller.tenant_id, query.name, await read_bytes(request, MAX_BYTES))
-    return json_response(answers.image(made, parts.public_url), HTTPStatus.CREATED)
+async def upload(
+    request: Request, engine: EngineDep, caller: CallerDep, query: Annotated[ImageNameQuery, Query()]
+) -> Response:
+    """Upload a PNG, JPEG, GIF or WebP image. New template versions refer to it by its name."""
+    image = await engine.images.put(caller.tenant_id, query.name, await read_bytes(request, MAX_BYTES))
+    return json_response(image_response(image, engine.public_url), HTTPStatus.CREATED)
 
 
-@router.get("/v1/images", responses=describe_responses({HTTPStatus.OK: answers.ImageListResponse}))
-async def list_images(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
-    """The latest first."""
-    before = decode_cursor("image", page.cursor)[0] if page.cursor is not None else 2**63 - 1
-    found = await parts.images.list_page(caller.tenant_id, limit=page.limit, before=before)
-    following = encode_cursor("image", found[-1][0]) if len(found) == page.limit else None
+@router.get("/v1/images", responses=describe_responses({HTTPStatus.OK: ImageListResponse}))
+async def list_images(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
+    """List the images, latest first."""
+    found = await engine.images.list_page(caller.tenant_id, limit=page.limit, before=page.before("image"))
     return json_response(
-        {"images": [answers.image(image, parts.public_url) for _, image in found], "nextCursor": following}
+        ImageListResponse(
+            images=[image_response(image, engine.public_url) for _, image in found],
+            next_cursor=page.next_cursor("image", [key for key, _ in found]),
+        )
     )
 
 
 @router.api_route("/images/{fileName}", methods=["GET", "HEAD"], include_in_schema=False)
-async def load(fileName: str, parts: Parts) -> Response:  # noqa: N803 - the name in the address
-    """For readers: whoever has the address may see it."""
-    content = await parts.images.read(fileName)
+async def load(fileName: str, engine: EngineDep) -> Response:  # noqa: N803
+    """Load an image, without an API key."""
+    content = await engine.images.read(fileName)
     if content is None:
         raise NotFound
     return Response(content, media_type=MEDIA_TYPES[fileName.rpartition(".")[2]], headers=_HEADERS)

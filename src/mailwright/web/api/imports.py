@@ -1,4 +1,4 @@
-"""Files of contacts over HTTP: handed in as they are, imported after the answer, with a report of every row."""
+"""HTTP routes of contact imports: a file is stored during the request and imported afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,21 +7,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.audience.importing.plan import ImportOptions
 from mailwright.outbox.audit_log import API
-from mailwright.schemas import answers
-from mailwright.sources.api.requests import FieldError, RequestInvalid, RequestModel
+from mailwright.schemas.imports import (
+    ImportListResponse,
+    ImportPreviewResponse,
+    ImportQuery,
+    ImportResponse,
+    import_preview_response,
+    import_response,
+)
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_files, describe_responses
 from mailwright.web.bodies import json_response
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/contacts/imports", tags=["contacts"])
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _CSV_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -30,70 +34,53 @@ _CSV_BODY: dict[str, Any] = {
 }
 
 
-class ImportQuery(RequestModel):
-    list_key: Annotated[str | None, Field(max_length=63, description="The list to join.")] = None
-    tag: Annotated[tuple[str, ...], Field(max_length=50, description="For everyone in the file.")] = ()
-    map: Annotated[tuple[str, ...], Field(max_length=200, description="What a column is, as `E-Mail=email`.")] = ()
-    encoding: Annotated[str | None, Field(max_length=40, description="As cp1251; found out if not given.")] = None
-    confirmed: Annotated[bool, Field(description="They have confirmed elsewhere.")] = False
-    file_name: Annotated[str, Field(max_length=255, description="What people know the file by.")] = "contacts.csv"
-
-    def purpose(self) -> ImportOptions:
-        pairs = [text.rpartition("=") for text in self.map]
-        if any(not title or not sign or not target for title, sign, target in pairs):
-            raise RequestInvalid([FieldError("map", "INVALID", "must look like E-Mail=email")])
-        chosen = {title: target for title, _, target in pairs}
-        return ImportOptions(self.list_key, tuple(self.tag), chosen, self.confirmed, self.encoding)
-
-
-Wanted = Annotated[ImportQuery, Query()]
+ImportQueryDep = Annotated[ImportQuery, Query()]
 
 
 @router.post(
     "",
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=_CSV_BODY,
-    responses=describe_responses({HTTPStatus.ACCEPTED: answers.ImportResponse}),
+    responses=describe_responses({HTTPStatus.ACCEPTED: ImportResponse}),
 )
-async def begin(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
-    """The body is the file. It is stored whole and its columns are understood before the answer; the rows follow."""
-    begun = await parts.import_uploads.receive(
-        caller.tenant_id, request.stream(), wanted.purpose(), file_name=wanted.file_name, actor=API
+async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
+    """Upload a file of contacts as the body. It is stored and its columns are read before the response; rows follow."""
+    started = await engine.import_uploads.receive(
+        caller.tenant_id, request.stream(), query.options(), file_name=query.file_name, actor=API
     )
-    return json_response(answers.importing(begun), HTTPStatus.ACCEPTED)
+    return json_response(import_response(started), HTTPStatus.ACCEPTED)
 
 
-@router.post(
-    "/preview", openapi_extra=_CSV_BODY, responses=describe_responses({HTTPStatus.OK: answers.ImportPreviewResponse})
-)
-async def preview(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
-    """How the first rows would be read. Nothing is stored."""
-    seen = await parts.import_uploads.preview(caller.tenant_id, request.stream(), wanted.purpose())
-    return json_response(answers.previewing(seen))
+@router.post("/preview", openapi_extra=_CSV_BODY, responses=describe_responses({HTTPStatus.OK: ImportPreviewResponse}))
+async def preview(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
+    """Show how the first rows would be read. Nothing is stored."""
+    parsed = await engine.import_uploads.preview(caller.tenant_id, request.stream(), query.options())
+    return json_response(import_preview_response(parsed))
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.ImportListResponse}))
-async def list_imports(parts: Parts, caller: CallerDep) -> Response:
-    """The latest first."""
-    found = await parts.import_uploads.latest(caller.tenant_id, limit=100)
-    return json_response({"imports": [answers.importing(each) for each in found]})
+@router.get("", responses=describe_responses({HTTPStatus.OK: ImportListResponse}))
+async def list_imports(engine: EngineDep, caller: CallerDep) -> Response:
+    """List the imports, latest first."""
+    imports = await engine.import_uploads.latest(caller.tenant_id, limit=100)
+    return json_response(ImportListResponse(imports=[import_response(import_) for import_ in imports]))
 
 
-@router.get("/{importId}", responses=describe_responses({HTTPStatus.OK: answers.ImportResponse}, HTTPStatus.NOT_FOUND))
-async def show(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """How far it has come."""
-    return json_response(answers.importing(await parts.import_uploads.find(caller.tenant_id, importId)))
+@router.get("/{importId}", responses=describe_responses({HTTPStatus.OK: ImportResponse}, HTTPStatus.NOT_FOUND))
+async def show(importId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show the progress of an import."""
+    return json_response(import_response(await engine.import_uploads.find(caller.tenant_id, importId)))
 
 
 @router.get("/{importId}/report", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
-async def report(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """A line of CSV for every row that is done: line, email, outcome, why."""
-    path, length = await parts.import_uploads.report(caller.tenant_id, importId)
-    return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8")
+async def report(importId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Download the report as CSV, one line for every imported row: line, email, outcome, reason."""
+    path, length = await engine.import_uploads.report(caller.tenant_id, importId)
+    return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8")
 
 
-async def beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+    """Read the first `length` bytes: the import may still be writing after them."""
     with await asyncio.to_thread(path.open, "rb") as file:
-        while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK, length))):
+        while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
             length -= len(chunk)
             yield chunk

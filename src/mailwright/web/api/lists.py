@@ -1,4 +1,4 @@
-"""Lists over HTTP: what a tenant's bulk mail is sent under, and who joins and leaves."""
+"""HTTP routes of mailing lists and subscriptions."""
 
 from http import HTTPStatus
 
@@ -8,42 +8,46 @@ from starlette.responses import Response
 from mailwright.audience import contacts, lists
 from mailwright.audience.status import ContactStatusService
 from mailwright.outbox.audit_log import API
-from mailwright.schemas import answers
-from mailwright.sources.api.requests import ListRequest, ListUpdateRequest, SubscribeRequest, UnsubscribeRequest, parse
+from mailwright.schemas.contacts import ContactResponse, contact_response
+from mailwright.schemas.lists import (
+    ListRequest,
+    ListResponse,
+    ListsResponse,
+    ListUpdateRequest,
+    SubscribeRequest,
+    UnsubscribeRequest,
+)
+from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep
-from mailwright.web.api.openapi import describe_body, describe_responses
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/lists", tags=["lists"])
 
-_BODY_PROBLEMS = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-)
 
-
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.ListsResponse}))
-async def list_lists(parts: Parts, caller: CallerDep) -> Response:
-    """By name. `general`, which stands for all bulk mail, is always there and not among them."""
-    found = await lists.list_all(parts.database, caller.tenant_id)
-    return json_response({"lists": [answers.mailing_list(entry) for entry in found]})
+@router.get("", responses=describe_responses({HTTPStatus.OK: ListsResponse}))
+async def list_lists(engine: EngineDep, caller: CallerDep) -> Response:
+    """List the mailing lists, by name. `general`, which stands for all bulk messages, is not listed."""
+    return json_response(ListsResponse(lists=await lists.list_all(engine.database, caller.tenant_id)))
 
 
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(ListRequest),
-    responses=describe_responses({HTTPStatus.CREATED: answers.ListResponse}, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.CREATED: ListResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
-async def create(request: Request, parts: Parts, caller: CallerDep) -> Response:
-    """A list that is not public is shown only to those who are on it. One that requires confirmation asks everyone who
-    is put on it by mail, and sends them nothing else before they have agreed."""
+async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
+    """Create a mailing list.
+
+    A list that is not public is visible only to its subscribers. A list that requires confirmation sends new
+    subscribers a confirmation email, and nothing else before they confirm.
+    """
     wanted = parse(ListRequest, await read_json(request))
-    made = await lists.create(
-        parts.database,
-        parts.clock,
+    created = await lists.create(
+        engine.database,
+        engine.clock,
         caller.tenant_id,
         wanted.list_key,
         name=wanted.name,
@@ -52,21 +56,23 @@ async def create(request: Request, parts: Parts, caller: CallerDep) -> Response:
         requires_confirmation=wanted.requires_confirmation,
         actor=API,
     )
-    return json_response(answers.mailing_list(made), HTTPStatus.CREATED)
+    return json_response(ListResponse.model_validate(created), HTTPStatus.CREATED)
 
 
 @router.patch(
     "/{listKey}",
     openapi_extra=describe_body(ListUpdateRequest),
-    responses=describe_responses({HTTPStatus.OK: answers.ListResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: ListResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def change(request: Request, listKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """What is not given stays as it is, and so do its key and everyone who is on it: another way of joining holds for
-    those who come from now on. An empty description takes it away."""
+async def change(request: Request, listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Change a mailing list. Fields that are left out keep their value; an empty description removes it.
+
+    The key and the subscribers stay. A change of `requiresConfirmation` affects new subscribers only.
+    """
     wanted = parse(ListUpdateRequest, await read_json(request))
     changed = await lists.edit(
-        parts.database,
-        parts.clock,
+        engine.database,
+        engine.clock,
         caller.tenant_id,
         listKey,
         name=wanted.name,
@@ -75,42 +81,45 @@ async def change(request: Request, listKey: str, parts: Parts, caller: CallerDep
         requires_confirmation=wanted.requires_confirmation,
         actor=API,
     )
-    return json_response(answers.mailing_list(changed))
+    return json_response(ListResponse.model_validate(changed))
 
 
 @router.post(
     "/{listKey}/subscribe",
     openapi_extra=describe_body(SubscribeRequest),
-    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def subscribe(request: Request, listKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Puts a person on the list, also one who left it: ask them first. It opens no other door: whoever left all bulk
-    mail, bounced or complained gets nothing all the same, and `suppressions` says so. Where the list requires it, the
-    person gets a mail to confirm, and `isPending` says that they have not yet."""
+async def subscribe(request: Request, listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Subscribe a contact to the list, also one who unsubscribed: have their consent first.
+
+    Suppressions stay: a contact who bounced, complained or unsubscribed from all bulk messages still gets nothing, and
+    `suppressions` shows it. If the list requires confirmation, the contact gets a confirmation email, and `isPending`
+    is true until they confirm.
+    """
     wanted = parse(SubscribeRequest, await read_json(request))
-    await lists.find(parts.database, caller.tenant_id, listKey)
+    await lists.find(engine.database, caller.tenant_id, listKey)
     if wanted.confirmed:
-        standing = ContactStatusService(parts.database, parts.clock)
-        await standing.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
+        status = ContactStatusService(engine.database, engine.clock)
+        await status.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
     else:
-        double_opt_in = await parts.double_opt_in()
+        double_opt_in = await engine.double_opt_in()
         await double_opt_in.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
-    return await _shown(parts, caller, wanted.email)
+    return await _contact(engine, caller, wanted.email)
 
 
 @router.post(
     "/{listKey}/unsubscribe",
     openapi_extra=describe_body(UnsubscribeRequest),
-    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
-async def unsubscribe(request: Request, listKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """The person leaves the list; `general` leaves all bulk mail. Doing it again changes nothing."""
+async def unsubscribe(request: Request, listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Unsubscribe a contact from the list, or with `general` from all bulk messages. Repeating it changes nothing."""
     email = parse(UnsubscribeRequest, await read_json(request)).email
-    await lists.find(parts.database, caller.tenant_id, listKey)
-    standing = ContactStatusService(parts.database, parts.clock)
-    await standing.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=API)
-    return await _shown(parts, caller, email)
+    await lists.find(engine.database, caller.tenant_id, listKey)
+    status = ContactStatusService(engine.database, engine.clock)
+    await status.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=API)
+    return await _contact(engine, caller, email)
 
 
-async def _shown(parts: Parts, caller: CallerDep, email: str) -> Response:
-    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
+async def _contact(engine: EngineDep, caller: CallerDep, email: str) -> Response:
+    return json_response(contact_response(await contacts.load_details(engine.database, caller.tenant_id, email)))

@@ -1,39 +1,50 @@
-"""Notifications over HTTP: tell of an event, see why its notifications wait, and requeue what has ended."""
+"""HTTP routes of notifications: publish an event, list notifications, and requeue them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import ConfigurationInvalid, NotFound, NotPossibleNow
-from mailwright.schemas import notifications as answers
-from mailwright.schemas.notification_requests import NotificationEventRequest, NotificationQuery
-from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.api.requests import parse
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.notifications import (
+    NotificationEventRequest,
+    NotificationEventResponse,
+    NotificationListResponse,
+    NotificationPage,
+    NotificationResponse,
+    notification_response,
+)
+from mailwright.schemas.paging import decode_cursor
+from mailwright.sources.api.validation import parse
 from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.web.api.caller import CallerDep
-from mailwright.web.api.openapi import describe_body, describe_responses
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
-from mailwright.web.parts import Parts
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
 
 NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: answers.NotificationListResponse}, HTTPStatus.CONFLICT))
-async def list_notifications(parts: Parts, caller: CallerDep, page: NotificationQuery) -> Response:
-    """The newest first, each with the reason of its wait. Where no queue is configured, there are none."""
+@router.get("", responses=describe_responses({HTTPStatus.OK: NotificationListResponse}, HTTPStatus.CONFLICT))
+async def list_notifications(
+    engine: EngineDep, caller: CallerDep, page: Annotated[NotificationPage, Query()]
+) -> Response:
+    """List the notifications, latest first, each with the reason why it waits. Empty if no queue is configured."""
     before = decode_cursor("notification", page.cursor)[0] if page.cursor is not None else NEWEST
-    async with _desk(parts, caller) as desk:
-        found = await desk.list_notifications(status=page.status, before=before, limit=page.limit) if desk else []
-    last = found[-1] if len(found) == page.limit else None
-    following = encode_cursor("notification", last.row.notification_id) if last else None
-    shown = [answers.notification(each) for each in found]
-    return json_response({"notifications": shown, "nextCursor": following})
+    async with _open_service(engine, caller) as service:
+        found = await service.list_notifications(status=page.status, before=before, limit=page.limit) if service else []
+    return json_response(
+        NotificationListResponse(
+            notifications=[notification_response(notification) for notification in found],
+            next_cursor=page.next_cursor("notification", [each.row.notification_id for each in found]),
+        )
+    )
 
 
 @router.post(
@@ -41,59 +52,56 @@ async def list_notifications(parts: Parts, caller: CallerDep, page: Notification
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(NotificationEventRequest),
     responses=describe_responses(
-        {HTTPStatus.CREATED: answers.NotificationEventResponse},
+        {HTTPStatus.CREATED: NotificationEventResponse},
         HTTPStatus.CONFLICT,
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        *BODY_PROBLEMS,
     ),
 )
-async def emit(request: Request, parts: Parts, caller: CallerDep) -> Response:
-    """Everyone who is subscribed to the subject gets a notification. The same again within the window of its kind
-    changes nothing, and says so."""
-    wanted = parse(NotificationEventRequest, await read_json(request)).happening()
-    async with _desk(parts, caller) as desk:
-        if desk is None:
-            raise NotPossibleNow("No queue of notifications is configured: set MAILWRIGHT_NOTIFY_DATABASE_URL.")
-        return json_response(answers.emitted(await desk.emit(wanted)), HTTPStatus.CREATED)
+async def emit(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
+    """Publish an event; every subscriber of its subject gets a notification.
+
+    The same event again within the window of its kind changes nothing, and `isRepeat` is true.
+    """
+    event = parse(NotificationEventRequest, await read_json(request)).event()
+    async with _open_service(engine, caller) as service:
+        if service is None:
+            raise NotPossibleNow("No notification queue is configured. Set MAILWRIGHT_NOTIFY_DATABASE_URL.")
+        emitted = await service.emit(event)
+    return json_response(NotificationEventResponse.model_validate(emitted), HTTPStatus.CREATED)
 
 
 @router.get(
     "/{notificationId}",
-    responses=describe_responses(
-        {HTTPStatus.OK: answers.NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-    ),
+    responses=describe_responses({HTTPStatus.OK: NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def show(notificationId: NotificationId, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """Where it stands, why it waits, and the message that it became."""
-    async with _desk(parts, caller) as desk:
-        if desk is None:
+async def show(notificationId: NotificationId, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show a notification: its status, why it waits, and its message."""
+    async with _open_service(engine, caller) as service:
+        if service is None:
             raise NotFound
-        return json_response(answers.notification(await desk.find(notificationId)))
+        return json_response(notification_response(await service.find(notificationId)))
 
 
 @router.post(
     "/{notificationId}/requeue",
-    responses=describe_responses(
-        {HTTPStatus.OK: answers.NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-    ),
+    responses=describe_responses({HTTPStatus.OK: NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def requeue(notificationId: NotificationId, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
-    """One that failed, was skipped or expired begins anew. What was sent stays sent."""
-    async with _desk(parts, caller) as desk:
-        if desk is None:
+async def requeue(notificationId: NotificationId, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Requeue a notification that failed, was skipped or expired. One that was sent stays sent."""
+    async with _open_service(engine, caller) as service:
+        if service is None:
             raise NotFound
-        return json_response(answers.notification(await desk.requeue(notificationId, actor="api")))
+        return json_response(notification_response(await service.requeue(notificationId, actor=API)))
 
 
 @asynccontextmanager
-async def _desk(parts: Parts, caller: CallerDep) -> AsyncIterator[NotificationService | None]:
-    """None where no queue is configured, or the queue is another tenant's."""
-    if parts.open_notifications is None:
+async def _open_service(engine: EngineDep, caller: CallerDep) -> AsyncIterator[NotificationService | None]:
+    """Yield None if no queue is configured, or if the queue belongs to another tenant."""
+    if engine.open_notifications is None:
         yield None
         return
     try:
-        async with parts.open_notifications() as desk:
-            yield desk if desk.tenant_id == caller.tenant_id else None
+        async with engine.open_notifications() as service:
+            yield service if service.tenant_id == caller.tenant_id else None
     except ConfigurationInvalid as error:
-        raise NotPossibleNow("The queue of notifications cannot be used; `mailwright notify list` says why.") from error
+        raise NotPossibleNow("The notification queue cannot be used. `mailwright notify list` shows why.") from error

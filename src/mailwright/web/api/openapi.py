@@ -1,4 +1,4 @@
-"""The API's description: which bodies, answers and problems each route has, as OpenAPI."""
+"""The OpenAPI description: bodies, responses and problems of each route."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -16,27 +16,30 @@ from mailwright.web.errors import MEDIA_TYPE, Problem
 
 _COMPONENTS = "#/components/schemas/"
 
-_API_KEY = {"type": "http", "scheme": "bearer", "description": "A key, as `mailwright key create` prints it."}
+# Problems of every route that reads a JSON body.
+BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+
+_API_KEY = {"type": "http", "scheme": "bearer", "description": "An API key from `mailwright key create`."}
 _ADMINISTRATOR = {"type": "http", "scheme": "bearer", "description": "The password in `ADMIN_PASSWORD`."}
 _REQUEST_ID = {
     "name": request_ids.NAME,
     "in": "header",
-    "description": "Your own id of this request; one is made if you give none. The answer carries it.",
+    "description": "Your own id for this request. Without it, one is generated. The response repeats it.",
     "schema": {"type": "string", "pattern": request_ids.PATTERN},
 }
 _IDEMPOTENCY_KEY = {
     "name": caller.KEY_NAME,
     "in": "header",
-    "description": "The same key with the same body is accepted once; every later request gets the first answer.",
+    "description": "The same key with the same body is accepted once; later requests get the first response.",
     "schema": {"type": "string", "pattern": caller.KEY_PATTERN},
 }
 
-# The models that routes name without handing them to the framework; collected as the routes are written.
+# Models that routes use without the framework, collected when the routes are defined.
 _models: dict[str, type[BaseModel]] = {}
 
 
 def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[str, Any]:
-    """The body of a route that reads it by itself."""
+    """Describe the JSON body of a route."""
     body = {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
     return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 
@@ -44,7 +47,7 @@ def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dic
 def describe_responses(
     success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus
 ) -> dict[int | str, Any]:
-    """What a route of a caller answers. Each may also say 401, 403, 422, and 503 while the database is out of reach."""
+    """Describe the responses of an authenticated route, which can also return 401, 403, 422 and 503."""
     always = (
         HTTPStatus.UNAUTHORIZED,
         HTTPStatus.FORBIDDEN,
@@ -59,23 +62,23 @@ def describe_responses(
 
 
 def describe_files(media_types: Sequence[str], *problems: HTTPStatus) -> dict[int | str, Any]:
-    """A file in one of these forms."""
+    """Describe a route that returns a file in one of these formats."""
     content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
     return {**describe_responses({}, *problems), HTTPStatus.OK.value: {"description": "OK", "content": content}}
 
 
-def describe_success(answers: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:
+def describe_success(models: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:
     return {
         status.value: {
             "description": status.phrase,
             **({"content": {"application/json": {"schema": _reference(model)}}} if model else {}),
         }
-        for status, model in answers.items()
+        for status, model in models.items()
     }
 
 
-def describe(app: FastAPI, *, server: str) -> None:
-    """Adds what the framework cannot know of routes that read and write their bodies by themselves."""
+def describe_app(app: FastAPI, *, server: str) -> None:
+    """Add to the description what the framework cannot know: routes read and write their bodies themselves."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -92,7 +95,7 @@ def describe(app: FastAPI, *, server: str) -> None:
             for path, operations in schema["paths"].items():
                 if path.startswith("/v1/"):
                     _add_caller(operations.values())
-                _add_guessing(operations.values())
+                _add_sign_in_limit(operations.values())
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -100,14 +103,14 @@ def describe(app: FastAPI, *, server: str) -> None:
 
 
 def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
-    """What holds for every route that knows its caller."""
+    """Add what every authenticated route has."""
     for operation in operations:
         operation.setdefault("security", [{"apiKey": []}])
         operation.setdefault("parameters", []).append(_REQUEST_ID)
 
 
-def _add_guessing(operations: Iterable[dict[str, Any]]) -> None:
-    """Passwords can be guessed, and so guesses are counted; keys cannot."""
+def _add_sign_in_limit(operations: Iterable[dict[str, Any]]) -> None:
+    """Add 429 to routes that take a password, because failed sign-ins are counted."""
     status = HTTPStatus.TOO_MANY_REQUESTS
     for operation in operations:
         if operation.get("security") == administrator.ADMINISTRATORS_ONLY["security"]:
@@ -124,6 +127,6 @@ def _schemas() -> dict[str, Any]:
     models: list[type[BaseModel]] = [*_models.values(), SendRequest]
     _, found = models_json_schema([(model, "validation") for model in models], ref_template=_COMPONENTS + "{model}")
     schemas: dict[str, Any] = found["$defs"]
-    # The items are read one by one, so that a bad one stops no other: the model itself takes them as they come.
+    # The model accepts any items: each is validated on its own, so that an invalid one does not stop the others.
     schemas[BatchRequest.__name__]["properties"]["messages"]["items"] = {"$ref": _COMPONENTS + SendRequest.__name__}
     return schemas

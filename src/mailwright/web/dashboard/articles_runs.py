@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
-from mailwright.schemas.article_requests import ArticleSendRequest
-from mailwright.schemas.campaign_requests import parse
+from mailwright.schemas.articles import ArticleSendRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.articles import history
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
 from mailwright.web.dashboard.articles import ArticleKey, article_values, edition_of, filter_errors, filter_of
@@ -54,7 +53,7 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
             "audience_filter": filter_of(form["filter"]),
             "send_batch_id": form["batch"],
         }
-        order = parse(ArticleSendRequest, wanted).order()
+        order = parse_strict(ArticleSendRequest, wanted).run_request()
         if form["confirmed"] != "yes":
             coverage = await parts.article_previews.coverage(visitor.tenant_id, article_key, order.audience_filter)
             return await _form_page(request, parts, visitor, article_key, form, coverage=coverage)

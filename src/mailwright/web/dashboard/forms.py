@@ -6,7 +6,7 @@ from typing import Final
 from fastapi import Request
 
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 # The key of an error that concerns the whole form.
 FORM: Final = "form"

@@ -15,7 +15,7 @@ from mailwright.audience.contact_fields import attribute_name_from_title
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.web.api.imports import beginning
+from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
@@ -115,7 +115,7 @@ async def download_report(parts: Parts, visitor: Viewing, import_id: str) -> Res
     """The same file as the API's: a line for every row that is done."""
     path, length = await parts.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
-    return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:

@@ -11,8 +11,9 @@ from mailwright.audience.lists import List
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.api.requests import ListRequest, parse
+from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts

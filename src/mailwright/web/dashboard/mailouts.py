@@ -9,8 +9,8 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.mailouts import MailoutService, mailout_setup, progress_of
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
-from mailwright.schemas.campaigns import report_csv
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.refusals import MailoutRefused
@@ -89,7 +89,7 @@ async def show_mail(
         written = await mailouts.read_content(asked)
     except _NOT_SENT as error:
         return email_frame(previews.notice(str(error)))
-    return email_frame(previews.preview_html(mailouts.preview(written), is_dark=scheme == "dark"))
+    return email_frame(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
 
 
 @router.post("/~send")

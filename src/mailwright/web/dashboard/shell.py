@@ -31,7 +31,7 @@ from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import items_for
-from mailwright.web.errors import STATUSES, not_now
+from mailwright.web.errors import STATUSES, unavailable_detail
 from mailwright.web.parts import parts_of
 from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, found_visitor
 
@@ -164,7 +164,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         # The database is unavailable, so the visitor cannot be looked up. Its error message is only logged.
         log.warning("not_durable", path=request.url.path, reason=detail)
         return await page(
-            request, None, "error.html", status=status, title="Service unavailable", detail=not_now(request)
+            request, None, "error.html", status=status, title="Service unavailable", detail=unavailable_detail(request)
         )
     titles = {Forbidden: "Permission denied", NotFound: "Page not found", InvalidInput: "Invalid request"}
     title = next((text for kind, text in titles.items() if isinstance(error, kind)), "Not possible")

@@ -13,8 +13,8 @@ from mailwright.domain.states import EventType
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
 from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint, WebhookEndpointInput
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.api.requests import parse
-from mailwright.web.api.webhooks import WebhookRequest
+from mailwright.schemas.webhooks import WebhookRequest
+from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
@@ -246,7 +246,7 @@ async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> WebhookE
 def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:
     """Validate the form with the schema of the API."""
     given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
-    return parse(WebhookRequest, given).wanted()
+    return parse(WebhookRequest, given).endpoint()
 
 
 def _default_types() -> list[str]:

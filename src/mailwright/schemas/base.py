@@ -1,0 +1,49 @@
+"""The base of all response models."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mailwright.domain.clock import isoformat
+
+Response = TypeVar("Response", bound="ResponseModel")
+
+
+def _time_text(value: Any) -> Any:
+    return isoformat(value) if isinstance(value, int) else value
+
+
+# A time of ours (an integer) becomes ISO 8601 text.
+Time = Annotated[str, BeforeValidator(_time_text), Field(json_schema_extra={"format": "date-time"})]
+
+
+class ResponseModel(BaseModel):
+    """JSON names are camelCase. `model_validate` takes the fields from a domain object with the same attributes."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        from_attributes=True,
+        # Each model is compiled at its first use, which keeps the start fast.
+        defer_build=True,
+    )
+
+    def to_json(self) -> bytes:
+        return self.__pydantic_serializer__.to_json(self, by_alias=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes, for output that is formatted elsewhere."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class SnakeResponseModel(ResponseModel):
+    """JSON names are snake_case: other programs already rely on them."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+
+def extend(model: type[Response], response: ResponseModel, **fields: Any) -> Response:
+    """Build `model` from the fields of a response that it extends."""
+    return model(**dict(response), **fields)

@@ -1,0 +1,95 @@
+"""Models of contacts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mailwright.audience.contacts import ContactChange, ContactDetails
+from mailwright.audience.status import ContactStatus
+from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.messages import MessageSummaryResponse, message_summary_response
+from mailwright.schemas.paging import Page
+from mailwright.schemas.suppressions import SuppressionResponse
+from mailwright.sources.api.fields import RequestModel
+
+
+class ContactPage(Page):
+    status: Annotated[ContactStatus | None, Field(description="Only contacts with this status.")] = None
+
+
+class ExportQuery(RequestModel):
+    format: Annotated[Literal["csv", "jsonl"], Field(description="CSV or JSON lines.")] = "csv"
+    list_key: Annotated[str | None, Field(max_length=63, description="Only subscribers of this list.")] = None
+    segment_key: Annotated[str | None, Field(max_length=63, description="Only contacts in this segment.")] = None
+
+
+class ContactRequest(RequestModel):
+    """Fields of a contact. An attribute with the value null is removed."""
+
+    name: Annotated[str, Field(max_length=200)] | None = None
+    locale: Annotated[str, Field(max_length=35)] | None = None
+    timezone: Annotated[str, Field(max_length=100)] | None = None
+    attributes: dict[str, Any] | None = None
+    tags: Annotated[list[str], Field(max_length=50)] | None = None
+
+    def change(self) -> ContactChange:
+        return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags)
+
+
+class ContactSummaryResponse(ResponseModel):
+    """A contact and its status."""
+
+    contact_id: str
+    email: str
+    name: str | None
+    status: str
+    status_updated_at: Time | None
+    status_source: str | None
+    bounce_type: str | None
+    bounce_subtype: str | None
+    locale: str | None
+    timezone: str | None
+    attributes: dict[str, Any]
+    created_at: Time
+
+
+class SubscriptionResponse(ResponseModel):
+    list_key: str
+    subscribed_at: Time | None
+    unsubscribed_at: Time | None
+    is_pending: bool
+
+
+class ContactResponse(ContactSummaryResponse):
+    """A contact with its subscriptions, suppressions and latest messages."""
+
+    lists: list[SubscriptionResponse]
+    tags: list[str]
+    suppressions: list[SuppressionResponse]
+    messages: list[MessageSummaryResponse]
+
+
+class ContactHistoryEntryResponse(ResponseModel):
+    at: Time
+    what: str
+    detail: Any
+
+
+class ContactHistoryResponse(ResponseModel):
+    history: list[ContactHistoryEntryResponse]
+
+
+class ContactListResponse(ResponseModel):
+    contacts: list[ContactSummaryResponse]
+    next_cursor: str | None
+
+
+def contact_response(details: ContactDetails) -> ContactResponse:
+    return extend(
+        ContactResponse,
+        ContactSummaryResponse.model_validate(details.contact),
+        lists=details.lists,
+        tags=details.tags,
+        suppressions=details.suppressions,
+        messages=[message_summary_response(message) for message in details.messages],
+    )

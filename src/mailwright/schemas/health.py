@@ -1,0 +1,17 @@
+"""Models of health checks."""
+
+from typing import Literal
+
+from mailwright.schemas.base import ResponseModel
+
+
+class LivenessResponse(ResponseModel):
+    status: Literal["ok"]
+
+
+class ReadinessResponse(ResponseModel):
+    """`ready`, or which part is not."""
+
+    status: Literal["ready", "not_ready"]
+    parts: dict[str, str]
+    providers: dict[str, Literal["ok", "left_alone"]]

@@ -1,0 +1,117 @@
+"""Models of contact imports."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mailwright.audience.importing.imports import Import
+from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.importing.rows import ContactRow
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.api.validation import FieldError, RequestInvalid
+
+
+class ImportQuery(RequestModel):
+    list_key: Annotated[str | None, Field(max_length=63, description="List to subscribe the contacts to.")] = None
+    tag: Annotated[tuple[str, ...], Field(max_length=50, description="Tag for every contact in the file.")] = ()
+    map: Annotated[
+        tuple[str, ...], Field(max_length=200, description="Meaning of a column, for example `E-Mail=email`.")
+    ] = ()
+    encoding: Annotated[str | None, Field(max_length=40, description="For example cp1251. Detected if left out.")] = (
+        None
+    )
+    confirmed: Annotated[bool, Field(description="The contacts confirmed their subscription elsewhere.")] = False
+    file_name: Annotated[str, Field(max_length=255, description="Name to show for the file.")] = "contacts.csv"
+
+    def options(self) -> ImportOptions:
+        pairs = [text.rpartition("=") for text in self.map]
+        if any(not title or not sign or not target for title, sign, target in pairs):
+            raise RequestInvalid([FieldError("map", "INVALID", "must look like E-Mail=email")])
+        chosen = {title: target for title, _, target in pairs}
+        return ImportOptions(self.list_key, self.tag, chosen, self.confirmed, self.encoding)
+
+
+class ImportColumnResponse(ResponseModel):
+    title: str
+    target: str
+
+
+class ImportResponse(ResponseModel):
+    """An uploaded file of contacts and the progress of its import."""
+
+    import_id: str
+    file_name: str
+    list_key: str | None
+    columns: list[ImportColumnResponse]
+    warnings: list[str]
+    size_bytes: int
+    read_bytes: int
+    rows: int
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    created_at: Time
+    finished_at: Time | None
+
+
+class ImportListResponse(ResponseModel):
+    imports: list[ImportResponse]
+
+
+class ImportPreviewResponse(ResponseModel):
+    """The first rows of a file, as an import would read them."""
+
+    encoding: str
+    delimiter: str
+    warnings: list[str]
+    columns: list[ImportColumnResponse]
+    rows: list[dict[str, Any]]
+
+
+class ImportPersonResponse(ResponseModel):
+    """The contact that a row of a file describes."""
+
+    email: str
+    name: str | None
+    locale: str | None
+    timezone: str | None
+    tags: list[str]
+    attributes: dict[str, Any]
+
+
+def import_response(import_: Import) -> ImportResponse:
+    return ImportResponse(
+        import_id=import_.import_id,
+        file_name=import_.file_name,
+        list_key=import_.plan.list_key,
+        columns=import_.plan.columns,
+        warnings=import_.plan.file_format.warnings,
+        size_bytes=import_.size_bytes,
+        read_bytes=import_.read_bytes,
+        rows=import_.records,
+        added=import_.added,
+        changed=import_.changed,
+        unchanged=import_.unchanged,
+        refused=import_.refused,
+        created_at=import_.created_at,
+        finished_at=import_.finished_at,
+    )
+
+
+def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
+    file_format = preview.plan.file_format
+    return ImportPreviewResponse(
+        encoding=file_format.encoding,
+        delimiter=file_format.delimiter,
+        warnings=file_format.warnings,
+        columns=preview.plan.columns,
+        rows=[_preview_row(line, row) for line, row in preview.rows],
+    )
+
+
+def _preview_row(line: int, row: ContactRow | str) -> dict[str, Any]:
+    if isinstance(row, str):
+        return {"line": line, "refused": row, "person": None}
+    return {"line": line, "refused": None, "person": ImportPersonResponse.model_validate(row)}

@@ -1,0 +1,48 @@
+"""Models of mailing lists and their subscriptions."""
+
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.sources.api.fields import Address, Description, ListKey, RequestModel, RequiredName
+
+
+class ListRequest(RequestModel):
+    """A list that recipients can subscribe to."""
+
+    list_key: ListKey
+    name: RequiredName | None = None
+    description: Description | None = None
+    is_public: bool = True
+    requires_confirmation: bool = False
+
+
+class ListUpdateRequest(RequestModel):
+    """Fields that are left out keep their value. An empty description removes it."""
+
+    name: RequiredName | None = None
+    description: Description | None = None
+    is_public: bool | None = None
+    requires_confirmation: bool | None = None
+
+
+class UnsubscribeRequest(RequestModel):
+    """The contact to unsubscribe."""
+
+    email: Address
+
+
+class SubscribeRequest(UnsubscribeRequest):
+    """The contact to subscribe. `confirmed`: they agreed elsewhere, so no confirmation email is sent."""
+
+    confirmed: bool = False
+
+
+class ListResponse(ResponseModel):
+    list_key: str
+    name: str
+    description: str | None
+    is_public: bool
+    requires_confirmation: bool
+    created_at: Time
+
+
+class ListsResponse(ResponseModel):
+    lists: list[ListResponse]

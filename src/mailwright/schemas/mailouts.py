@@ -1,0 +1,114 @@
+"""Models of mailouts."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.mailouts.queue import MailoutProgress
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
+from mailwright.sources.mailouts.wait_reasons import RunWait
+
+
+class MailoutRequest(RequestModel):
+    notion_page_id: Annotated[
+        str, Field(min_length=1, max_length=2_000, description="Id of the Notion page, or its address in the browser.")
+    ]
+
+
+class MailoutCountsResponse(ResponseModel):
+    """Number of messages by state. `withdrawn`: unsubscribed or deleted before sending."""
+
+    planned: int
+    sent: int
+    failed: int
+    in_doubt: int
+    withdrawn: int
+    waiting: int
+    cancelled: int
+
+
+class MailoutDelayResponse(ResponseModel):
+    """The last request to Notion or Supabase failed, `failures` times in a row. The next one is at `nextTryAt`."""
+
+    code: str
+    message: str
+    failures: int
+    next_try_at: Time
+
+
+class MailoutWaitResponse(ResponseModel):
+    """Why it is not sent now, with the reason codes of messages and campaigns."""
+
+    state: str
+    reason: str
+    sentence: str
+    what_would_change: str
+
+
+class MailoutResponse(ResponseModel):
+    """`runId` is also the id of the mailout's campaign once it is in the queue; it can be paused and cancelled there.
+
+    `errorCode` is why it was refused or, after sending, why its result cannot be written to its page.
+    """
+
+    run_id: str
+    notion_page_id: str
+    status: MailoutRunStatus
+    subject: str | None
+    is_test: bool | None
+    error_code: str | None
+    error_message: str | None
+    delay: MailoutDelayResponse | None
+    wait: MailoutWaitResponse | None
+    counts: MailoutCountsResponse | None
+    created_at: Time
+    finished_at: Time | None
+    reported_at: Time | None
+
+
+class MailoutListResponse(ResponseModel):
+    mailouts: list[MailoutResponse]
+    next_cursor: str | None
+
+
+def mailout_response(run: MailoutRun, progress: MailoutProgress | None, wait: RunWait | None) -> MailoutResponse:
+    return MailoutResponse(
+        run_id=run.mailout_id,
+        notion_page_id=run.page_id,
+        status=run.status,
+        subject=run.subject,
+        is_test=run.is_test,
+        error_code=run.error_code,
+        error_message=run.error_message,
+        delay=_delay(run),
+        wait=wait,
+        counts=_counts(run, progress) if progress is not None else None,
+        created_at=run.created_at,
+        finished_at=run.finished_at,
+        reported_at=run.reported_at,
+    )
+
+
+def _delay(run: MailoutRun) -> MailoutDelayResponse | None:
+    if run.delay is None:
+        return None
+    return MailoutDelayResponse(
+        code=run.delay.code,
+        message=run.delay.reason,
+        failures=run.delay.failures,
+        next_try_at=run.delay.next_try_at,
+    )
+
+
+def _counts(run: MailoutRun, progress: MailoutProgress) -> MailoutCountsResponse:
+    return MailoutCountsResponse(
+        planned=run.planned or 0,
+        sent=progress.sent,
+        failed=progress.failed,
+        in_doubt=progress.in_doubt,
+        withdrawn=progress.withdrawn,
+        waiting=progress.waiting,
+        cancelled=progress.cancelled,
+    )

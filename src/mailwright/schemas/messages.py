@@ -1,0 +1,210 @@
+"""Models of messages. The requests to send them are in `sources/api/requests.py`."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mailwright.domain.actions import ActionKind
+from mailwright.domain.message import Accepted, Source
+from mailwright.domain.permits import split_defer_reason
+from mailwright.domain.states import Resolution, Status
+from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
+from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.paging import Page, decode_cursor
+from mailwright.sources.api.fields import Address, RequestModel, RequestTime
+from mailwright.sources.api.messages import RejectedItem
+
+
+class MessageSearchQuery(Page):
+    status: Status | None = None
+    to: Annotated[Address | None, Field(description="Address of the recipient.")] = None
+    source: Source | None = None
+    since: Annotated[RequestTime | None, Field(description="Accepted at this time or later.")] = None
+    until: Annotated[RequestTime | None, Field(description="Accepted before this time.")] = None
+
+    def search(self) -> MessageSearch:
+        return MessageSearch(
+            status=self.status,
+            to_email=self.to.lower() if self.to is not None else None,
+            source=self.source,
+            since=self.since,
+            until=self.until,
+            before_key=decode_cursor("message", self.cursor)[0] if self.cursor is not None else NEWEST,
+        )
+
+
+class ResolveRequest(RequestModel):
+    """What happened to a message in doubt."""
+
+    resolution: Annotated[Resolution, Field(alias="as")]
+
+
+class AcceptedResponse(ResponseModel):
+    """The message is stored durably. `jobId` equals `outboxId`."""
+
+    outbox_id: str
+    job_id: str
+    request_id: str
+    status: Status
+
+
+class ItemErrorResponse(ResponseModel):
+    code: str
+    detail: str
+    field: str | None
+
+
+class RejectedItemResponse(ResponseModel):
+    error: ItemErrorResponse
+
+
+class AcceptedItemResponse(ResponseModel):
+    outbox_id: str
+    status: Status
+
+
+class BatchResponse(ResponseModel):
+    """One result for each item, in the same order."""
+
+    results: list[AcceptedItemResponse | RejectedItemResponse]
+
+
+class MessageStatusResponse(ResponseModel):
+    outbox_id: str
+    status: Status
+
+
+class ActionResponse(ResponseModel):
+    """Something that this caller can do now, and the request that does it."""
+
+    do: ActionKind
+    method: str
+    path: Annotated[str, Field(description="With its query, if it has one.")]
+    body: Annotated[dict[str, Any] | None, Field(description="Null: the request has no body.")]
+
+
+class MessageExplanationResponse(ResponseModel):
+    """Why a message is not sent yet, as a sentence and as data."""
+
+    outbox_id: str
+    sentence: str
+    state: str
+    reason: str | None
+    detail: str | None
+    until: str | None
+    what_would_change: str | None
+    actions: list[ActionResponse]
+
+
+class MessageSummaryResponse(ResponseModel):
+    """The state of a message."""
+
+    outbox_id: str
+    recipient_id: str | None
+    external_id: str | None
+    to: str
+    subject: str
+    status: Status
+    provider: str | None
+    provider_message_id: str | None
+    ses_message_id: str | None
+    error_code: str | None
+    error_reason: str | None
+    error_category: str | None
+    attempts: int
+    duration_ms: int | None
+    request_id: str
+    source: str
+    created_at: Time
+    scheduled_at: Time | None
+    next_attempt_at: Time | None
+    sent_at: Time | None
+    failed_at: Time | None
+    processed_at: Time | None
+    defer_reason: str | None
+
+
+class MessageEventResponse(ResponseModel):
+    type: str
+    created_at: Time
+    metadata: dict[str, Any]
+
+
+class MessageResponse(MessageSummaryResponse):
+    """A message with all its events, oldest first."""
+
+    company_id: str
+    expires_at: Time | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    events: list[MessageEventResponse]
+
+
+class MessageListResponse(ResponseModel):
+    messages: list[MessageSummaryResponse]
+    next_cursor: str | None
+
+
+def accepted_response(message: Accepted) -> AcceptedResponse:
+    # Not validated: this is the response that is written most often.
+    return AcceptedResponse.model_construct(
+        outbox_id=message.outbox_id,
+        job_id=message.outbox_id,
+        request_id=message.request_id,
+        status=Status(message.status),
+    )
+
+
+def batch_response(results: list[Accepted | RejectedItem]) -> BatchResponse:
+    return BatchResponse.model_construct(results=[_item_response(result) for result in results])
+
+
+def message_summary_response(message: MessageSummary) -> MessageSummaryResponse:
+    return MessageSummaryResponse(
+        outbox_id=message.outbox_id,
+        recipient_id=message.recipient_id,
+        external_id=message.external_id,
+        to=message.to_email,
+        subject=message.subject,
+        status=Status(message.status),
+        provider=message.provider,
+        provider_message_id=message.provider_message_id,
+        ses_message_id=message.provider_message_id if message.provider == "ses" else None,
+        error_code=message.error_code,
+        error_reason=message.error_reason,
+        error_category=message.error_category,
+        attempts=message.attempts,
+        duration_ms=message.duration_ms,
+        request_id=message.request_id,
+        source=message.source,
+        created_at=message.created_at,
+        scheduled_at=message.scheduled_at,
+        next_attempt_at=message.next_attempt_at,
+        sent_at=message.sent_at,
+        failed_at=message.failed_at,
+        processed_at=message.processed_at,
+        defer_reason=split_defer_reason(message.defer_reason)[0],
+    )
+
+
+def message_response(record: MessageRecord) -> MessageResponse:
+    """Each event carries the ids under which the logs mention the message."""
+    ids = {"outboxId": record.summary.outbox_id, "requestId": record.summary.request_id}
+    return extend(
+        MessageResponse,
+        message_summary_response(record.summary),
+        company_id=record.tenant,
+        expires_at=record.expires_at,
+        tags=record.payload.get("tags", []),
+        metadata=record.payload.get("metadata", {}),
+        events=[
+            MessageEventResponse(type=event.type, created_at=event.at, metadata={**event.metadata, **ids})
+            for event in record.events
+        ],
+    )
+
+
+def _item_response(result: Accepted | RejectedItem) -> AcceptedItemResponse | RejectedItemResponse:
+    if isinstance(result, RejectedItem):
+        return RejectedItemResponse(error=ItemErrorResponse.model_validate(result))
+    return AcceptedItemResponse.model_construct(outbox_id=result.outbox_id, status=Status(result.status))

@@ -1,0 +1,229 @@
+"""Field types of requests. A value that passes can be stored and written into the headers of an email.
+
+Only the form is checked here: types, sizes, and nothing that could add a header or a recipient. Whether content can be
+sent is decided by the pipeline and recorded in the events of the message.
+"""
+
+import binascii
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from mailwright.audience import lists
+from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
+from mailwright.domain import address, locales
+from mailwright.domain.clock import Instant, to_instant
+from mailwright.sources.api.validation import invalid
+
+MAX_CONTENT_BYTES = 512 * 1024
+MAX_VARIABLES_BYTES = 256 * 1024
+MAX_METADATA_BYTES = 16 * 1024
+# Deeper data is a mistake or an attack, and exceeds limits of JSON readers further on.
+MAX_DEPTH = 32
+
+_YEAR_9999: Instant = 253_370_764_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Annotation of text that must match `pattern` as a whole.
+
+    The OpenAPI description shows the pattern; an error says `sentence` instead.
+    """
+
+    pattern: str
+    sentence: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        compiled = re.compile(self.pattern)
+
+        def check(text: str) -> str:
+            if not compiled.fullmatch(text):
+                raise invalid("invalid", self.sentence)
+            return text
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core), "pattern": f"^{self.pattern}$"}
+
+
+def _address(text: str) -> str:
+    """Return the address as it goes into the envelope.
+
+    Non-ASCII characters before the @ are rejected because most servers do not accept them.
+    """
+    try:
+        deliverable = address.deliverable(text)
+    except address.InvalidAddress as error:
+        raise invalid("invalid_email", str(error)) from error
+    if not deliverable.isascii() or len(deliverable) > address.MAX_LENGTH:
+        raise invalid("invalid_email", "most mail servers do not accept this address")
+    return deliverable
+
+
+def _mailbox(text: str) -> str:
+    """Accept `name@example.com` and `Jane Doe <name@example.com>`."""
+    if not text.endswith(">"):
+        return _address(text)
+    name, bracket, inner = text[:-1].rpartition("<")
+    if not bracket:
+        raise invalid("invalid_email", "must look like name@example.com or Jane Doe <name@example.com>")
+    name = _line(name.strip())
+    if len(name) > 1 and name[0] == name[-1] == '"':
+        name = name[1:-1].replace('\\"', '"').replace("\\\\", "\\").strip()
+    return f"{name} <{_address(inner)}>" if name else _address(inner)
+
+
+def _line(text: str) -> str:
+    if character := find_unwritable(text):
+        raise invalid("unsafe_text", f"contains {character}")
+    return text
+
+
+def _locale(text: str) -> str:
+    normal = locales.normal(text)
+    if normal is None:
+        raise invalid("invalid_locale", "must look like pt or pt-BR")
+    return normal
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        try:
+            custom_header(name, value)
+        except InvalidHeader as error:
+            raise invalid("invalid_header", str(error)) from error
+    if len({name.lower() for name in headers}) < len(headers):
+        raise invalid("invalid_header", "contains the same header twice")
+    return headers
+
+
+def _content(text: str) -> str:
+    # A character has at most four bytes: most content is short enough to need no counting.
+    if len(text) * 4 > MAX_CONTENT_BYTES and len(text.encode()) > MAX_CONTENT_BYTES:
+        raise invalid("too_large", f"is larger than {MAX_CONTENT_BYTES // 1024} KB")
+    return text
+
+
+def _base64(text: str) -> str:
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise invalid("invalid_base64", "must be base64 (RFC 4648, no line breaks)") from error
+    return text
+
+
+def _instant(value: Any) -> Instant:
+    if not isinstance(value, str):
+        raise invalid("invalid_time", "must be text, for example 2027-01-15T08:00:00Z")
+    try:
+        time = datetime.fromisoformat(value)
+        instant = to_instant(time)
+    except (ValueError, OverflowError) as error:
+        raise invalid("invalid_time", "must look like 2027-01-15T08:00:00Z") from error
+    if time.tzinfo is None:
+        raise invalid("time_without_zone", "needs a time zone, for example 2027-01-15T08:00:00Z")
+    if not 0 <= instant < _YEAR_9999:
+        raise invalid("invalid_time", "must be between the years 1970 and 9999")
+    return instant
+
+
+def _variables(data: dict[str, Any]) -> dict[str, Any]:
+    return _free_json(data, MAX_VARIABLES_BYTES)
+
+
+def _value(value: Any) -> Any:
+    return _free_json({"value": value}, MAX_VARIABLES_BYTES)["value"]
+
+
+def _metadata(data: dict[str, Any]) -> dict[str, Any]:
+    return _free_json(data, MAX_METADATA_BYTES)
+
+
+def _free_json(data: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+    """Limit depth and size of the caller's own JSON, so that it can be stored and returned."""
+    level: list[Any] = [data]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            break
+    else:
+        raise invalid("too_deep", f"is nested more than {MAX_DEPTH} levels deep")
+    if len(orjson.dumps(data)) > max_bytes:
+        raise invalid("too_large", f"is larger than {max_bytes // 1024} KB")
+    return data
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
+
+
+Address = Annotated[
+    str,
+    Field(min_length=3, max_length=address.MAX_LENGTH, json_schema_extra={"format": "email"}),
+    AfterValidator(_address),
+]
+Mailbox = Annotated[str, Field(min_length=3, max_length=460), AfterValidator(_mailbox)]
+Identifier = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line)]
+Name = Annotated[str, Field(max_length=200), AfterValidator(_line)]
+RequiredName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
+Description = Annotated[str, Field(max_length=1_000), AfterValidator(_line)]
+Locale = Annotated[str, Field(min_length=2, max_length=20), AfterValidator(_locale)]
+Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
+Subject = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_line)]
+Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_line)]
+FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
+Headers = Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(max_length=50), AfterValidator(_headers)]
+Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), AfterValidator(_base64)]
+Variables = Annotated[dict[str, Any], AfterValidator(_variables)]
+Metadata = Annotated[dict[str, Any], AfterValidator(_metadata)]
+Value = Annotated[Any, AfterValidator(_value)]
+Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_BYTES), AfterValidator(_content)]
+RequestTime = Annotated[Instant, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
+
+_KEY_SENTENCE = "must have 1 to 63 characters of a-z, 0-9, - and _, and begin with a letter or digit"
+ListKey = Annotated[str, Matching(lists.KEY_PATTERN, _KEY_SENTENCE)]
+# What a suppression stops: `*` all messages, `general` all bulk messages, a list key the messages of that list.
+SuppressionScope = Annotated[
+    str, Matching(rf"(\*|{lists.KEY_PATTERN})", f"must be * or a list key, which {_KEY_SENTENCE}")
+]
+ContentType = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(; ?[a-z-]+=[A-Za-z0-9._-]{1,64})?",
+        "must be a media type, for example application/pdf",
+    ),
+]
+ContentId = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}",
+        "must have 1 to 200 letters, digits and characters of an email address, without < and >",
+    ),
+]
+
+
+class RequestModel(BaseModel):
+    """JSON names are camelCase. An unknown field is an error, never silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, hide_input_in_errors=True)

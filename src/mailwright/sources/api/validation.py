@@ -1,0 +1,86 @@
+"""Parse requests, and report every invalid field in a sentence of our own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.validation_text import validation_sentence
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One problem. `field` is spelled as in the request, for example `cc[0]` or `recipient.email`."""
+
+    field: str
+    code: str
+    message: str
+
+
+class RequestInvalid(InvalidInput):
+    """The request is invalid."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors[:3]), field=errors[0].field)
+        self.errors = tuple(errors)
+
+
+# Error codes of the API for the validator's error types. Other types are the code, in capitals.
+_CODES: Final[Mapping[str, str]] = {
+    "missing": "REQUIRED",
+    "extra_forbidden": "UNKNOWN_FIELD",
+    "string_too_long": "TOO_LONG",
+    "string_too_short": "TOO_SHORT",
+    "too_long": "TOO_MANY",
+    "too_short": "TOO_FEW",
+    "string_pattern_mismatch": "INVALID",
+    "model_type": "WRONG_TYPE",
+    "string_type": "WRONG_TYPE",
+    "dict_type": "WRONG_TYPE",
+    "list_type": "WRONG_TYPE",
+    "enum": "INVALID",
+    "literal_error": "INVALID",
+    "value_error": "INVALID",
+}
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], body: Any) -> Model:
+    """Build a request from parsed JSON, or raise RequestInvalid with every problem."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
+
+
+def parse_strict(model: type[Model], body: Any) -> Model:
+    """Like `parse`, without conversions: the text "5" is not a number."""
+    try:
+        return model.model_validate_json(orjson.dumps(body), strict=True, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
+
+
+def field_errors(errors: Iterable[Any]) -> list[FieldError]:
+    """Translate the validator's errors, so that no sentence of the validator reaches a user."""
+    return [
+        FieldError(_path(error["loc"]), _CODES.get(error["type"], error["type"].upper()), validation_sentence(error))
+        for error in errors
+    ]
+
+
+def invalid(code: str, reason: str) -> PydanticCustomError:
+    """The error that a field's own check raises; `reason` continues a sentence that begins with the field's name."""
+    return PydanticCustomError(code, "{reason}", {"reason": reason})
+
+
+def _path(location: Sequence[str | int]) -> str:
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path or "body"
