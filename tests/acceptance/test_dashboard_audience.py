@@ -161,42 +161,42 @@ def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: 
 
 def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/contacts/new")
-    ada.get_by_label("Address").fill("maryam@example.com")
+    ada.get_by_label("Email").fill("maryam@example.com")
     ada.get_by_label("Attributes").fill("city Tehran")
-    ada.get_by_role("button", name="Add", exact=True).click()
-    expect(ada.locator("#attributes-error")).to_contain_text("line 1 must look like city: Lisbon")
-    expect(ada.get_by_label("Address")).to_have_value("maryam@example.com")
+    ada.get_by_role("button", name="Add contact").click()
+    expect(ada.locator("#attributes-error")).to_contain_text("Line 1 must have the form city: Lisbon.")
+    expect(ada.get_by_label("Email")).to_have_value("maryam@example.com")
     ada.get_by_label("Attributes").fill("city: Tehran")
     ada.get_by_label("Tags").fill("vip, beta")
     ada.get_by_label("List", exact=False).last.select_option("news")
-    ada.get_by_role("button", name="Add", exact=True).click()
+    ada.get_by_role("button", name="Add contact").click()
     expect(ada.locator(".item-list").first).to_contain_text("Shop news")
 
     ada.get_by_label("Name").fill("Maryam Mirzakhani")
-    ada.get_by_role("button", name="Save").click()
+    ada.get_by_role("button", name="Save contact").click()
     expect(ada.get_by_role("heading", level=1)).to_have_text("Maryam Mirzakhani")
     data = ada.request.get(f"{dashboard.address}/contacts/maryam@example.com/data.json").json()
     assert (data["attributes"], data["tags"]) == ({"city": "Tehran"}, ["beta", "vip"])
     open_page(ada, dashboard, "/contacts?q=mirza&tag=vip&list=news")
     ada.get_by_role("link", name="Maryam Mirzakhani").click()
-    ada.get_by_role("button", name="Take off").click()
+    ada.get_by_role("button", name="Unsubscribe").click()
     confirm(ada)
     expect(ada.locator(".item-list").first).to_contain_text("Unsubscribed")
     assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
 
     dashboard.do(lambda: _standing(dashboard).bounce(DEFAULT_TENANT, "maryam@example.com", source="test"))
     ada.reload()
-    expect(ada.locator(".status-card")).to_contain_text("Their mail came back")
-    ada.get_by_role("button", name="Write to them again").click()
+    expect(ada.locator(".status-card")).to_contain_text("Emails to this address bounced")
+    ada.get_by_role("button", name="Reactivate contact").click()
     confirm(ada)
-    expect(ada.locator("#flash")).to_contain_text("They may be written to again")
+    expect(ada.locator("#flash")).to_contain_text("Contact reactivated.")
     expect(ada.locator(".status-card .status").first).to_have_text("Active")
     assert ("ada", "contact.activate") in deeds_of(dashboard, "maryam@example.com")
 
-    ada.get_by_label("Write their address to confirm").fill("maryam@example.com")
-    ada.get_by_role("button", name="Erase this person").click()
+    ada.get_by_label("Enter the email address to confirm").fill("maryam@example.com")
+    ada.get_by_role("button", name="Erase contact").click()
     confirm(ada)
-    expect(ada.locator("#flash")).to_contain_text("Erased")
+    expect(ada.locator("#flash")).to_contain_text("Contact erased")
     assert ada.request.get(f"{dashboard.address}/contacts/maryam@example.com").status == 404
 
 
@@ -207,15 +207,15 @@ def _standing(dashboard: Dashboard) -> ContactStatusService:
 def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/suppressions")
     form = ada.locator("form.stack")
-    form.get_by_label("Address").fill("emmy@example.com")
-    form.get_by_label("Why").fill("asked by phone")
-    form.get_by_role("button", name="Suppress").click()
+    form.get_by_label("Email").fill("emmy@example.com")
+    form.get_by_label("Reason").fill("asked by phone")
+    form.get_by_role("button", name="Suppress address").click()
     line = ada.locator("tbody tr", has_text="emmy@example.com")
     expect(line).to_contain_text("asked by phone")
-    expect(line).to_contain_text("told by ada")
-    line.get_by_role("button", name="Lift").click()
+    expect(line).to_contain_text("reported by ada")
+    line.get_by_role("button", name="Remove suppression").click()
     confirm(ada)
-    expect(ada.locator("#flash")).to_contain_text("may be written to again")
+    expect(ada.locator("#flash")).to_contain_text("removed")
     assert deeds_of(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
 
 
@@ -224,14 +224,14 @@ def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Pa
     file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
     open_page(ada, dashboard, "/imports?list=news")
     ada.get_by_label("CSV file").set_input_files(file)
-    ada.get_by_role("button", name="Look at it first").click()
+    ada.get_by_role("button", name="Show preview").click()
     expect(ada.get_by_role("alert")).to_contain_text("No column looks like the address")
     ada.get_by_label("Contact").select_option("email")
     ada.get_by_label("Plan").select_option("-")
-    ada.get_by_role("button", name="Look again").click()
+    ada.get_by_role("button", name="Update preview").click()
     expect(ada.locator("tbody")).to_contain_text("is not an email address")
     expect(ada.locator("tbody")).not_to_contain_text("pro")
-    ada.get_by_role("button", name="Import it").click()
+    ada.get_by_role("button", name="Start import").click()
     expect(ada.locator("#import .status")).to_have_text("Completed", timeout=15_000)
     assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
     report = ada.request.get(f"{ada.url}/report.csv").text()
@@ -244,20 +244,20 @@ def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard,
     open_page(ada, dashboard, "/segments/new")
     ada.get_by_label("Name", exact=True).fill("Buyers")
     ada.get_by_label("Key").fill("buyers")
-    expect(ada.locator("#summary")).to_contain_text("Name the attribute of question 1.")
+    expect(ada.locator("#summary")).to_contain_text("Enter the attribute name of condition 1.")
     ada.locator("#q0-0-name").fill("orders")
     ada.locator("#q0-0-op").select_option("atLeast")
     ada.locator("#q0-0-value").fill("10")
     expect(ada.locator("#summary .sentence")).to_have_text("Contacts whose orders is at least 10.")
     alone = int(ada.locator("#summary strong").inner_text())
-    ada.get_by_role("button", name="Group", exact=True).click()
+    ada.get_by_role("button", name="Add group").click()
     ada.locator("#q1-0-name").fill("city")
     ada.locator("#q1-0-value").fill("London")
     expect(ada.locator("#summary .sentence")).to_contain_text("and whose city is “London”")
     assert int(ada.locator("#summary strong").inner_text()) < alone
-    ada.get_by_role("button", name="Save").click()
+    ada.get_by_role("button", name="Save segment").click()
     expect(ada.locator("tbody tr")).to_have_count(1)
-    ada.get_by_role("link", name="Change").click()
+    ada.get_by_role("link", name="Edit").click()
     expect(ada.locator("#q0-0-value")).to_have_value("10")
     expect(ada.locator("#q1-0-value")).to_have_value("London")
     assert deeds_of(dashboard, "buyers") == [("ada", "segment.create")]
@@ -269,7 +269,7 @@ def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: D
     [sent] = some(dashboard, "SENT")
     [other] = some(dashboard, "SENT", tenant_id=DEFAULT_TENANT + 1)
     open_page(alan, dashboard, "/contacts/ada@example.com")
-    expect(alan.get_by_role("button", name="Erase this person")).to_have_count(0)
+    expect(alan.get_by_role("button", name="Erase contact")).to_have_count(0)
     token = alan.locator('input[name="form_token"]').first.input_value()
     for path in (
         f"/messages/{sent.outbox_id}/cancel",
@@ -279,7 +279,7 @@ def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: D
         "/contacts/ada@example.com/erase",
         "/lists",
         "/suppressions",
-        "/suppressions/lift",
+        "/suppressions/remove",
         "/segments",
         "/imports",
     ):

@@ -210,7 +210,7 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     assert 'href="/suppressions?q=lost%40example.com"' in ada.text
     assert "mailwright contact" not in ada.text
     await ada.open("/suppressions?q=lost%40example.com")
-    await ada.press("Lift")
+    await ada.press("Remove suppression")
     assert "lost@example.com" not in (await ada.open("/suppressions")).words()
 
 
@@ -263,13 +263,13 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
     ada.answer = await ada.client.post("/imports/file", data=sent, files=file, follow_redirects=True)
     assert ada.answer.status_code == 200
     assert "ada@example.com" in ada.words()
-    await ada.press("Look again")
-    await ada.press("Import it", 422)
+    await ada.press("Update preview")
+    await ada.press("Start import", 422)
     assert "confirm before they get mail" in ada.said
     assert "ada@example.com" in ada.words()
-    await ada.press("Look again", confirmed="yes")
-    assert "whose mail they have agreed to get" in ada.words()
-    await ada.press("Import it")
+    await ada.press("Update preview", confirmed="yes")
+    assert "consent confirmed" in ada.words()
+    await ada.press("Start import")
     await parts.import_uploads.finish()
     await ada.open(f"{ada.path}/report.csv")
     assert "ada@example.com,added" in ada.text
@@ -282,18 +282,18 @@ async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its
     await ada.open("/lists/news")
     assert 'href="/lists/news/edit"' in ada.text
     # Where a line stands as a block, each cell still says what it is.
-    assert '<td data-label="joining"' in (await ada.open("/lists")).text
+    assert '<td data-label="opt-in"' in (await ada.open("/lists")).text
     await ada.open("/lists/news/edit")
-    await ada.press("Save", 422, name="N" * 201, description="Twice a month")
+    await ada.press("Save list", 422, name="N" * 201, description="Twice a month")
     assert 'id="name-error"' in ada.text
     assert 'value="Twice a month"' in ada.text
     await ada.press("Save", name="Shop news", optIn="confirmed", isPublic=None)
-    assert (ada.path, ada.said) == ("/lists/news", "Saved.")
-    assert "After they confirm by mail" in ada.text
-    assert "Only those who are on it" in ada.text
+    assert (ada.path, ada.said) == ("/lists/news", "List saved.")
+    assert "Double opt-in" in ada.text
+    assert "Private: shown to its subscribers only" in ada.text
     assert await journal_of(parts, "news") == ["list.edit"]
     await ada.open("/lists/news/edit")
-    await ada.press("Save")
+    await ada.press("Save list")
     assert await journal_of(parts, "news") == ["list.edit"]  # nothing was changed
     await ada.open("/lists/none/edit", 404)
 

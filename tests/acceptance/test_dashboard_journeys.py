@@ -49,13 +49,13 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_role("link", name="Lists").click()
         page.get_by_label("Name").fill("Shop news")
         page.get_by_label("Key").fill("news")
-        page.get_by_label("Joining").select_option("single")
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_label("Opt-in").select_option("single")
+        page.get_by_role("button", name="Create list").click()
         page.get_by_role("link", name="Import", exact=True).click()
         page.get_by_label("CSV file").set_input_files(people)
-        page.get_by_role("button", name="Look at it first").click()
+        page.get_by_role("button", name="Show preview").click()
         expect(page.locator("tbody")).to_contain_text("Reader 4")
-        page.get_by_role("button", name="Import it").click()
+        page.get_by_role("button", name="Start import").click()
         expect(page.locator("#import .status")).to_have_text("Completed", timeout=15_000)
 
         # The campaign is written, looked at, and held by a limit of its own.

@@ -1,4 +1,4 @@
-"""People as those who write to them look after them: found, told of, put on lists, handed their data, erased."""
+"""Contact pages: search, details, subscriptions, export and erasure."""
 
 import contextlib
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=
 PAGE: Final = 50
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
-# Steps of ours on the way of a mail: the mail's own page tells them.
-_OWN_STEPS: Final = frozenset({"email received", "email validated", "email sent attempt"})
+# Internal events of a message, shown only on its own page.
+_INTERNAL_EVENTS: Final = frozenset({"email received", "email validated", "email sent attempt"})
 
 
 @router.get("")
@@ -47,11 +47,11 @@ async def list_contacts(
     cursor: str = "",
 ) -> Response:
     known = status if status in {each.value for each in ContactStatus} else ""
-    asked = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
+    criteria = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
     before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
-    found = await search_contacts(parts.database, visitor.tenant_id, asked, limit=PAGE, before=before)
+    found = await search_contacts(parts.database, visitor.tenant_id, criteria, limit=PAGE, before=before)
     values: dict[str, Any] = {
-        "asked": asked,
+        "criteria": criteria,
         "found": found.contacts,
         "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
@@ -70,7 +70,7 @@ async def show_form(request: Request, parts: Parts, visitor: Editing) -> Respons
 
 @router.post("/new")
 async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """On a list by an editor's word: the list asks them first, where it requires that."""
+    """Add a contact. A list with double opt-in sends a confirmation email first."""
     form = await read_fields(request)
     try:
         await _put(parts, visitor, form["email"], form)
@@ -80,7 +80,7 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
             )
     except InvalidInput as error:
         return await _form(request, parts, visitor, form, field_errors(error))
-    return redirect(request, to_contact(form["email"]), "Added.")
+    return redirect(request, to_contact(form["email"]), "Contact added.")
 
 
 @router.get("/export.csv")
@@ -90,7 +90,7 @@ async def export(
     list: str = "",  # noqa: A002 - the name in the address
     segment: str = "",
 ) -> Response:
-    """The same file as the API's; an import takes it back as it is."""
+    """Export the same CSV as the API, which can be imported again."""
     if list:
         async with parts.database.read() as tx:
             await lists.require(tx, visitor.tenant_id, list)
@@ -102,10 +102,10 @@ async def export(
     return StreamingResponse(rows, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-# An address may hold a slash before its @.
+# The local part of an address may contain a slash.
 @router.get("/{email:path}/data.json")
 async def download_data(parts: Parts, visitor: Viewing, email: str) -> Response:
-    """Everything that is known of a person, mails and all, to be handed to them."""
+    """Export all personal data of a contact, including their emails."""
     known = await personal_data.export_personal_data(parts.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
 
@@ -118,7 +118,7 @@ async def edit(request: Request, parts: Parts, visitor: Editing, email: str) -> 
         await _put(parts, visitor, email, form)
     except InvalidInput as error:
         return await _page(request, parts, visitor, email, form=form, errors=field_errors(error))
-    return redirect(request, to_contact(email), "Saved.")
+    return redirect(request, to_contact(email), "Contact saved.")
 
 
 @router.post("/{email:path}/join")
@@ -131,7 +131,9 @@ async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> 
     else:
         double_opt_in, actor = await parts.double_opt_in(), visitor.actor
         await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
-    return redirect(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
+    return redirect(
+        request, to_contact(email), "Added to the list. If the list uses double opt-in, a confirmation email was sent."
+    )
 
 
 @router.post("/{email:path}/leave")
@@ -139,22 +141,22 @@ async def leave(request: Request, parts: Parts, visitor: Editing, email: str) ->
     form = await read_fields(request)
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
-    return redirect(request, to_contact(email), "They get no more mail of this list.")
+    return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
 
 
 @router.post("/{email:path}/activate")
 async def activate(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
-    return redirect(request, to_contact(email), "They may be written to again. Lists that they left stay left.")
+    return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
 
 
 @router.post("/{email:path}/erase")
 async def erase(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    """What waits is cancelled; whoever has a mail under way is told that it has to end first."""
+    """Erase a contact and cancel their queued emails. Not possible while an email is being sent."""
     form = await read_fields(request)
     if form["address"].lower() != email.lower():
-        error = InvalidInput("write the address as it stands above", field="address")
+        error = InvalidInput("Enter the address of this contact.", field="address")
         return await _page(request, parts, visitor, email, errors=field_errors(error))
     try:
         whose, folder = visitor.tenant_id, parts.imports_folder
@@ -165,7 +167,9 @@ async def erase(request: Request, parts: Parts, visitor: Editing, email: str) ->
         if isinstance(error, NotFound):
             raise
         return await _page(request, parts, visitor, email, errors=Errors({"address": str(error)}))
-    return redirect(request, "/contacts", f"Erased, also from {emptied} mail{'' if emptied == 1 else 's'}.")
+    return redirect(
+        request, "/contacts", f"Contact erased, including the content of {emptied} email{'' if emptied == 1 else 's'}."
+    )
 
 
 @router.get("/{email:path}")
@@ -189,9 +193,9 @@ async def _page(
     try:
         known = await contacts.load_details(parts.database, visitor.tenant_id, email)
     except NotFound as error:
-        raise NotFound("Nobody of this address is known here. They may have been erased.") from error
+        raise NotFound("There is no contact with this address. They may have been erased.") from error
     happened = await personal_data.history(parts.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
-    # The mails that happened reach further back than those that are listed.
+    # The history reaches further back than the list of recent emails.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}
     said = await render_subjects(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
@@ -200,7 +204,7 @@ async def _page(
     values: dict[str, Any] = {
         "known": known,
         "person": known.contact,
-        "happened": [each for each in happened if each.what not in _OWN_STEPS][:HISTORY],
+        "happened": [each for each in happened if each.what not in _INTERNAL_EVENTS][:HISTORY],
         "said": said,
         "to_join": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
@@ -223,11 +227,11 @@ async def _form(request: Request, parts: ApiParts, visitor: Visitor, form: Field
 async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> None:
     given = attributes_of(form["attributes"])
     known: Mapping[str, Any] = {}
-    # Whoever is not known becomes a contact now.
+    # An unknown address becomes a new contact.
     with contextlib.suppress(NotFound):
         known = (await contacts.find_by_email(parts.database, visitor.tenant_id, email)).attributes
     taken_away = dict.fromkeys(known.keys() - given.keys())
-    # What was not touched stays of its own kind: a number of a program's stays a number.
+    # Unchanged attributes keep their type: a number set through the API stays a number.
     same = {name: known[name] for name, text in given.items() if name in known and _text(known[name]) == text}
     change = ContactChange(
         form["name"],
@@ -240,14 +244,14 @@ async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> N
 
 
 def attributes_of(text: str) -> dict[str, str]:
-    """A line for each, as `city: Lisbon`."""
+    """Parse lines of `city: Lisbon`."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         name, sign, value = line.partition(":")
         if not sign or not name.strip():
-            raise InvalidInput(f"line {number} must look like city: Lisbon", field="attributes")
+            raise InvalidInput(f"Line {number} must have the form city: Lisbon.", field="attributes")
         if value.strip():
             found[name.strip()] = value.strip()
     return found

@@ -1,4 +1,4 @@
-"""Files of people: handed in, understood column by column, looked at, and imported while one watches."""
+"""Import pages: upload, column mapping, preview, progress and report."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=F
 _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 _FIELD_WORDS: Final = {
-    "email": "Address",
+    "email": "Email",
     "name": "Name",
     "locale": "Language",
     "timezone": "Time zone",
@@ -47,11 +47,11 @@ async def list_imports(
 
 @router.post("/file")
 async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """The file is kept for a while, so that it can be looked at before anything is done with it."""
+    """Store an uploaded file temporarily, for its preview."""
     form = await read_fields(request)
     file = (await request.form()).get("file")
     if not isinstance(file, UploadFile) or not file.filename:
-        error = InvalidInput("choose a CSV file", field="file")
+        error = InvalidInput("Choose a CSV file.", field="file")
         return await _page(request, parts, visitor, form, field_errors(error))
     try:
         token = await parts.import_uploads.stage(visitor.tenant_id, _chunks(file))
@@ -66,13 +66,13 @@ async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.get("/preview")
 async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """How its first rows would be read, by what each column is taken for."""
+    """Show how the first rows will be read."""
     return await _preview(request, parts, visitor, Fields(dict(request.query_params)))
 
 
 @router.post("/preview")
 async def preview_again(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """With other columns."""
+    """Show the preview again with other columns."""
     return await _preview(request, parts, visitor, await read_fields(request))
 
 
@@ -112,7 +112,7 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: st
 
 @router.get("/{import_id}/report.csv")
 async def download_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
-    """The same file as the API's: a line for every row that is done."""
+    """Download the same report as the API: one line per processed row."""
     path, length = await parts.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
     return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
@@ -122,7 +122,7 @@ async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Field
     every = await lists.list_all(parts.database, visitor.tenant_id)
     values: dict[str, Any] = {
         "imports": await parts.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
-        "lists": [("", "None: contacts only"), *((each.list_key, each.name) for each in every)],
+        "lists": [("", "No list"), *((each.list_key, each.name) for each in every)],
         "form": form,
         "errors": errors,
     }
@@ -138,7 +138,7 @@ async def _preview(
     except NotFound as gone:
         return await _page(request, parts, visitor, form, Errors({"file": str(gone)}))
     seen: ImportPreview | None = None
-    # Whether they have agreed is asked on the page: until they import it, that keeps nobody from looking.
+    # Consent is only required for the import itself, not for the preview.
     purpose = _purpose(form, titles)
     try:
         seen = await parts.import_uploads.preview_staged(
@@ -172,11 +172,11 @@ def _purpose(form: Fields, titles: tuple[str, ...]) -> ImportOptions:
 
 
 def _options(title: str) -> list[tuple[str, str]]:
-    """What a column can be: a field, an attribute under the name that its title makes, or nothing."""
+    """Return the possible targets of a column: a field, an attribute named after its title, or none."""
     found = [(name, _FIELD_WORDS[name]) for name in FIELDS]
     names = {name for name in (attribute_name_from_title(title), suggest_target(title)) if name} - {*FIELDS, SKIPPED}
     found += [(name, f"Attribute “{name}”") for name in sorted(names)]
-    return [*found, (SKIPPED, "Leave it out")]
+    return [*found, (SKIPPED, "Ignore")]
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Lists: what readers join and leave, with who is on each."""
+"""List pages: settings and subscribers."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -47,7 +47,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         )
     except MailwrightError as error:
         return await _page(request, parts, visitor, form, field_errors(error))
-    return redirect(request, f"/lists/{made.list_key}", "Made. Put the first people on it.")
+    return redirect(request, f"/lists/{made.list_key}", "List created.")
 
 
 @router.get("/{list_key}")
@@ -57,7 +57,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, list_key: str, 
 
 @router.get("/{list_key}/count")
 async def count(request: Request, parts: Parts, visitor: Viewing, list_key: str) -> Response:
-    """Asked for once the page is there: a long list takes a moment to count."""
+    """Count the subscribers. Loaded after the page, because long lists take time."""
     await _found(parts, visitor, list_key)
     number = await count_subscribers(parts.database, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)
@@ -89,12 +89,12 @@ async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) 
         requires_confirmation=wanted.requires_confirmation,
         actor=visitor.actor,
     )
-    return redirect(request, f"/lists/{list_key}", "Saved.")
+    return redirect(request, f"/lists/{list_key}", "List saved.")
 
 
 @router.post("/{list_key}/add")
 async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
-    """They are asked first where the list requires that, unless somebody says that they have agreed."""
+    """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""
     found, form = await _found(parts, visitor, list_key), await read_fields(request)
     try:
         if form["confirmed"]:
@@ -107,7 +107,7 @@ async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -
     except MailwrightError as error:
         return await _show(request, parts, visitor, found, form, field_errors(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
-    words = "They were asked by mail to confirm." if is_asked else "They are on the list."
+    words = "Confirmation email sent." if is_asked else "Subscriber added."
     return redirect(request, f"/lists/{list_key}", words)
 
 
@@ -117,19 +117,19 @@ async def remove(request: Request, parts: Parts, visitor: Editing, list_key: str
     standing = ContactStatusService(parts.database, parts.clock)
     actor = visitor.actor
     await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
-    return redirect(request, f"/lists/{list_key}", f"{form['email']} gets no more mail of this list.")
+    return redirect(request, f"/lists/{list_key}", f"{form['email']} unsubscribed.")
 
 
 async def _found(parts: ApiParts, visitor: Visitor, list_key: str) -> List:
     every = await lists.list_all(parts.database, visitor.tenant_id)
     found = next((each for each in every if each.list_key == list_key), None)
     if found is None:
-        raise NotFound("There is no such list.")
+        raise NotFound("This list does not exist.")
     return found
 
 
 def _wanted(form: Fields, list_key: str) -> ListRequest:
-    """Checked as the API checks it."""
+    """Validate the form with the schema of the API."""
     given = {
         "listKey": list_key,
         "name": form["name"] or None,

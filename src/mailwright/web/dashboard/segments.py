@@ -1,4 +1,4 @@
-"""Segments: questions about people, put together by hand, with the number of those who answer to them now."""
+"""Segment pages: list, filter editor and matching contacts."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -49,21 +49,23 @@ async def show_form(request: Request, parts: Parts, visitor: Editing) -> Respons
 
 @router.post("/builder")
 async def build(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """A button of the builder, or another kind of question: the form once more, with what was written kept."""
+    """Apply a button of the editor, or another condition type, and return the form with its values."""
     form = await read_fields(request)
-    built = apply_action(filter_form_from(form), form["do"])
+    filter_form = apply_action(filter_form_from(form), form["do"])
     if request.headers.get("hx-request") == "true":
-        again = fragment(request, visitor, "audience/builder.html", **await _choices(parts, visitor), built=built)
-        # Whatever shows how many answer to it asks once more.
+        again = fragment(
+            request, visitor, "audience/builder.html", **await _choices(parts, visitor), filter_form=filter_form
+        )
+        # Makes the summary load again.
         again.headers["HX-Trigger"] = "rebuilt"
         return again
     found = await segments.find(parts.database, visitor.tenant_id, form["of"]) if form["of"] else None
-    return await _form(request, parts, visitor, found, form, built)
+    return await _form(request, parts, visitor, found, form, filter_form)
 
 
 @router.post("/summary")
 async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """The question in words and how many answer to it, before anything is saved."""
+    """Describe the unsaved filter and count its contacts."""
     form = await read_fields(request)
     values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
     if not form["filter"] and (lacking := missing(filter_form_from(form))):
@@ -95,7 +97,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         )
     except MailwrightError as error:
         return await _form(request, parts, visitor, None, form, filter_form_from(form), field_errors(error))
-    return redirect(request, f"/segments/{made.segment_key}", "Saved.")
+    return redirect(request, f"/segments/{made.segment_key}", "Segment saved.")
 
 
 @router.get("/{segment_key}")
@@ -116,7 +118,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: st
 
 @router.get("/{segment_key}/count")
 async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: str) -> Response:
-    """Asked for once the page is there: everyone is asked."""
+    """Count the contacts. Loaded after the page, because it evaluates the whole filter."""
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
     number = await people_in(request, visitor.tenant_id, found)
     return fragment(request, visitor, "audience/count.html", count=number)
@@ -144,27 +146,27 @@ async def change(request: Request, parts: Parts, visitor: Editing, segment_key: 
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        built = None if form["filter"] else filter_form_from(form)
-        return await _form(request, parts, visitor, found, form, built, field_errors(error))
-    return redirect(request, f"/segments/{segment_key}", "Saved. Campaigns that were started keep the former question.")
+        filter_form = None if form["filter"] else filter_form_from(form)
+        return await _form(request, parts, visitor, found, form, filter_form, field_errors(error))
+    return redirect(request, f"/segments/{segment_key}", "Segment saved. Started campaigns keep the previous filter.")
 
 
-@router.post("/{segment_key}/forget")
+@router.post("/{segment_key}/delete")
 async def delete(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
     await segments.delete_segment(
         parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock
     )
-    return redirect(request, "/segments", "Forgotten. The people stay.")
+    return redirect(request, "/segments", "Segment deleted.")
 
 
 def _filter_from(form: Fields) -> Any:
-    """What the builder shows; or, for a question that is too deep for it, as it is written."""
+    """Return the filter of the editor, or the JSON of a filter that is too complex for it."""
     if not form["filter"]:
         return filter_of(filter_form_from(form))
     try:
         return orjson.loads(form["filter"])
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field="filter") from error
+        raise InvalidInput("This is not valid JSON.", field="filter") from error
 
 
 async def _choices(parts: ApiParts, visitor: Visitor) -> dict[str, Any]:
@@ -183,13 +185,13 @@ async def _form(
     visitor: Visitor,
     found: Segment | None,
     form: Fields,
-    built: FilterForm | None,
+    filter_form: FilterForm | None,
     errors: Errors | None = None,
 ) -> Response:
     values: dict[str, Any] = {
         "segment": found,
         "form": form,
-        "built": built,
+        "filter_form": filter_form,
         "errors": errors or Errors(),
         **await _choices(parts, visitor),
     }

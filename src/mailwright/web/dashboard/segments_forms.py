@@ -1,4 +1,4 @@
-"""The builder of segments: a filter as groups of questions that a form can show, and a form as a filter again."""
+"""Convert between the filter editor and the filter format of the API."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from mailwright.web.dashboard.forms import Fields
 
-# What can be asked, in the order in which people look for it.
+# Condition types, in display order.
 KINDS: Final = {
     "attribute": "Attribute",
     "tag": "Tag",
     "list": "List",
     "status": "Status",
     "opened": "ParsedEmail mail",
-    "clicked": "Clicked in mail",
-    "sent": "Was sent mail",
-    "bounced": "Mail bounced",
+    "clicked": "Clicked emails",
+    "sent": "Received emails",
+    "bounced": "Bounced emails",
     "created": "Added",
-    "domain": "Address at",
+    "domain": "Email domain",
     "locale": "Language",
     "timezone": "Time zone",
 }
@@ -30,8 +30,8 @@ COMPARISONS: Final = {
     "atLeast": "is at least",
     "lessThan": "is less than",
     "atMost": "is at most",
-    "known": "is known",
-    "unknown": "is not known",
+    "known": "is set",
+    "unknown": "is not set",
 }
 ACTIVITIES: Final = ("opened", "clicked", "sent", "bounced")
 _FREQUENCY: Final = {"yes": "at least", "no": "fewer than"}
@@ -47,7 +47,7 @@ OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "locale": _YES_NO,
     "timezone": _YES_NO,
 }
-JOINS: Final = {"all": "all of these", "any": "any of these"}
+JOINS: Final = {"all": "all of these conditions", "any": "any of these conditions"}
 
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d+)?")
 _ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
@@ -55,7 +55,7 @@ _ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
 
 @dataclass(slots=True)
 class ConditionRow:
-    """One question, as its fields stand in the form."""
+    """One condition, as the fields of the form contain it."""
 
     kind: str = "attribute"
     op: str = ""
@@ -90,7 +90,7 @@ class FilterForm:
 
 
 def filter_form_from(form: Fields) -> FilterForm:
-    """Whatever was sent, in the order of its numbers; a kind that is none is an attribute."""
+    """Read the editor from a form. An unknown condition type becomes an attribute condition."""
     numbers = sorted((int(found[1]), int(found[2])) for found in map(_ROW.fullmatch, form) if found)
     groups: dict[int, ConditionGroup] = {}
     for group, row in numbers:
@@ -99,50 +99,50 @@ def filter_form_from(form: Fields) -> FilterForm:
     return FilterForm(_join(form["join"]), list(groups.values()) or [ConditionGroup()])
 
 
-def apply_action(built: FilterForm, deed: str) -> FilterForm:
-    """What a button of the builder does: `add-0`, `remove-0-1`, `add-group`."""
-    words = deed.split("-")
+def apply_action(filter_form: FilterForm, action: str) -> FilterForm:
+    """Apply a button of the editor: `add-0`, `remove-0-1` or `add-group`."""
+    words = action.split("-")
     numbers = [int(word) for word in words[1:] if word.isdecimal()]
     match words[0], numbers:
-        case "add", [group] if group < len(built.groups):
-            built.groups[group].rows.append(ConditionRow())
+        case "add", [group] if group < len(filter_form.groups):
+            filter_form.groups[group].rows.append(ConditionRow())
         case "add", []:
-            built.groups.append(ConditionGroup("any" if built.join == "all" else "all"))
-        case "remove", [group, row] if group < len(built.groups) and row < len(built.groups[group].rows):
-            del built.groups[group].rows[row]
-            built.groups = [each for each in built.groups if each.rows] or [ConditionGroup()]
+            filter_form.groups.append(ConditionGroup("any" if filter_form.join == "all" else "all"))
+        case "remove", [group, row] if group < len(filter_form.groups) and row < len(filter_form.groups[group].rows):
+            del filter_form.groups[group].rows[row]
+            filter_form.groups = [each for each in filter_form.groups if each.rows] or [ConditionGroup()]
         case _:
             pass
-    return built
+    return filter_form
 
 
-def filter_of(built: FilterForm) -> dict[str, Any]:
-    """As the API takes it. What is not filled in yet is told of by whoever asks the filter."""
-    groups = [{group.join: [_condition(row) for row in group.rows]} for group in built.groups]
-    return groups[0] if len(groups) == 1 else {built.join: groups}
+def filter_of(filter_form: FilterForm) -> dict[str, Any]:
+    """Return the filter in the format of the API, which validates it."""
+    groups = [{group.join: [_condition(row) for row in group.rows]} for group in filter_form.groups]
+    return groups[0] if len(groups) == 1 else {filter_form.join: groups}
 
 
-def missing(built: FilterForm) -> str:
-    """What is not filled in yet, as a sentence; nothing where all is."""
-    rows = [row for group in built.groups for row in group.rows]
+def missing(filter_form: FilterForm) -> str:
+    """Return a sentence about the first incomplete condition, or an empty text."""
+    rows = [row for group in filter_form.groups for row in group.rows]
     for number, row in enumerate(rows, 1):
         if row.kind == "attribute" and not row.name:
-            return f"Name the attribute of question {number}."
+            return f"Enter the attribute name of condition {number}."
         if row.needs_value and not row.value:
-            return f"Fill in the value of question {number}."
+            return f"Enter the value of condition {number}."
     return ""
 
 
 def filter_form_of(asked: Any) -> FilterForm | None:
-    """A filter in the builder; None where it is nested deeper than the builder shows."""
+    """Convert a filter for the editor; None if it is nested too deeply."""
     join, parts = _joined(asked)
     if all(_row_of(part) is not None for part in parts):
         return FilterForm("all", [ConditionGroup(join, [row for part in parts if (row := _row_of(part)) is not None])])
     groups = []
     for part in parts:
-        inner, questions = _joined(part)
-        rows = [row for each in questions if (row := _row_of(each)) is not None]
-        if len(rows) != len(questions):
+        inner, conditions = _joined(part)
+        rows = [row for each in conditions if (row := _row_of(each)) is not None]
+        if len(rows) != len(conditions):
             return None
         groups.append(ConditionGroup(inner, rows))
     return FilterForm(join, groups)
@@ -162,8 +162,8 @@ def _condition(row: ConditionRow) -> dict[str, Any]:
         case "created":
             return {"createdSince" if row.op == "since" else "createdBefore": row.value}
         case kind if kind in ACTIVITIES:
-            deeds = {name: int(text) for name, text in _figures(row) if text.isdecimal()}
-            return _negated({kind: deeds}, is_yes=row.op != "no")
+            activity = {name: int(text) for name, text in _figures(row) if text.isdecimal()}
+            return _negated({kind: activity}, is_yes=row.op != "no")
         case kind:
             return _negated({kind: row.value}, is_yes=row.op != "no")
 
@@ -182,8 +182,8 @@ def _attribute(row: ConditionRow) -> dict[str, Any]:
     return {"attribute": row.name, row.op: value}
 
 
-def _negated(question: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
-    return question if is_yes else {"not": question}
+def _negated(condition: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
+    return condition if is_yes else {"not": condition}
 
 
 def _joined(asked: Any) -> tuple[str, list[Any]]:
@@ -195,7 +195,7 @@ def _joined(asked: Any) -> tuple[str, list[Any]]:
 
 
 def _row_of(asked: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
-    """None for whatever one row cannot show."""
+    """Return None for a condition that one row cannot show."""
     if not isinstance(asked, dict):
         return None
     if "attribute" in asked:

@@ -1,4 +1,4 @@
-"""Suppressions: who is not written to, why, and who says so."""
+"""The suppression list: search, add and remove addresses."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,10 +21,10 @@ router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_sch
 
 PAGE: Final = 50
 REASONS: Final = {
-    "bounce": "their mail came back",
-    "soft_bounces": "their mail came back again and again",
-    "complaint": "they marked a mail as spam",
-    "unsubscribed": "they left",
+    "bounce": "Hard bounce",
+    "soft_bounces": "Repeated soft bounces",
+    "complaint": "Complaint",
+    "unsubscribed": "Unsubscribed",
 }
 
 
@@ -51,12 +51,16 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
         )
     except InvalidInput as error:
         return await _page(request, parts, visitor, form, field_errors(error, {"listKey": "scope"}))
-    words = "They get none of it any more, not even what waits." if is_new else "They were there already."
+    words = (
+        "Address suppressed. Queued emails to it will not be sent."
+        if is_new
+        else "This address was already suppressed."
+    )
     return redirect(request, "/suppressions", words)
 
 
-@router.post("/lift")
-async def lift(request: Request, parts: Parts, visitor: Editing) -> Response:
+@router.post("/remove")
+async def remove(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = await read_fields(request)
     await suppressions.remove(
         parts.database,
@@ -66,7 +70,7 @@ async def lift(request: Request, parts: Parts, visitor: Editing) -> Response:
         actor=visitor.actor,
         clock=parts.clock,
     )
-    return redirect(request, "/suppressions", f"{form['email']} may be written to again.")
+    return redirect(request, "/suppressions", f"Suppression of {form['email']} removed.")
 
 
 async def _page(
@@ -88,8 +92,8 @@ async def _page(
         found = await suppressions.list_page(parts.database, visitor.tenant_id, limit=PAGE, before=before)
         following = encode_cursor("suppression", found[-1].id) if len(found) == PAGE else None
     every = await lists.list_all(parts.database, visitor.tenant_id)
-    scopes = [(ALL_MESSAGES, "No mail at all"), (GENERAL, "No bulk mail")]
-    scopes += [(each.list_key, f"No mail of {each.name}") for each in every]
+    scopes = [(ALL_MESSAGES, "All email"), (GENERAL, "Bulk email")]
+    scopes += [(each.list_key, f"List {each.name}") for each in every]
     values: dict[str, Any] = {
         "found": found,
         "following": following,
@@ -97,7 +101,7 @@ async def _page(
         "form": form,
         "errors": errors,
         "scopes": scopes,
-        "scope_words": dict(scopes),
+        "scope_labels": dict(scopes),
         "reasons": REASONS,
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
@@ -105,7 +109,7 @@ async def _page(
 
 
 def _normal(text: str) -> str:
-    """What is no address is not found, and that is said as for any other."""
+    """Normalize an address; an invalid one is simply not found."""
     try:
         return address.normal(text)
     except address.InvalidAddress:
