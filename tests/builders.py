@@ -1,8 +1,8 @@
 """Builders: they fill in what a test does not care about."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,7 @@ from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.audience import suppressions as suppressed
 from mailwright.domain.clock import Instant, ManualClock
 from mailwright.domain.ids import uuid7
-from mailwright.domain.message import Claimed, Event, NewMessage, Settlement, Source
+from mailwright.domain.message import Admitted, Claimed, Event, NewMessage, Outcome, Settlement, Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, OnDoubt, Priority
@@ -21,13 +21,13 @@ from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.message_records import MessageRecord, find
-from mailwright.outbox.settle import Settler
+from mailwright.outbox.settle import BegunAttempts, Settler
 from mailwright.pipeline.conclude import ReadyMessage, conclude
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, suppressions, tenants
-from mailwright.worker.loop import Worker
+from mailwright.worker.worker import Worker
 
 _numbers = count(1)
 LOCK_TTL: Instant = 120_000
@@ -73,8 +73,29 @@ def claims_of(database: Database, clock: ManualClock, worker: str = "worker-1") 
     return Claims(database, clock, worker, LOCK_TTL)
 
 
-def a_settler(database: Database, clock: ManualClock) -> Settler:
-    return Settler(database, clock)
+@dataclass(slots=True)
+class Attempt:
+    """An attempt that a worker wants to begin, without limits unless the test sets them."""
+
+    claimed: Claimed
+    provider: str | None = None
+    copies: tuple[str, ...] = ()
+
+    @property
+    def admitted(self) -> Admitted:
+        return Admitted(self.claimed, self.claimed.tenant_limit)
+
+
+class ClaimSettling(Settler):
+    """Begin attempts for claimed messages directly, without a gate and a builder."""
+
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed | Attempt]) -> BegunAttempts:
+        attempts = [Attempt(entry) if isinstance(entry, Claimed) else entry for entry in next_up]
+        return await super().exchange(outcomes, attempts)
+
+
+def a_settler(database: Database, clock: ManualClock) -> ClaimSettling:
+    return ClaimSettling(database, clock)
 
 
 def an_in_doubt_handler(database: Database, clock: ManualClock, grace: Instant = 0) -> InDoubtHandler:
@@ -133,7 +154,8 @@ UNKNOWN = SendResult(
 
 def ready(claimed: Claimed, attempted_at: Instant) -> ReadyMessage:
     outgoing = OutgoingMessage(claimed.outbox_id, "sender@example.com", (claimed.to_email,), b"")
-    return ReadyMessage(claimed, outgoing, validated_at=claimed.received_at, attempted_at=attempted_at)
+    admitted = Admitted(claimed, claimed.tenant_limit)
+    return ReadyMessage(claimed, admitted, outgoing, claimed.received_at, attempted_at=attempted_at)
 
 
 def a_result(claimed: Claimed, result: SendResult, now: Instant, doubt_grace: Instant = 0) -> Settlement:
@@ -229,7 +251,7 @@ class Bench:
     async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
         """Its housekeeping comes round every few milliseconds, so that no test waits for it."""
         worker = await make_worker(self.engine, provider, name)
-        return Worker(worker._parts, replace(worker._pace, **{"keep_seconds": 0.005, **pace}))
+        return Worker(worker.parts, replace(worker.settings, **{"maintenance_seconds": 0.005, **pace}))
 
     async def drain(self, provider: Provider | Route | None = None, **pace: Any) -> None:
         await (await self.worker(provider, **pace)).run(drain=True)

@@ -79,20 +79,20 @@ def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
 def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
     open_page(ada, dashboard, "/messages")
-    ada.get_by_label("Find").fill(sent.to_email)
+    ada.get_by_label("Search").fill(sent.to_email)
     ada.keyboard.press("Enter")
     expect(ada.locator("tbody tr").first).to_contain_text(sent.to_email)
-    ada.get_by_label("Find").fill("ON ITS WAY")
+    ada.get_by_label("Search").fill("ON ITS WAY")
     ada.keyboard.press("Enter")
     expect(ada.locator("tbody tr")).to_have_count(3)
     ada.get_by_label("Status").select_option("FAILED")
-    expect(ada.get_by_role("heading", name="Nothing found")).to_be_visible()
-    ada.get_by_label("Find").fill(sent.outbox_id)
+    expect(ada.get_by_role("heading", name="No messages found")).to_be_visible()
+    ada.get_by_label("Search").fill(sent.outbox_id)
     ada.keyboard.press("Enter")
 
     expect(ada.get_by_role("heading", level=1)).to_have_text(sent.subject)
     expect(ada.locator("#status .sentence")).to_contain_text("Sent by mailbox")
-    expect(ada.locator("#timeline")).to_contain_text("The provider took it")
+    expect(ada.locator("#timeline")).to_contain_text("Handed to the provider")
     expect(ada.frame_locator(".email-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
     ada.get_by_role("link", name="Headers").click()
     expect(ada.locator(".email-headers")).to_contain_text("Message-ID")
@@ -108,11 +108,11 @@ def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Pa
     open_page(ada, dashboard, "/dead-letters")
     expect(ada.locator("tbody tr")).to_have_count(2)
     expect(ada.locator("tbody")).to_contain_text("550 No such user")
-    ada.get_by_role("button", name="Tick all on this page").click()
+    ada.get_by_role("button", name="Select all on this page").click()
     # Somebody else is faster with one of them.
     change(dashboard, update(deliveries).where(deliveries.c.message_key == failed[0].id).values(status="CANCELLED"))
-    ada.get_by_role("button", name="Try those ticked again").click()
-    expect(ada.locator("#flash")).to_have_text("1 mail tried again. 1 had been decided already.")
+    ada.get_by_role("button", name="Retry selected").click()
+    expect(ada.locator("#flash")).to_have_text("1 email queued again. 1 could no longer be retried.")
     assert deeds_of(dashboard, failed[1].outbox_id) == [("ada", "message.retry")]
     assert deeds_of(dashboard, failed[0].outbox_id) == []
 
@@ -126,14 +126,14 @@ def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: 
     }
     change(dashboard, update(deliveries).where(deliveries.c.message_key == sent.id).values(**values))
     open_page(ada, dashboard, "/messages?status=IN_DOUBT")
-    expect(ada.locator("main")).to_contain_text("The provider may have it, or not.")
+    expect(ada.locator("main")).to_contain_text("The email may or may not have been sent.")
     ada.get_by_role("link", name=sent.subject).click()
-    ada.get_by_role("button", name="It arrived").click()
-    expect(ada.locator("#confirm-text")).to_contain_text("nothing is sent again")
+    ada.get_by_role("button", name="Mark as sent").click()
+    expect(ada.locator("#confirm-text")).to_contain_text("is not sent again")
     # The page is live, and leaves the button alone while its question is open.
     ada.wait_for_timeout(2_500)
     confirm(ada)
-    expect(ada.locator("#flash")).to_have_text("It counts as sent.")
+    expect(ada.locator("#flash")).to_have_text("Email marked as sent.")
     expect(ada.locator("#status .status")).to_have_text("Sent")
     assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
 

@@ -21,7 +21,7 @@ from tests.notifications import FOREIGN_DDL
 SEED = 20_270_115
 LONGEST_SECONDS = 300
 # What a worker says when a database, ours or theirs, was not to be written or read.
-TROUBLES = ("is locked", "queue_unavailable", "database_unavailable")
+TROUBLES = ("is locked", "periodic_work_postponed", "database_unavailable")
 PAYLOAD = orjson.dumps({"courseTitle": "Data Structures", "sectionNumber": "01"}).decode()
 
 

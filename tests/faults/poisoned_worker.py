@@ -1,22 +1,22 @@
-"""A worker that dies while it builds the mail of one recipient, as of a bug in native code. Run as a process of its
-own; the product itself has no such switch."""
+"""A worker process that crashes while it builds the message to one recipient, like a bug in native code."""
 
 import os
 import signal
 import sys
-from typing import Any
 
 from mailwright.cli import main
+from mailwright.domain.message import Admitted, Settlement
 from mailwright.pipeline.compose import Composer
+from mailwright.pipeline.conclude import ReadyMessage
 
 POISON = "poison@example.com"
 
 prepare = Composer.prepare
 
 
-def deadly(self: Composer, claimed: Any, now: int) -> Any:
-    result = prepare(self, claimed, now)
-    if claimed.to_email == POISON and type(result).__name__ == "Ready":
+def deadly(self: Composer, admitted: Admitted, now: int) -> ReadyMessage | Settlement:
+    result = prepare(self, admitted, now)
+    if admitted.claimed.to_email == POISON and isinstance(result, ReadyMessage):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 

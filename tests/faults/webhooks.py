@@ -20,10 +20,9 @@ from mailwright.domain.states import OnDoubt
 from mailwright.events import sendgrid, ses
 from mailwright.events.reports import REPORTABLE, Reports
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.settle import Settler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, events, messages, reports, suppressions
-from tests.builders import SENT, UNKNOWN, a_newsletter, a_result
+from tests.builders import SENT, UNKNOWN, a_newsletter, a_result, a_settler
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 from tests.standins.sendgrid import SendGridStandIn
@@ -201,7 +200,7 @@ class Script:
 async def _send(database: Database, script: Script) -> None:
     """Every mail goes out; one in ten without an answer."""
     clock = SystemClock()
-    claims, settling = Claims(database, clock, "stage", LOCK_TTL), Settler(database, clock)
+    claims, settling = Claims(database, clock, "stage", LOCK_TTL), a_settler(database, clock)
     while claimed := await claims.claim(BATCH):
         begun = await settling.exchange([], claimed)
         assert len(begun.message_keys) == len(claimed)

@@ -10,7 +10,7 @@ from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, pa
 NOW = 1_800_000_000_250
 
 
-def test_domain_limits_are_parsed() -> None:
+def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
     limits = parse_domain_limits("gmail.com=20/s, Yahoo.COM = 10c 5/s ,web.de=7c,*=100/s")
     assert limits == DomainLimits(
         {"gmail.com": DomainLimit(20), "yahoo.com": DomainLimit(5, 10), "web.de": DomainLimit(at_once=7)},
@@ -23,7 +23,7 @@ def test_domain_limits_are_parsed() -> None:
     assert parse_domain_limits("gmail.com=20/s").of("example.com") is None
 
 
-def test_international_domain_is_accepted() -> None:
+def test_a_domain_may_be_written_in_its_own_letters() -> None:
     assert parse_domain_limits("bücher.example=5/s").of("xn--bcher-kva.example") == DomainLimit(5)
 
 
@@ -31,30 +31,30 @@ def test_international_domain_is_accepted() -> None:
     ("text", "told"),
     [
         ("gmail.com", "'gmail.com': must look like gmail.com=20/s"),
-        ("gmail.com=", "'gmail.com=': needs a rate, as 20/s, or a number at once, as 10c"),
+        ("gmail.com=", "'gmail.com=': needs a rate (such as 20/s) or a concurrency limit (such as 10c)"),
         ("gmail.com=20", "'gmail.com=20': '20' is neither a rate"),
         ("gmail.com=0/s", "'gmail.com=0/s': '0/s' is neither a rate"),
         ("gmail.com=-1c", "'gmail.com=-1c': '-1c' is neither a rate"),
-        ("gmail.com=5/s 6/s", "'gmail.com=5/s 6/s': '6/s' is the second of its kind"),
-        ("gmail.com=5/s,gmail.com=6/s", "'gmail.com=6/s': gmail.com is there twice"),
+        ("gmail.com=5/s 6/s", "'gmail.com=5/s 6/s': '6/s' repeats a limit of the same kind"),
+        ("gmail.com=5/s,gmail.com=6/s", "'gmail.com=6/s': gmail.com is listed twice"),
         ("gmail=5/s", "'gmail=5/s': the domain needs a dot"),
         ("gmail.com=5/s,,", "'': must look like"),
     ],
 )
-def test_invalid_domain_limit_names_the_problem(text: str, told: str) -> None:
+def test_limits_that_cannot_be_read_name_the_part(text: str, told: str) -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_domain_limits(text)
     assert raised.value.problems[0].startswith(f"MAILWRIGHT_DOMAIN_LIMITS: {told}")
 
 
-def test_all_problems_are_reported_together() -> None:
+def test_everything_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_domain_limits("a.example=x, b.example=1/s, c.example")
     assert len(raised.value.problems) == 2
 
 
 @pytest.mark.promise("domain-rate")
-def test_domain_counter_includes_the_previous_half_second() -> None:
+def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_with_it() -> None:
     first, same, second, third = (window("gmail.com", 20, NOW + later) for later in (0, 249, 250, 750))
     assert first == same
     assert len({first.name, second.name, third.name}) == 3
@@ -64,7 +64,7 @@ def test_domain_counter_includes_the_previous_half_second() -> None:
     assert window("web.de", 20, NOW).name != first.name
 
 
-def test_deferred_message_gets_the_next_free_slot() -> None:
+def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
     slots = SendSlots()
     given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
     assert given == [NOW, NOW + 250, NOW + 500, NOW + 750, NOW + SECOND]
@@ -73,7 +73,7 @@ def test_deferred_message_gets_the_next_free_slot() -> None:
     assert slots.take(1, "gmail.com", per_second=4, earliest=NOW + 9 * SECOND) == NOW + 9 * SECOND
 
 
-def test_passed_slots_are_forgotten() -> None:
+def test_lines_that_nobody_stands_in_are_forgotten() -> None:
     slots = SendSlots()
     for number in range(100):
         slots.take(1, f"{number}.example", per_second=1, earliest=NOW)

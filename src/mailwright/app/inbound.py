@@ -13,6 +13,7 @@ from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.reports import Reports
 from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
 
@@ -84,17 +85,13 @@ async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Cloc
 
 
 async def poll(inlet: InboundSource) -> None:
-    """Whatever goes wrong is told and tried again: mails are sent whether or not anything comes back."""
-    while True:
-        pause = RETRY_SECONDS
-        try:
-            count = await inlet.poll()
-            pause = inlet.pause_seconds if count else max(inlet.pause_seconds, EMPTY_SECONDS)
-        except MailwrightError as error:
-            log.warning("inlet_unavailable", inlet=inlet.name, code=error.code, reason=str(error))
-        except Exception as error:
-            log.error("inlet_failed", inlet=inlet.name, exc_info=error)
-        await asyncio.sleep(pause)
+    """Poll one source until cancelled; errors are logged, and sending continues."""
+
+    async def poll_once() -> float:
+        count = await inlet.poll()
+        return inlet.pause_seconds if count else max(inlet.pause_seconds, EMPTY_SECONDS)
+
+    await run_periodically(inlet.name, poll_once, seconds=RETRY_SECONDS, expected=(MailwrightError,))
 
 
 def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[InboundSource]:

@@ -19,6 +19,7 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDura
 from mailwright.domain.message import Source
 from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import exponential, run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
@@ -301,20 +302,19 @@ async def _tell_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: 
 
 
 async def _again_and_again(work: Callable[[], Awaitable[bool]], name: str) -> None:
-    """Whatever goes wrong is told and tried again: mails are sent whether or not anybody is told of them."""
-    failures = 0
-    while True:
+    """Run until cancelled; errors are logged, and sending continues."""
+
+    async def run_once() -> float:
         began = perf_counter()
-        try:
-            pause = 0.0 if await work() else rest_after(perf_counter() - began)
-            failures = 0
-        except (NotDurable, SupabaseError, MailoutRefused) as error:
-            failures += 1
-            log.warning("mailout_duty_postponed", duty=name, code=error.code, reason=str(error))
-        except Exception as error:
-            failures += 1
-            log.error("mailout_duty_failed", duty=name, exc_info=error)
-        await asyncio.sleep(min(IDLE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS) if failures else pause)
+        return 0.0 if await work() else rest_after(perf_counter() - began)
+
+    await run_periodically(
+        name,
+        run_once,
+        seconds=IDLE_SECONDS,
+        expected=(NotDurable, SupabaseError, MailoutRefused),
+        retry_seconds=exponential(2 * IDLE_SECONDS, LONGEST_PAUSE_SECONDS),
+    )
 
 
 def rest_after(look_seconds: float) -> float:

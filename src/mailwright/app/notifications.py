@@ -17,6 +17,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SECOND, Clock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import exponential, run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.sources.notifications import event_kinds
@@ -177,20 +178,16 @@ async def _taking(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown
         yield
 
 
-async def repeat(duty: Callable[[], Awaitable[float]], is_stopped: asyncio.Event) -> None:
-    """Again and again, each time answering how long to pause. Where a database is out of reach that is told, and tried
-    again after a pause that grows."""
-    backoff = 0.0
-    while not is_stopped.is_set():
-        try:
-            pause = await duty()
-            backoff = 0.0
-        except NotDurable as error:
-            pause = backoff = min(max(FIRST_BACKOFF_SECONDS, backoff * 2), LONGEST_BACKOFF_SECONDS)
-            log.warning("queue_unavailable", error=str(error), retryInSeconds=backoff)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await is_stopped.wait()
+def repeat(duty: Callable[[], Awaitable[float]], is_stopped: asyncio.Event) -> Coroutine[Any, Any, None]:
+    """Run a duty of the queue until stopped. If a database is unavailable, retry after growing pauses."""
+    return run_periodically(
+        "notifications",
+        duty,
+        seconds=POLL_SECONDS,
+        raises_unexpected=True,
+        retry_seconds=exponential(FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS),
+        stop=is_stopped,
+    )
 
 
 @asynccontextmanager

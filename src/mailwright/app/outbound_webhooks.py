@@ -1,12 +1,12 @@
 """Telling others: outgoing webhooks are carried by whichever process works, through a client that guards its way."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
 
@@ -50,18 +50,16 @@ async def run_webhook_dispatcher(settings: Settings, database: Database, clock: 
     """Until it is cancelled. Any number of processes may tell: each delivery is claimed by one of them."""
     posting = make_webhook_dispatcher(settings, database, clock)
     forgets_at = clock.now()
+
+    async def dispatch() -> float | None:
+        nonlocal forgets_at
+        has_more = await posting.dispatch_due()
+        if not 0 < forgets_at - clock.now() <= FORGET_EVERY:
+            forgets_at = clock.now() + FORGET_EVERY
+            await WebhookDeliveries(database, clock).delete_old()
+        return 0.0 if has_more else None
+
     try:
-        while True:
-            has_more = False
-            try:
-                has_more = await posting.dispatch_due()
-                if not 0 < forgets_at - clock.now() <= FORGET_EVERY:
-                    forgets_at = clock.now() + FORGET_EVERY
-                    await WebhookDeliveries(database, clock).delete_old()
-            except NotDurable as error:
-                log.warning("webhooks_postponed", reason=str(error))
-            except Exception as error:  # mail goes on whether or not anybody is told
-                log.error("webhooks_failed", exc_info=error)
-            await asyncio.sleep(0 if has_more else TICK_SECONDS)
+        await run_periodically("webhooks", dispatch, seconds=TICK_SECONDS)
     finally:
         await posting.close()

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from mailwright.app.providers import make_provider, providers_of
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.errors import NotDurable
 from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
@@ -79,14 +79,13 @@ class QuotaSync:
 async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -> None:
     """Until it is cancelled; at once over where no provider tells."""
     async with open_quota_sync(settings, database, clock) as sync:
-        while sync is not None:
-            try:
-                await sync.tick()
-            except NotDurable as error:
-                log.warning("quota_sync_postponed", reason=str(error))
-            except Exception as error:  # mail goes on whether or not the quota is known
-                log.error("quota_sync_failed", exc_info=error)
-            await asyncio.sleep(TICK_SECONDS)
+        if sync is None:
+            return
+
+        async def tick() -> None:
+            await sync.tick()
+
+        await run_periodically("quota_sync", tick, seconds=TICK_SECONDS)
 
 
 @asynccontextmanager

@@ -20,10 +20,11 @@ from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.wiring import Engine, make_worker
-from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.tallies import EventTallier
-from mailwright.worker.loop import Worker
+from mailwright.worker.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Connections that the kernel queues while the event loop is busy.
@@ -132,10 +133,9 @@ def _run_until_stopped(
 
 
 async def _look_after(api: Any) -> None:
-    while True:
-        with contextlib.suppress(NotDurable):  # it is looked at again
-            await api.state.look_after()
-        await asyncio.sleep(LOOK_AFTER_SECONDS)
+    await run_periodically(
+        "api_upkeep", api.state.look_after, seconds=LOOK_AFTER_SECONDS, logs_expected=False, raises_unexpected=True
+    )
 
 
 async def _run_background_duties(engine: Engine) -> None:

@@ -68,11 +68,12 @@ from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.storage.database import Database, parse_url
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
-from mailwright.worker.loop import Worker, WorkerParts, WorkerSettings
 from mailwright.worker.maintenance import Maintenance, MaintenanceServices
 from mailwright.worker.pacing import Pacing
+from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.source_duties import SourceDuties
 from mailwright.worker.wake import Wake
+from mailwright.worker.worker import Worker
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -320,15 +321,15 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),
     )
-    pace = WorkerSettings(
+    worker_settings = WorkerSettings(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
         # Often enough that a lock of any length is renewed well before it ends.
-        keep_seconds=min(1.0, settings.lock_ttl_seconds / 6),
+        maintenance_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         doubt_grace=doubt_grace,
     )
-    return Worker(parts, pace)
+    return Worker(parts, worker_settings)
 
 
 def _route(given: Provider | Route | None, settings: Settings, clock: Clock) -> Route:

@@ -1,7 +1,7 @@
-"""A message on its way: as it is asked for, as a worker holds it, and as it is settled.
+"""A message as it is accepted, claimed, admitted and settled.
 
-Values, changed by nobody. They are made for every mail and are not declared frozen: that check would cost each of them
-more than all the rest of its making.
+These values are immutable, but not declared frozen: that check would cost more than the rest of their construction, and
+they are created for every message.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
 
 class Source(StrEnum):
-    """Who asks for mail."""
+    """What requests a message."""
 
     API = "api"
     CAMPAIGN = "campaign"
@@ -28,15 +28,15 @@ class Source(StrEnum):
 
 @dataclass(slots=True)
 class NewMessage:
-    """One email to one recipient, before it has a row."""
+    """One email to one recipient, before it is stored."""
 
     outbox_id: str
     tenant_id: int
     source: Source
     request_id: str
-    to_email: str  # the normal form: dedupe, suppression and search use this one
+    to_email: str  # The normal form, used for deduplication, suppression and search.
     subject: str
-    payload: Mapping[str, Any]  # what the mail says, as the source gave it
+    payload: Mapping[str, Any]  # The content as the source gave it.
     recipient_id: str | None = None
     external_id: str | None = None
     contact_name: str | None = None
@@ -47,7 +47,7 @@ class NewMessage:
     on_doubt: OnDoubt = OnDoubt.RESEND
     priority: int = Priority.TRANSACTIONAL
     is_bulk: bool = False
-    list_key: str | None = None  # whose mail it is; None for transactional mail
+    list_key: str | None = None  # The list it belongs to; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
 
@@ -58,12 +58,12 @@ class Accepted:
     request_id: str
     status: str
     is_replay: bool = False
-    is_conflict: bool = False  # the key was used before with another body; nothing was stored
+    is_conflict: bool = False  # The key was already used with a different body; nothing was stored.
 
 
 @dataclass(slots=True)
 class Claimed:
-    """A message that this worker holds until its lock ends, with the facts that validation needs."""
+    """A message that a worker has claimed until its lease ends, with the facts that validation needs."""
 
     message_key: int
     claim_token: int
@@ -74,7 +74,7 @@ class Claimed:
     resends: int
     tenant_name: str
     created_at: Instant
-    is_in_outbox: bool  # false when the message itself is gone or belongs to another tenant
+    is_in_outbox: bool  # False if the message was deleted or belongs to another tenant.
     outbox_id: str
     source: str
     request_id: str
@@ -91,31 +91,37 @@ class Claimed:
     suppressed_because: str | None
     leased_until: Instant
     received_at: Instant
-    tenant_limit: int | None = None  # how many of the tenant's mails may be under way at once
-    list_key: str | None = None  # None for transactional mail
-    copies: tuple[str, ...] = ()  # who gets a copy, in normal form; known once the mail was looked up
-    only_provider: str | None = None  # it may have the mail already: no other may be handed it
-    failed_provider: str | None = None  # it could not take the mail last time: another goes first
-    provider: str | None = None  # who is to carry it; known before the mark
-    domain_limit: int | None = None  # how many mails to its domain may be under way at once; known at the gate
-    recipient_zone: str | None = None  # where the reader of a campaign lives, as far as anybody told
-    paced: PacingRules | None = None  # where its beginning needs a moment of its own; known at the gate
-    lane_limit: int | None = None  # how many mails of its lane may be under way at once; known at the gate
+    tenant_limit: int | None = None  # How many of the tenant's messages may be in flight.
+    list_key: str | None = None  # None for transactional messages.
+    only_provider: str | None = None  # This provider may have the message already: no other may send it.
+    failed_provider: str | None = None  # This provider failed the last time: another one is tried first.
+    recipient_zone: str | None = None  # The recipient's time zone, if known.
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that comes next."""
+        """The number of the next attempt."""
         return self.attempts + 1
 
     @property
     def log_fields(self) -> dict[str, str | int]:
-        """What leads from a log line to the message."""
+        """The fields that identify the message in a log line."""
         return {
             "outboxId": self.outbox_id,
             "requestId": self.request_id,
             "companyId": self.tenant_name,
             "attempt": self.attempt,
         }
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A claimed message that the gate admitted, with the limits that apply when its attempt begins."""
+
+    claimed: Claimed
+    tenant_limit: int | None = None  # How many of the tenant's messages may be in flight.
+    pacing: PacingRules | None = None  # Set if the send must start at a booked time.
+    lane_limit: int | None = None  # How many messages of its lane may be in flight.
+    domain_limit: int | None = None  # How many messages to the recipient's domain may be in flight.
 
 
 @dataclass(slots=True)
@@ -127,7 +133,7 @@ class Event:
 
 @dataclass(slots=True)
 class Delivered:
-    """The provider has it. Most messages end like this, so it carries no more than its four events need."""
+    """The provider accepted the message. The most common outcome, so it holds only what its four events need."""
 
     claimed: Claimed
     validated_at: Instant
@@ -135,7 +141,7 @@ class Delivered:
     sent_at: Instant
     provider: str
     provider_message_id: str | None
-    note: str | None = None  # what the provider said besides, as of a copy that it refused
+    note: str | None = None  # A remark of the provider, for example about a rejected copy.
 
     @property
     def duration_ms(self) -> int:
@@ -144,13 +150,13 @@ class Delivered:
 
 @dataclass(slots=True)
 class Settlement:
-    """Any other result of one claim, with all its events: written in one transaction or not at all."""
+    """Any other outcome of a claim, with all its events; written in one transaction."""
 
     claimed: Claimed
     status: Status
     events: tuple[Event, ...]
-    completes_attempt: bool  # attempts grow by one exactly when a provider attempt was completed
-    due_at: Instant = 0  # when the message is looked at again, if ever
+    completes_attempt: bool  # Whether the attempt counts.
+    due_at: Instant = 0  # When the message is due again, if ever.
     defer_reason: str | None = None
     provider: str | None = None
     provider_message_id: str | None = None
@@ -159,10 +165,9 @@ class Settlement:
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
-    bounce: BounceKind | None = None  # what the refusal says about the address itself
-    may_have_been_sent: bool = (
-        False  # its provider may have it all the same: no other is handed it, and a report ends it
-    )
+    bounce: BounceKind | None = None  # What the rejection says about the address itself.
+    # Its provider may have the message: no other may send it, and a report about it settles it.
+    may_have_been_sent: bool = False
 
 
 Outcome = Delivered | Settlement
@@ -171,6 +176,6 @@ Outcome = Delivered | Settlement
 def personalize_payload(
     payload: Mapping[str, Any], attributes: Mapping[str, Any], to_email: str, name: str | None
 ) -> dict[str, Any]:
-    """A campaign's messages share one payload; what is the reader's own is in their contact."""
+    """Add the recipient's own values to the payload that all messages of a campaign share."""
     variables = {**payload.get("variables", {}), **attributes}
     return {**payload, "to": to_email, "toName": name, "variables": variables}

@@ -2,14 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.ids import token
-from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
+from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -50,6 +50,26 @@ class BegunAttempts:
     over_domain_limit: frozenset[int] = frozenset()  # there are as many on their way to their domain as may be
 
 
+class NextAttempt(Protocol):
+    """An attempt that a worker wants to begin, with what the commit checks and records."""
+
+    @property
+    def claimed(self) -> Claimed: ...
+
+    @property
+    def admitted(self) -> Admitted: ...
+
+    @property
+    def provider(self) -> str | None:
+        """The provider that will receive the message."""
+        ...
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The normalized addresses that receive a copy."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SentProof:
     """A report that names the mail by its id: the provider has it, whatever became of it."""
@@ -70,7 +90,7 @@ class Settler:
         self._clock = clock
         self._consequences = consequences
 
-    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> BegunAttempts:
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         """Records what is done and marks what goes next, in one commit: a worker's heartbeat under load."""
         now = self._clock.now()
         return await self._database.transact(
@@ -81,7 +101,7 @@ class Settler:
 async def settle_and_begin(
     tx: Runner,
     outcomes: Sequence[Outcome],
-    next_up: Sequence[Claimed],
+    next_up: Sequence[NextAttempt],
     now: Instant,
     consequences: BounceHandler | None = None,
 ) -> BegunAttempts:
@@ -100,10 +120,14 @@ async def settle_and_begin(
     if not next_up:
         return BegunAttempts(frozenset(), frozenset(), now)
     over_limit = await _over_limit(tx, next_up, now) | await _over_lane_limit(tx, next_up, now)
-    within_limit = [claimed for claimed in next_up if claimed.message_key not in over_limit]
+    within_limit = [attempt for attempt in next_up if attempt.claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)
     not_now = over_domain_limit | await _copies_left(tx, within_limit)
-    marks = [_mark(claimed) for claimed in within_limit if claimed.message_key not in not_now]
+    marks = [
+        _mark(attempt.claimed, attempt.provider)
+        for attempt in within_limit
+        if attempt.claimed.message_key not in not_now
+    ]
     return BegunAttempts(await _begin(tx, marks, now), over_limit, now, over_domain_limit)
 
 
@@ -180,22 +204,30 @@ async def _written_by(tx: Runner, settlement: int, claims: list[dict[str, Any]])
     return frozenset([row.message_key for row in await tx.run(FIND_BEGUN, claims=claims, settlement=settlement)])
 
 
-async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+async def _over_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
     """Those for which their tenant's limit of mails under way at once leaves no place, whichever worker has them."""
-    limits = {claimed.tenant_id: claimed.tenant_limit for claimed in next_up if claimed.tenant_limit is not None}
+    limits = {
+        attempt.claimed.tenant_id: attempt.admitted.tenant_limit
+        for attempt in next_up
+        if attempt.admitted.tenant_limit is not None
+    }
     if not limits:
         return frozenset()
     tenants = [{"tenant_id": tenant_id} for tenant_id in limits]
     await tx.run(LOCK_TENANTS, tenants=tenants)
     under_way = {row.tenant_id: row.under_way for row in await tx.run(ATTEMPTS_UNDER_WAY, tenants=tenants, now=now)}
     room = {tenant_id: limit - under_way.get(tenant_id, 0) for tenant_id, limit in limits.items()}
-    return _without_room([(claimed.message_key, claimed.tenant_id) for claimed in next_up], room)
+    return _without_room([(attempt.claimed.message_key, attempt.claimed.tenant_id) for attempt in next_up], room)
 
 
-async def _over_lane_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
     """Those of campaigns whose mails go one after another: one is under way, or another comes first, whichever worker
     has it."""
-    limits = {claimed.lane: claimed.lane_limit for claimed in next_up if claimed.lane_limit is not None}
+    limits = {
+        attempt.claimed.lane: attempt.admitted.lane_limit
+        for attempt in next_up
+        if attempt.admitted.lane_limit is not None
+    }
     if not limits:
         return frozenset()
     locks = [{"name": f"mailer:lane:{lane}"} for lane in limits]
@@ -203,24 +235,25 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant)
     lanes = [{"lane": lane} for lane in limits]
     under_way = {row.lane: row.under_way for row in await tx.run(ATTEMPTS_IN_LANES, lanes=lanes, now=now)}
     room = {lane: limit - under_way.get(lane, 0) for lane, limit in limits.items()}
-    over = _without_room([(claimed.message_key, claimed.lane) for claimed in next_up], room)
-    in_line = [_mark(claimed) for claimed in next_up if claimed.lane in limits]
+    over = _without_room([(attempt.claimed.message_key, attempt.claimed.lane) for attempt in next_up], room)
+    in_line = [_mark(attempt.claimed, attempt.provider) for attempt in next_up if attempt.claimed.lane in limits]
     return over | {row.message_key for row in await tx.run(OUT_OF_TURN, claims=in_line)}
 
 
-async def _over_domain_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
     """Those for which there are as many on their way to their domain as may be, whichever worker sends them."""
-    limited = [claimed for claimed in next_up if claimed.domain_limit is not None]
+    limited = [attempt for attempt in next_up if attempt.admitted.domain_limit is not None]
     if not limited:
         return frozenset()
-    limits = {domain_of(claimed.to_email): claimed.domain_limit or 0 for claimed in limited}
+    limits = {domain_of(attempt.claimed.to_email): attempt.admitted.domain_limit or 0 for attempt in limited}
     locks = [{"name": f"mailer:domain:{domain}"} for domain in limits]
     await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
     domains = [{"domain": domain} for domain in limits]
     rows = await tx.run(ATTEMPTS_TO_DOMAINS, domains=domains, now=now)
     under_way = {row.domain: row.under_way for row in rows}
     room = {domain: limit - under_way.get(domain, 0) for domain, limit in limits.items()}
-    return _without_room([(claimed.message_key, domain_of(claimed.to_email)) for claimed in limited], room)
+    wanted = [(attempt.claimed.message_key, domain_of(attempt.claimed.to_email)) for attempt in limited]
+    return _without_room(wanted, room)
 
 
 def _without_room(wanted: Sequence[tuple[int, Hashable]], room: Mapping[Any, int]) -> frozenset[int]:
@@ -235,9 +268,14 @@ def _without_room(wanted: Sequence[tuple[int, Hashable]], room: Mapping[Any, int
     return frozenset(over)
 
 
-async def _copies_left(tx: Runner, next_up: Sequence[Claimed]) -> frozenset[int]:
+async def _copies_left(tx: Runner, next_up: Sequence[NextAttempt]) -> frozenset[int]:
     """Those with a copy to someone who has just left: given back, they are built anew without it."""
-    copies = [{**_mark(claimed), "email": email} for claimed in next_up if claimed.copies for email in claimed.copies]
+    copies = [
+        {**_mark(attempt.claimed, attempt.provider), "email": email}
+        for attempt in next_up
+        if attempt.copies
+        for email in attempt.copies
+    ]
     if not copies:
         return frozenset()
     return frozenset([row.message_key for row in await tx.run(COPIES_LEFT, copies=copies)])
@@ -258,14 +296,14 @@ def _proven(proof: SentProof, now: Instant) -> Mapping[str, Any]:
     return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 
 
-def _mark(claimed: Claimed) -> dict[str, Any]:
+def _mark(claimed: Claimed, provider: str | None = None) -> dict[str, Any]:
     return {
         "message_key": claimed.message_key,
         "claim_token": claimed.claim_token,
         "tenant_id": claimed.tenant_id,
         "email": claimed.to_email,
         "list_key": claimed.list_key,
-        "provider": claimed.provider,
+        "provider": provider,
     }
 
 

@@ -1,1 +1,1 @@
-"""The road of one message: validate, build, and turn a provider's answer into a settlement."""
+"""The path of one message: validate, compose, and turn the provider's response into an outcome."""

@@ -1,4 +1,4 @@
-"""The road of one message up to the provider: validated, built, and signed. Whatever goes wrong is a value."""
+"""Validate, render and sign one message. Errors are values, not exceptions."""
 
 import asyncio
 import base64
@@ -17,13 +17,13 @@ from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Claimed, Settlement
+from mailwright.domain.message import Admitted, Claimed, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
-from mailwright.pipeline.conclude import ReadyMessage, expired, is_poison, poisoned, refused
-from mailwright.pipeline.validate import ValidationFailure, ValidationKind, objection
+from mailwright.pipeline.conclude import ReadyMessage, fail_expired, fail_poisoned, fail_validation, is_poison
+from mailwright.pipeline.validate import ValidationFailure, ValidationKind, validate
 from mailwright.storage.database import Database
 
 log = logger(__name__)
@@ -33,21 +33,21 @@ COPIES = ("cc", "bcc")
 
 @dataclass(frozen=True, slots=True)
 class SenderIdentity:
-    """Who we are in the mails that we send."""
+    """The sender's address and links in every message."""
 
     sender: Mailbox
     bounce_address: str | None
     unsubscribe_url: str
     tokens: UnsubscribeTokens
     postal_address: str = ""
-    # Where the pages for readers are, and what signs the links to a mail in the browser; None where there are none.
+    # The URL of the public pages, and the tokens for links to the web view; None if there is no web view.
     public_url: str = ""
-    views: WebViewTokens | None = None
+    web_view_tokens: WebViewTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientLinks:
-    """What the standard variables of a bulk mail lead to."""
+    """The links in the standard variables of a bulk message."""
 
     unsubscribe: str
     preferences: str
@@ -55,7 +55,7 @@ class RecipientLinks:
 
 
 def template_values(payload: Mapping[str, Any], postal_address: str, links: RecipientLinks | None) -> dict[str, Any]:
-    """What a template is filled with: the mail's own variables, and what every mail can say."""
+    """Return the variables of a template: the message's own and the standard ones."""
     values = {
         "name": payload.get("toName") or "",
         "unsubscribe_url": "",
@@ -66,7 +66,7 @@ def template_values(payload: Mapping[str, Any], postal_address: str, links: Reci
         "email": payload["to"],
     }
     if links is not None:
-        # Whatever a reader's attributes are called, the links of a bulk mail are those that let them leave and choose.
+        # Set last: a contact attribute of the same name must not replace the links of a bulk message.
         values["unsubscribe_url"] = links.unsubscribe
         values["preferences_url"] = links.preferences
         values["web_view_url"] = links.web_view
@@ -89,57 +89,67 @@ class Composer:
         self._signer = signer
         self._threads = threads
         self._layouts = LayoutCache()
-        self._no_copies: dict[int, set[str]] = {}  # by message: who of its copies has left
+        self._suppressed_copies: dict[int, set[str]] = {}  # By message: addresses that get no copy.
 
-    async def look_up(self, batch: Sequence[Claimed]) -> None:
-        """What `prepare` needs from the database, for a whole batch at once."""
+    async def load_inputs(self, batch: Sequence[Claimed]) -> None:
+        """Load what `prepare` needs from the database for a whole batch."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
         with_copies = [claimed for claimed in batch if "cc" in claimed.payload or "bcc" in claimed.payload]
         for claimed in with_copies:
             wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
             async with self._database.read() as tx:
-                left = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
-            self._no_copies[claimed.message_key] = left
-            claimed.copies = tuple(sorted(wanted - left))
+                suppressed = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
+            self._suppressed_copies[claimed.message_key] = suppressed
 
-    def forget(self, claims: Iterable[Claimed]) -> None:
-        """What was looked up for messages that are given back: whoever has left by then is asked anew."""
-        for claimed in claims:
-            self._no_copies.pop(claimed.message_key, None)
+    def forget(self, batch: Iterable[Claimed]) -> None:
+        """Forget the inputs of messages that are given back; they are loaded again after the next claim."""
+        for claimed in batch:
+            self._suppressed_copies.pop(claimed.message_key, None)
 
-    def prepare(self, claimed: Claimed, now: Instant) -> ReadyMessage | Settlement:
+    def prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
+        """Validate and render a message."""
         try:
-            return self._prepared(claimed, now)
+            return self._prepare(admitted, now)
         finally:
-            self._no_copies.pop(claimed.message_key, None)
+            self._suppressed_copies.pop(admitted.claimed.message_key, None)
 
     async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
-        """The mail as it would leave, unsigned and whatever validation says of it: for whoever looks at it."""
-        await self.look_up([claimed])
+        """Render a message for display: unsigned and without validation."""
+        await self.load_inputs([claimed])
         try:
             return self._outgoing(claimed, at).content
         finally:
             self.forget([claimed])
 
-    def _prepared(self, claimed: Claimed, now: Instant) -> ReadyMessage | Settlement:
+    def _prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
+        claimed = admitted.claimed
         if is_poison(claimed):
-            return poisoned(claimed, now)
+            return fail_poisoned(claimed, now)
         if claimed.expires_at is not None and now >= claimed.expires_at:
-            return expired(claimed, now)
-        found = objection(claimed)
-        if found is not None:
-            return refused(claimed, found, now)
+            return fail_expired(claimed, now)
+        failure = validate(claimed)
+        if failure is not None:
+            return fail_validation(claimed, failure, now)
         try:
-            return ReadyMessage(claimed, self._outgoing(claimed, now), validated_at=now)
+            outgoing = self._outgoing(claimed, now)
         except (InvalidTemplate, InvalidHeader, address.InvalidAddress) as error:
-            return refused(claimed, ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
-        except Exception as error:  # one message that we cannot build must not end the worker of all the others
+            failure = ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error))
+            return fail_validation(claimed, failure, now)
+        except Exception as error:  # One message that cannot be built must not stop the worker.
             log.exception("message_not_built", **claimed.log_fields)
-            reason = f"The mail could not be built: {type(error).__name__}."
-            return refused(claimed, ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
+            reason = f"The message could not be built: {type(error).__name__}."
+            failure = ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason)
+            return fail_validation(claimed, failure, now)
+        return ReadyMessage(claimed, admitted, outgoing, now, admitted.pacing, self._copy_addresses(claimed))
+
+    def _copy_addresses(self, claimed: Claimed) -> tuple[str, ...]:
+        if (suppressed := self._suppressed_copies.get(claimed.message_key)) is None:
+            return ()
+        wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
+        return tuple(sorted(wanted - suppressed))
 
     async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
-        """RSA takes milliseconds for each mail: in threads, so that connections are served meanwhile."""
+        """Sign in threads: RSA takes milliseconds per message, and connections must be served meanwhile."""
         if self._signer is None:
             return list(batch)
         loop = asyncio.get_running_loop()
@@ -155,14 +165,14 @@ class Composer:
         payload = claimed.payload
         sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
-        cc, bcc = self._copies(claimed) if claimed.message_key in self._no_copies else ((), ())
+        cc, bcc = self._copies(claimed) if claimed.message_key in self._suppressed_copies else ((), ())
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
         addressed = RecipientHeaders(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
-        # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
+        # Fast path: a template without copies and attachments is one join of prepared pieces.
         if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
-            content = self._filled(claimed, sender, addressed)
+            content = self._fill_layout(claimed, sender, addressed)
         else:
-            content = self._composed(claimed, sender, addressed, cc)
+            content = self._compose(claimed, sender, addressed, cc)
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return OutgoingMessage(
             claimed.outbox_id,
@@ -175,13 +185,13 @@ class Composer:
         )
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
-        """Whoever has left gets no copy either; the mail itself goes on to the others."""
-        left = self._no_copies[claimed.message_key]
+        """Return the Cc and Bcc recipients, without suppressed addresses."""
+        left = self._suppressed_copies[claimed.message_key]
         cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
         return cc, bcc
 
-    def _filled(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
-        layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))
+    def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
+        layout = self._layouts.get(_layout_key(claimed), lambda: self._compile(claimed, sender))
         shows_view = "web_view_url" in layout.variables
         return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view))
 
@@ -191,7 +201,7 @@ class Composer:
         frame = SharedHeaders(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
         return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
 
-    def _composed(
+    def _compose(
         self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
     ) -> bytes:
         payload, url = claimed.payload, addressed.unsubscribe_url
@@ -213,7 +223,7 @@ class Composer:
                 reply_to=_optional_mailbox(payload.get("replyTo")),
                 cc=cc,
                 headers=_headers(claimed, sender),
-                attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
+                attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),
                 outbox_id=claimed.outbox_id,
                 unsubscribe=UnsubscribeTargets(url) if url else None,
                 feedback_id=_feedback_id(claimed),
@@ -232,9 +242,9 @@ class Composer:
             preferences = f"{identity.public_url}/preferences"
             links = RecipientLinks(
                 unsubscribe_url,
-                # The same token: whoever may leave may choose.
+                # The same token is valid for the preferences page.
                 preferences + unsubscribe_url.removeprefix(identity.unsubscribe_url),
-                web_view_link(identity.public_url, identity.views, claimed.outbox_id) if shows_view else "",
+                web_view_link(identity.public_url, identity.web_view_tokens, claimed.outbox_id) if shows_view else "",
             )
         return template_values(claimed.payload, identity.postal_address, links)
 
@@ -245,12 +255,12 @@ class Composer:
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
 
 
-def web_view_link(public_url: str, views: WebViewTokens | None, outbox_id: str) -> str:
-    return "" if views is None else f"{public_url}/view/{views.make(outbox_id)}"
+def web_view_link(public_url: str, tokens: WebViewTokens | None, outbox_id: str) -> str:
+    return "" if tokens is None else f"{public_url}/view/{tokens.make(outbox_id)}"
 
 
 def parse_mailbox(value: Any) -> Mailbox:
-    """`name@example.com`, `Name <name@example.com>`, or an object with `email` and `name`."""
+    """Parse `name@example.com`, `Name <name@example.com>` or an object with `email` and `name`."""
     if isinstance(value, Mapping):
         return Mailbox(value["email"], value.get("name"))
     name, bracket, rest = str(value).rpartition("<")
@@ -260,14 +270,14 @@ def parse_mailbox(value: Any) -> Mailbox:
 
 
 def _boxes(claimed: Claimed, kind: str) -> list[Mailbox]:
-    return [parse_mailbox(each) for each in claimed.payload.get(kind, ())]
+    return [parse_mailbox(value) for value in claimed.payload.get(kind, ())]
 
 
 def _normal(box: Mailbox) -> str:
     try:
         return address.normal(box.address)
     except address.InvalidAddress:
-        return box.address  # building the mail refuses it, with the reason
+        return box.address  # Building the message will reject it and state the reason.
 
 
 def _optional_mailbox(value: Any) -> Mailbox | None:
@@ -278,17 +288,17 @@ def _attachment(value: Mapping[str, Any]) -> Attachment:
     try:
         content = base64.b64decode(value["content"], validate=True)
     except binascii.Error as error:
-        raise InvalidTemplate(f"The attachment {value.get('filename')!r} is not base64.") from error
+        raise InvalidTemplate(f"The attachment {value.get('filename')!r} is not valid base64.") from error
     return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
 
 
-def _look(claimed: Claimed) -> tuple[Any, ...]:
-    """What one layout can serve: the same template, and nothing else about the mail's looks that differs."""
+def _layout_key(claimed: Claimed) -> tuple[Any, ...]:
+    """Return what messages must have in common to share one compiled layout."""
     payload = claimed.payload
-    look = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
+    key = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
     if "from" in payload or "replyTo" in payload or "headers" in payload:
-        return (*look, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
-    return look
+        return (*key, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
+    return key
 
 
 def _list_key(claimed: Claimed) -> str:
@@ -300,7 +310,7 @@ def _other_tenant(claimed: Claimed) -> str | None:
 
 
 def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
-    """The sender's own; mail of a list also says which, unless the sender does."""
+    """Return the custom headers, with a List-Id for messages of a list unless the sender set one."""
     own: Mapping[str, str] = claimed.payload.get("headers", {})
     if not claimed.is_bulk or _list_key(claimed) == GENERAL or any(name.lower() == "list-id" for name in own):
         return own
@@ -308,5 +318,5 @@ def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
 
 
 def _feedback_id(claimed: Claimed) -> str:
-    """Campaign, customer, kind, sender: how mailbox providers name us in their complaint figures."""
+    """Return the Feedback-ID under which mailbox providers group complaints: campaign, tenant, source, sender."""
     return f"{claimed.payload.get('campaign', claimed.source)}:{claimed.tenant_id}:{claimed.source}:mailwright"

@@ -1,12 +1,12 @@
-"""Conclusions: a provider's answer becomes the message's next state, with every event of the attempt."""
+"""Turn the result of an attempt into the message's next state and events."""
 
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
+from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
-from mailwright.domain.permits import DeferReason
+from mailwright.domain.permits import DeferReason, PacingRules
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
@@ -14,8 +14,9 @@ from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.pipeline.validate import ValidationFailure
 from mailwright.providers.protocol import SendHandle
 from mailwright.providers.responses import addresses_in
+from mailwright.providers.route import RouteMember
 
-# Refusals of who sends: of the envelope's sender, of the From, and of either by whoever gave us our rights.
+# Codes for a rejected sender: of the envelope sender, of the From address, and for missing permissions.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 FROM_REFUSED = frozenset(
     {
@@ -30,19 +31,24 @@ NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 @dataclass(slots=True)
 class ReadyMessage:
-    """Validated and built: it waits for the durable mark and then for the provider."""
+    """A validated and built message, and the progress of its attempt."""
 
     claimed: Claimed
+    admitted: Admitted
     outgoing: OutgoingMessage
     validated_at: Instant
+    pacing: PacingRules | None = None
+    copies: tuple[str, ...] = ()  # The normalized addresses that receive a copy.
+
+    member: RouteMember | None = None  # The provider chosen for the attempt.
+    provider: str | None = None  # Its name.
     attempted_at: Instant = 0
+    handle: SendHandle | None = None
 
-    sending: SendHandle | None = None
-
-    def begin(self, attempted_at: Instant, locked_until: Instant) -> None:
-        """Marked: it may be sent, and only while the lock lasts."""
+    def begin(self, attempted_at: Instant, leased_until: Instant) -> None:
+        """Start the attempt, which is recorded by now; the provider must start to transmit before the lease ends."""
         self.attempted_at = attempted_at
-        self.outgoing.send_before = locked_until
+        self.outgoing.send_before = leased_until
 
 
 def conclude(
@@ -54,9 +60,10 @@ def conclude(
     doubt_until: Instant,
     fails_over: bool = False,
 ) -> Outcome:
-    """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided.
+    """Return the outcome of an attempt.
 
-    `fails_over`: another provider takes at once what this one could not, and cannot have.
+    `deferred_until` is when an unavailable provider is tried again, `doubt_until` when a message in doubt is decided.
+    With `fails_over`, another provider may send the message at once if this one cannot have it.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -76,56 +83,54 @@ def conclude(
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
-            return _not_now(ready, result, now, fails_over=fails_over and result.definitely_not_sent)
+            return _retry_or_defer(ready, result, now, fails_over=fails_over and result.definitely_not_sent)
         case _:
             assert_never(result.kind)
 
 
 def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
-    """A sender that the request chose and the server refuses is that message's fault, not the installation's."""
+    """If the request chose the rejected sender, blame this message and not the provider's configuration."""
     is_chosen = not ready.outgoing.uses_default_from
     if result.code == SENDER_REFUSED and not ready.outgoing.uses_default_sender:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
-    if result.code == "SMTP_SENDER_NOT_VERIFIED" and _names_readers_only(ready, result):
+    if result.code == "SMTP_SENDER_NOT_VERIFIED" and _names_only_recipients(ready, result):
         return replace(result, code="SMTP_MESSAGE_REJECTED", category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in FROM_REFUSED and is_chosen:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in NOT_ALLOWED and is_chosen:
-        # It may as well be that we may send nothing at all: that is mended while the mail is tried a few times more.
+        # Perhaps the account may send nothing at all; the retries leave time to correct that.
         return replace(result, kind=ResultKind.RETRYABLE, category=ErrorCategory.TRANSIENT, blames_provider=False)
     return result
 
 
-def _names_readers_only(ready: ReadyMessage, result: SendResult) -> bool:
-    """An account that may send to a few addresses only, and not to these."""
+def _names_only_recipients(ready: ReadyMessage, result: SendResult) -> bool:
+    """Return whether the account (for example in a sandbox) may not send to these recipients."""
     named = addresses_in(result.message or "")
     return bool(named) and named <= {recipient.lower() for recipient in ready.outgoing.recipients}
 
 
-def refused(claimed: Claimed, objection: ValidationFailure, now: Instant) -> Settlement:
-    """Validation said no: no provider was called, so no attempt is counted."""
-    metadata = {"attempt": claimed.attempt, "validation": objection.kind, "errorCode": objection.code}
+def fail_validation(claimed: Claimed, failure: ValidationFailure, now: Instant) -> Settlement:
+    """Fail a message that did not pass validation. No provider was called, so no attempt is counted."""
+    metadata = {"attempt": claimed.attempt, "validation": failure.kind, "errorCode": failure.code}
     return Settlement(
         claimed,
         Status.FAILED,
         (
             Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
-            Event(EventType.VALIDATION_FAILED, now, {**metadata, "errorMessage": objection.reason}),
-            _failed_event(
-                claimed, now, code=objection.code, category=ErrorCategory.VALIDATION, reason=objection.reason
-            ),
+            Event(EventType.VALIDATION_FAILED, now, {**metadata, "errorMessage": failure.reason}),
+            _failed_event(claimed, now, code=failure.code, category=ErrorCategory.VALIDATION, reason=failure.reason),
         ),
         completes_attempt=False,
-        error_code=objection.code,
+        error_code=failure.code,
         error_category=ErrorCategory.VALIDATION,
-        error_reason=objection.reason,
+        error_reason=failure.reason,
         duration_ms=now - claimed.received_at,
     )
 
 
-def poisoned(claimed: Claimed, now: Instant) -> Settlement:
-    """It was claimed again and again and no worker lived to tell: an operator must look at it."""
-    reason = f"Claimed {claimed.claims - 1} times without a result: its workers died while they held it."
+def fail_poisoned(claimed: Claimed, now: Instant) -> Settlement:
+    """Fail a message that was claimed repeatedly without a result; an operator must examine it."""
+    reason = f"Claimed {claimed.claims - 1} times without a result: each time its worker crashed."
     return Settlement(
         claimed,
         Status.FAILED,
@@ -142,8 +147,8 @@ def is_poison(claimed: Claimed) -> bool:
     return claimed.claims > MAX_CLAIMS
 
 
-def expired(claimed: Claimed, now: Instant) -> Settlement:
-    reason = "The message was of use until its expiresAt only."
+def fail_expired(claimed: Claimed, now: Instant) -> Settlement:
+    reason = "The message expired before it could be sent (see expiresAt)."
     return Settlement(
         claimed,
         Status.FAILED,
@@ -176,9 +181,9 @@ def _failed(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement
     )
 
 
-def _not_now(ready: ReadyMessage, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
+def _retry_or_defer(ready: ReadyMessage, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
     if result.category is ErrorCategory.QUOTA:
-        until = now if fails_over else now + _patience(ready.claimed, result, now)
+        until = now if fails_over else now + _throttle_delay(ready.claimed, result, now)
         return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
     if fails_over and result.blames_provider:
         return _deferred(ready, result, now, now, DeferReason.PROVIDER_UNAVAILABLE)
@@ -188,7 +193,7 @@ def _not_now(ready: ReadyMessage, result: SendResult, now: Instant, *, fails_ove
 def _retry(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
     claimed, policy = ready.claimed, _policy(ready.claimed)
     if policy.is_exhausted(claimed.attempt):
-        reason = f"All {policy.max_attempts} attempts failed; the last: {result.code}: {result.message}"
+        reason = f"All {policy.max_attempts} attempts failed. Last error: {result.code}: {result.message}"
         event = _failed_event(
             claimed,
             now,
@@ -216,7 +221,7 @@ def _retry(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
 
 
 def _deferred(ready: ReadyMessage, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
-    """Not the recipient's fault: the message waits, and the attempt does not count."""
+    """Defer a message because of its provider; the attempt does not count."""
     event = _retry_event(ready.claimed, result, now, until - now, next_attempt=ready.claimed.attempt, reason=reason)
     return _with_error(
         ready, result, now, Status.RETRY_SCHEDULED, event, due_at=until, defer_reason=reason, completes_attempt=False
@@ -298,8 +303,8 @@ def _retry_event(
     return Event(EventType.RETRY_SCHEDULED, now, metadata)
 
 
-def _patience(claimed: Claimed, result: SendResult, now: Instant) -> Instant:
-    """How long a throttled message waits: as no attempt is counted, its age makes the waits longer and longer."""
+def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant) -> Instant:
+    """Return how long a throttled message waits: it grows with the message's age, as no attempt is counted."""
     policy = _policy(claimed)
     by_age = min((now - claimed.created_at) // 2, policy.delays[-1])
     return policy.delay(claimed.outbox_id, 1, max(by_age, result.retry_after or 0))

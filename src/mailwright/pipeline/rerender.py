@@ -1,7 +1,4 @@
-"""Once more: the mail of a message as its reader got it or will get it, for people who look after it.
-
-It is built anew from what the message says and from what is known of its reader now; nothing of it is ever sent.
-"""
+"""Render a stored message for display, from its payload and the contact's current data. Nothing is sent."""
 
 import contextlib
 from collections.abc import Mapping
@@ -26,33 +23,33 @@ async def render_message(
     tenant_id: int,
     at: Instant,
 ) -> bytes | str:
-    """The mail whole, with its headers; or a sentence that says why there is none."""
+    """Return the complete message with its headers, or a sentence that says why it cannot be rendered."""
     async with database.read() as tx:
-        found = await load_unclaimed(tx, [outbox_id], tenant_id=tenant_id, now=at)
-    if not found:
+        messages = await load_unclaimed(tx, [outbox_id], tenant_id=tenant_id, now=at)
+    if not messages:
         raise NotFound
-    [claimed] = found
+    [claimed] = messages
     if "to" not in claimed.payload:
-        return "What this mail said was erased with its reader’s other data."
+        return "The content was erased together with the contact’s data."
     composer = Composer(database, templates, identity, signer=None, threads=None)
     try:
         return await composer.render_unsigned(claimed, at)
     except (InvalidTemplate, InvalidHeader, InvalidAddress) as error:
-        return f"The mail cannot be built: {error}"
+        return f"The message cannot be rendered: {error}"
 
 
 async def render_subjects(
     database: Database, subjects: Mapping[str, str], *, tenant_id: int, at: Instant
 ) -> dict[str, str]:
-    """Subjects as their readers see them, by the message's id: those that have something to fill in, and could be."""
-    open_ones = [outbox_id for outbox_id, subject in subjects.items() if "{{" in subject or "{%" in subject]
-    if not open_ones:
+    """Render the subjects that contain variables, by message ID; subjects that cannot be rendered are left out."""
+    templated = [outbox_id for outbox_id, subject in subjects.items() if "{{" in subject or "{%" in subject]
+    if not templated:
         return {}
     async with database.read() as tx:
-        found = await load_unclaimed(tx, open_ones, tenant_id=tenant_id, now=at)
-    filled = {}
-    for claimed in found:
+        messages = await load_unclaimed(tx, templated, tenant_id=tenant_id, now=at)
+    rendered = {}
+    for claimed in messages:
         with contextlib.suppress(InvalidTemplate, KeyError):  # erased, or no longer what the template asks for
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
-            filled[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject
-    return filled
+            rendered[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject
+    return rendered

@@ -1,4 +1,4 @@
-"""Validation: four questions in order; the first that is answered with no ends the message for good."""
+"""Validate a message with four checks in order; the first that fails ends the message permanently."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,44 +24,42 @@ class ValidationFailure:
     reason: str
 
 
-def objection(claimed: Claimed) -> ValidationFailure | None:
-    """What keeps this message from being sent, whoever would carry it."""
-    for question in QUESTIONS:
-        if found := question(claimed):
-            return found
+def validate(claimed: Claimed) -> ValidationFailure | None:
+    """Return why no provider may send this message; None if it is valid."""
+    for check in CHECKS:
+        if failure := check(claimed):
+            return failure
     return None
 
 
-def integrity(claimed: Claimed) -> ValidationFailure | None:
-    """The payload is complete and of one piece."""
+def check_integrity(claimed: Claimed) -> ValidationFailure | None:
+    """Check that the payload is complete and consistent."""
     if not claimed.is_in_outbox:
-        return None  # nothing is known of it: the next question says so
+        return None  # There is no payload; `check_outbox` reports that.
     payload = claimed.payload
     reason = None
     if not isinstance(payload.get("to"), str) or not isinstance(payload.get("subject", ""), str):
-        reason = "The payload needs a `to` and a `subject`, both as text."
+        reason = "The payload needs `to` and `subject` as text."
     elif not payload.get("html") and not payload.get("text") and claimed.template_key is None:
         reason = "The payload has no content: it needs `html`, `text` or a template."
     elif not isinstance(payload.get("html", ""), str) or not isinstance(payload.get("text", ""), str):
         reason = "`html` and `text` must be text."
     elif not claimed.recipient_id and not claimed.external_id:
-        reason = "The recipient has neither a recipientId nor an externalId."
+        reason = "The recipient has neither recipientId nor externalId."
     elif _normal(payload["to"]) not in (claimed.to_email, None):
-        reason = "`recipient.email` and `to` are not the same address."
+        reason = "`recipient.email` and `to` are different addresses."
     return ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason) if reason else None
 
 
-def outbox(claimed: Claimed) -> ValidationFailure | None:
-    """The row exists, and belongs to the tenant that it was claimed for."""
+def check_outbox(claimed: Claimed) -> ValidationFailure | None:
+    """Check that the message exists and belongs to the tenant that it was claimed for."""
     if claimed.is_in_outbox:
         return None
-    return ValidationFailure(
-        ValidationKind.OUTBOX, "OUTBOX_NOT_FOUND", "The outbox has no such message for this tenant."
-    )
+    return ValidationFailure(ValidationKind.OUTBOX, "OUTBOX_NOT_FOUND", "The tenant's outbox has no such message.")
 
 
-def recipient(claimed: Claimed) -> ValidationFailure | None:
-    """The recipient is known where one was named, the address can be written to, and nobody has left."""
+def check_recipient(claimed: Claimed) -> ValidationFailure | None:
+    """Check that the named recipient exists, the address is valid and not suppressed."""
     if claimed.recipient_id and (claimed.contact_email is None or claimed.is_contact_deleted):
         return ValidationFailure(
             ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "There is no such recipient, or it was deleted."
@@ -73,15 +71,15 @@ def recipient(claimed: Claimed) -> ValidationFailure | None:
     except address.InvalidAddress as error:
         return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", f"The address is not valid: {error}.")
     if not local.isascii():
-        reason = "The address has characters before the @ that not all mail servers take: write to another one."
+        reason = "The address has characters before the @ that not all mail servers accept. Use another address."
         return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", reason)
     if claimed.suppressed_because is not None:
         return suppressed(claimed.suppressed_because)
     return None
 
 
-def template(claimed: Claimed) -> ValidationFailure | None:
-    """What the mail says is whole and harmless. A stored template was checked when it was stored."""
+def check_template(claimed: Claimed) -> ValidationFailure | None:
+    """Check that the content is complete and safe. Stored templates were checked when they were stored."""
     if claimed.template_key is not None:
         return None
     html = claimed.payload.get("html")
@@ -91,7 +89,12 @@ def template(claimed: Claimed) -> ValidationFailure | None:
     return ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", reason) if reason else None
 
 
-QUESTIONS: tuple[Callable[[Claimed], ValidationFailure | None], ...] = (integrity, outbox, recipient, template)
+CHECKS: tuple[Callable[[Claimed], ValidationFailure | None], ...] = (
+    check_integrity,
+    check_outbox,
+    check_recipient,
+    check_template,
+)
 
 
 def suppressed(reason: str) -> ValidationFailure:

@@ -1,4 +1,4 @@
-"""Viewing: a mail's HTML once more, for the browser, filled as it was for its reader."""
+"""Render the HTML of a message for the web view, with the recipient's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mailwright.storage.tables import contacts, messages, tenants
 
 @dataclass(frozen=True, slots=True)
 class WebViewSettings:
-    """What the links in a mail are made of."""
+    """The URLs and tokens for the links in a message."""
 
     public_url: str
     unsubscribe_url: str
@@ -31,9 +31,9 @@ class WebViewSettings:
 async def render_web_view(
     database: Database, templates: TemplateStore, pages: WebViewSettings, outbox_id: str
 ) -> str | None:
-    """The HTML of a bulk mail; None where there is none, or where its reader was erased.
+    """Return the HTML of a bulk message; None if there is none or the recipient was erased.
 
-    A campaign's mail is filled with what is known of the reader now: their attributes are kept once, not per mail.
+    A campaign message is rendered with the contact's current attributes, because they are not stored per message.
     """
     m, c = messages.c, contacts.c
     joined = messages.join(tenants, tenants.c.id == m.tenant_id).outerjoin(
@@ -47,7 +47,7 @@ async def render_web_view(
         return None
     payload = _payload(rows[0])
     if "to" not in payload:
-        return None  # emptied, with its reader's other data
+        return None  # Erased together with the contact's data.
     if "html" in payload:
         return str(payload["html"])
     return await _filled(
@@ -63,11 +63,11 @@ async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any])
     try:
         return Template(subject=stored.subject, html=stored.html, text=stored.text).render(values).html
     except InvalidTemplate:
-        return None  # an attribute that it needs is no longer there
+        return None  # An attribute that the template needs no longer exists.
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    """As it was for the worker."""
+    """Return the payload as the worker uses it."""
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.campaign_key is None or row.attributes is None or not payload:
         return payload

@@ -1,1 +1,1 @@
-"""When mail may go: pure functions over limits and a moment. They decide; others reserve, defer and write."""
+"""When messages may be sent: pure functions of limits and a time. They decide; others reserve, defer and write."""

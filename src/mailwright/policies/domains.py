@@ -1,4 +1,4 @@
-"""Limits per destination: how fast and how many at once mail may go to one domain, whoever sends it."""
+"""Limits per recipient domain: rate and concurrency over all tenants."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _WORDS = re.compile(r"(?P<rate>[1-9][0-9]{0,8})/s|(?P<at_once>[1-9][0-9]{0,8})c"
 
 @dataclass(frozen=True, slots=True)
 class DomainLimit:
-    """None means that there is no such limit."""
+    """The limits of one domain; None means no limit."""
 
     rate_per_second: int | None = None
     at_once: int | None = None
@@ -25,7 +25,7 @@ class DomainLimit:
 @dataclass(frozen=True, slots=True)
 class DomainLimits:
     named: Mapping[str, DomainLimit] = field(default_factory=dict)
-    others: DomainLimit | None = None  # every other domain has this one to itself
+    others: DomainLimit | None = None  # Applies to each domain that is not named.
 
     def __bool__(self) -> bool:
         return bool(self.named) or self.others is not None
@@ -35,10 +35,10 @@ class DomainLimits:
 
 
 def window(domain: str, rate: int, now: Instant) -> LimitWindow:
-    """The counter that the next mail to this domain must find room in.
+    """Return the counter for the next message to this domain.
 
-    Mail is counted by the half second, together with the half before it: what went at the end of one second is missing
-    at the beginning of the next. A backlog goes at the beginning of each second and never meets that.
+    Messages are counted per half second, together with the previous half: what was sent at the end of a second reduces
+    what may be sent at the start of the next. A backlog is sent at the start of each second and is not affected.
     """
     half, ends = now // HALF, (now // SECOND + 1) * SECOND
     name = f"mailer:rate:domain:{domain}"
@@ -47,14 +47,14 @@ def window(domain: str, rate: int, now: Instant) -> LimitWindow:
 
 
 def parse_domain_limits(text: str) -> DomainLimits:
-    """`gmail.com=20/s, yahoo.com=5/s 10c, *=100/s`. Every problem at once, each with its part."""
+    """Parse `gmail.com=20/s, yahoo.com=5/s 10c, *=100/s`; report all problems together."""
     named: dict[str, DomainLimit] = {}
     problems: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
         try:
             domain, limit = _parse(part)
             if domain in named:
-                raise ValueError(f"{domain} is there twice")
+                raise ValueError(f"{domain} is listed twice")
             named[domain] = limit
         except ValueError as error:
             problems.append(f"MAILWRIGHT_DOMAIN_LIMITS: {part!r}: {error}")
@@ -69,34 +69,34 @@ def _parse(part: str) -> tuple[str, DomainLimit]:
     if not equals:
         raise ValueError("must look like gmail.com=20/s, gmail.com=10c or gmail.com=20/s 10c")
     domain = OTHERS if name.strip() == OTHERS else address.parse(f"postmaster@{name.strip()}")[1]
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for word in words.split():
         match = _WORDS.fullmatch(word)
         if match is None:
-            raise ValueError(f"{word!r} is neither a rate, as 20/s, nor a number at once, as 10c")
+            raise ValueError(f"{word!r} is neither a rate (such as 20/s) nor a concurrency limit (such as 10c)")
         kind = str(match.lastgroup)
-        if kind in found:
-            raise ValueError(f"{word!r} is the second of its kind")
-        found[kind] = int(match[kind])
-    if not found:
-        raise ValueError("needs a rate, as 20/s, or a number at once, as 10c")
-    return domain, DomainLimit(found.get("rate"), found.get("at_once"))
+        if kind in limits:
+            raise ValueError(f"{word!r} repeats a limit of the same kind")
+        limits[kind] = int(match[kind])
+    if not limits:
+        raise ValueError("needs a rate (such as 20/s) or a concurrency limit (such as 10c)")
+    return domain, DomainLimit(limits.get("rate"), limits.get("at_once"))
 
 
 class SendSlots:
-    """A line for each domain and lane: whoever cannot go now is given the next free moment, not just a later one.
+    """Assign each deferred message the next free slot of its domain and lane, not just a later time.
 
-    A backlog of half a million mails to one domain is then put off about once each, and not again and again.
+    A backlog of half a million messages to one domain is then deferred about once per message.
     """
 
     def __init__(self) -> None:
         self._next: dict[tuple[int, str], float] = {}
 
     def take(self, lane: int, domain: str, *, per_second: float, earliest: Instant) -> Instant:
-        """A lane has a line of its own: a receipt does not wait behind a newsletter, nor a tenant behind another."""
+        """Take the next slot. Each lane has its own slots: a receipt does not wait behind a newsletter."""
         slot = max(self._next.get((lane, domain), 0), float(earliest))
         self._next[lane, domain] = slot + SECOND / per_second
         return int(slot)
 
     def forget_before(self, now: Instant) -> None:
-        self._next = {line: slot for line, slot in self._next.items() if slot > now}
+        self._next = {key: slot for key, slot in self._next.items() if slot > now}

@@ -1,4 +1,4 @@
-"""Working hours: bulk mail waits for the tenant's own morning; a receipt or a password reset never waits."""
+"""Working hours: bulk messages wait until they open; transactional messages never wait."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from mailwright.domain.clock import MINUTE, Instant, to_instant
 from mailwright.domain.permits import Deferral, LimitLevel, Limits
 
 ALWAYS = "00:00-24:00"
-# Where mail may go at any hour, a used-up day still reopens in the morning and not at midnight.
+# Without working hours, an exhausted daily limit still reopens in the morning and not at midnight.
 DEFAULT_OPENING = time(9)
 
 
@@ -23,47 +23,50 @@ def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Deferral | 
         return None
     day = local.date() if local.time() < opens else local.date() + timedelta(days=1)
     opening = datetime.combine(day, opens)
-    # In the night when clocks go back the opening may come twice, and its first time be over.
-    until = next(found for fold in (0, 1) if (found := _instant(opening.replace(fold=fold), limits)) > now)
+    # When clocks go back, the opening time may come twice, and the first one may have passed.
+    until = next(instant for fold in (0, 1) if (instant := _instant(opening.replace(fold=fold), limits)) > now)
     return Deferral(until, "outside_hours")
 
 
 def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Instant) -> Deferral | None:
-    """A tenant's hours and its campaign's: both must be open. Where each reader's own clock counts, no lane waits."""
+    """Defer a lane until both the tenant's and the campaign's hours are open.
+
+    If the recipients' time zones count, messages are deferred one by one and the lane is not.
+    """
     if any(level.limits.in_recipient_zone for level in levels):
         return None
     return _latest(outside_hours(level.limits, is_bulk=is_bulk, now=now) for level in levels)
 
 
 def recipient_outside_hours(levels: Sequence[LimitLevel], zone: str | None, now: Instant) -> Deferral | None:
-    """One mail waits for its reader's own morning; a reader whose zone is not known has the sender's."""
+    """Defer one message until working hours in its recipient's zone; if it is unknown, in the sender's."""
     if not any(level.limits.in_recipient_zone for level in levels):
         return None
     known = zone if zone is not None and is_zone(zone) else None
-    theirs = [replace(level.limits, timezone=known or level.limits.timezone) for level in levels]
-    return _latest(outside_hours(limits, is_bulk=True, now=now) for limits in theirs)
+    local_limits = [replace(level.limits, timezone=known or level.limits.timezone) for level in levels]
+    return _latest(outside_hours(limits, is_bulk=True, now=now) for limits in local_limits)
 
 
 def closes_at(limits: Limits, now: Instant) -> Instant | None:
-    """When the hours that are open now end; None where they never do."""
+    """Return when the current working hours end; None if they never do."""
     if limits.working_hours == ALWAYS:
         return None
     local, closes = _local(now, limits), _hours(limits.working_hours)[1]
     day = local.date() if closes is not None else local.date() + timedelta(days=1)
     closing = datetime.combine(day, closes or time())
-    moments = [_instant(closing.replace(fold=fold), limits) for fold in (0, 1)]
-    found = min((moment for moment in moments if moment > now), default=max(moments) + MINUTE)
-    if local.utcoffset() == _local(found, limits).utcoffset():
-        return found
-    # The clocks change before that, and may skip the closing time: the first minute outside the hours is the end.
-    minutes = range(now // MINUTE + 1, found // MINUTE + 1)
+    instants = [_instant(closing.replace(fold=fold), limits) for fold in (0, 1)]
+    end = min((instant for instant in instants if instant > now), default=max(instants) + MINUTE)
+    if local.utcoffset() == _local(end, limits).utcoffset():
+        return end
+    # The clocks change before that and may skip the closing time: the first minute outside the hours is the end.
+    minutes = range(now // MINUTE + 1, end // MINUTE + 1)
     outside = (minute * MINUTE for minute in minutes if outside_hours(limits, is_bulk=True, now=minute * MINUTE))
-    return next(outside, found)
+    return next(outside, end)
 
 
 @lru_cache(maxsize=1_024)
 def is_zone(name: str) -> bool:
-    """Zones come from imports and web forms: what is none is treated as not given."""
+    """Return whether a name is a time zone. Names come from imports and forms; invalid ones are ignored."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -72,19 +75,20 @@ def is_zone(name: str) -> bool:
 
 
 def next_opening(limits: Limits, now: Instant) -> Instant:
-    """Tomorrow's opening time, in the tenant's own zone."""
+    """Return tomorrow's opening time in the tenant's zone."""
     opens = DEFAULT_OPENING if limits.working_hours == ALWAYS else _hours(limits.working_hours)[0]
     return _instant(datetime.combine(_local(now, limits).date() + timedelta(days=1), opens), limits)
 
 
 def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
-    """The tenant's own date, and when it ends: 23 or 25 hours after it began on the days when clocks change."""
+    """Return the date in the tenant's zone and when it ends; days have 23 or 25 hours when clocks change."""
     date = _local(now, limits).date()
     return date.isoformat(), _instant(datetime.combine(date + timedelta(days=1), time()), limits)
 
 
-def _latest(holds: Iterable[Deferral | None]) -> Deferral | None:
-    return max((held for held in holds if held is not None), key=lambda held: held.until, default=None)
+def _latest(deferrals: Iterable[Deferral | None]) -> Deferral | None:
+    active = [deferral for deferral in deferrals if deferral is not None]
+    return max(active, key=lambda deferral: deferral.until, default=None)
 
 
 def _hours(text: str) -> tuple[time, time | None]:
@@ -97,5 +101,5 @@ def _local(now: Instant, limits: Limits) -> datetime:
 
 
 def _instant(local: datetime, limits: Limits) -> Instant:
-    """A time that the clocks skip in spring means the moment after the gap: `fold=0` of zoneinfo does just that."""
+    """Convert a local time. A time skipped in spring means the time after the gap, as `fold=0` of zoneinfo does."""
     return to_instant(local.replace(tzinfo=ZoneInfo(limits.timezone)))

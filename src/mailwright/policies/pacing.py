@@ -1,4 +1,4 @@
-"""Pacing: which moments the next mails may begin at, as intervals that a ledger hands out one after another."""
+"""Pacing: the rates at which sends may start, as intervals whose slots the ledger assigns."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,39 +10,41 @@ INTERVAL = "interval"
 PER_SECOND = "rate_per_second"
 ONE_AT_A_TIME = DeferReason.ONE_AT_A_TIME.value
 
-# A mail may begin so much later than the moment it was given: after that it needs another moment.
+# A send may start this much later than its send time; after that it needs another one.
 GRACE: Instant = 30
-# More portions in a second would each cost a commit, and be no evener.
-_MOST_PORTIONS = 50
+# Each batch costs a commit, and more batches per second would not be smoother.
+_MOST_BATCHES = 50
 
 
 @lru_cache(maxsize=4_096)
-def paced(levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = "") -> PacingRules | None:
-    """None where nothing is paced. `provider_rate` is what the providers of the route said they take in a second."""
-    found = [pace for level in levels for pace in send_rates(level.limits, level.owner)]
+def pacing_rules(
+    levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = ""
+) -> PacingRules | None:
+    """Return how a lane is paced; None if it is not. `provider_rate` is what the providers accept per second."""
+    rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
     if provider_rate is not None:
-        found.append(_per_second(provider_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
+        rates.append(_per_second(provider_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
     alone = tuple(level.owner for level in levels if level.limits.one_at_a_time)
-    return PacingRules(tuple(found), alone) if found or alone else None
+    return PacingRules(tuple(rates), alone) if rates or alone else None
 
 
 def send_rates(limits: Limits, owner: int | str) -> tuple[SendRate, ...]:
-    found = []
+    rates = []
     if limits.interval_ms is not None:
-        found.append(SendRate(f"mailer:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
+        rates.append(SendRate(f"mailer:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
     if limits.rate_per_second is not None:
-        found.append(_per_second(limits.rate_per_second, f"mailer:pace:second:{owner}", PER_SECOND))
-    return tuple(found)
+        rates.append(_per_second(limits.rate_per_second, f"mailer:pace:second:{owner}", PER_SECOND))
+    return tuple(rates)
 
 
 def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
-    """The one that decides how fast a lane goes; None where none of its levels has one."""
-    found = [pace for level in levels for pace in send_rates(level.limits, level.owner)]
-    return min(found, key=lambda pace: pace.per_second, default=None)
+    """Return the rate that decides how fast a lane is sent; None if no level has one."""
+    rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
+    return min(rates, key=lambda rate: rate.per_second, default=None)
 
 
 def _per_second(rate: int, name: str, reason: str) -> SendRate:
-    """Never more than the rate in any second: portions begin within their grace, and only so many meet any second."""
-    portion = -(-rate // _MOST_PORTIONS)
-    portions = rate // portion
-    return SendRate(name, -(-(SECOND + GRACE) * 1_000 // portions), reason, portion)
+    """Split a rate into batches so that no second exceeds it, even if each batch starts as late as its grace allows."""
+    batch_size = -(-rate // _MOST_BATCHES)
+    batches = rate // batch_size
+    return SendRate(name, -(-(SECOND + GRACE) * 1_000 // batches), reason, batch_size)

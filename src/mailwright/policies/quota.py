@@ -1,19 +1,19 @@
-"""The providers' quota: what they said is left, less what was sent since they said so."""
+"""The providers' quota: what they reported as remaining, less what was sent since."""
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, LimitWindow, QuotaSnapshot, RelatedCounter, quota_counter
 
-# What a provider said so long ago says nothing about today; its own refusals then have to do.
+# An older report is ignored; the provider's own rejections must suffice then.
 TRUSTED: Instant = DAY
 
 
 def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
-    """One for all tenants; none where no provider tells, or where it told too long ago."""
+    """Return the window that all tenants share; none without a recent report."""
     if quota is None or now >= quota.synced_at + TRUSTED:
         return ()
     ends = quota.synced_at + TRUSTED
     lock_name = quota.lock_name
-    # A worker may still count by the sync before this one for a moment: what it adds there is taken off here.
+    # A worker may briefly still count in the previous sync's window; what it adds there is subtracted here.
     before = (
         () if quota.previous_sync is None else (RelatedCounter(quota_counter(lock_name, quota.previous_sync), ends),)
     )
@@ -23,6 +23,6 @@ def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...
 
 
 def next_sync(quota: QuotaSnapshot, now: Instant) -> Instant:
-    """When the providers are asked again."""
+    """Return when the quota is synchronized again."""
     rounds = (now - quota.synced_at) // quota.sync_every + 1
     return quota.synced_at + rounds * quota.sync_every

@@ -1,4 +1,4 @@
-"""Rates: how many mails fit between now and the end of the hour and the day. What is paced is in `pacing.py`."""
+"""Hourly and daily limits as counters. Limits per second are in `pacing.py`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from mailwright.policies import quota as provider_quota
 from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
 
-# What a provider's usual tariff allows a tenant in an hour, where nobody has set another limit.
+# The hourly limit of a provider's usual plan, used if no other limit is set.
 TARIFFS = {"smtpbz": 100}
 
 _MINUTES_OF_AN_HOUR = HOUR // MINUTE
@@ -19,9 +19,9 @@ _MINUTES_OF_AN_HOUR = HOUR // MINUTE
 def windows(
     limits: Limits, owner: int | str, now: Instant, quota: QuotaSnapshot | None = None
 ) -> tuple[LimitWindow, ...]:
-    """The counters that the owner's next mail must find room in; none where nothing is limited.
+    """Return the counters for the owner's next message; none if nothing is limited.
 
-    Each owner, a tenant or a campaign, has counters of its own; `quota` is everybody's.
+    Each owner, a tenant or a campaign, has its own counters; all share `quota`.
     """
     found = []
     if limits.rate_per_hour is not None:
@@ -37,22 +37,22 @@ def windows(
 def windows_of_levels(
     levels: Sequence[LimitLevel], now: Instant, quota: QuotaSnapshot | None = None
 ) -> tuple[LimitWindow, ...]:
-    """All that a lane's next mail must find room in: its tenant's, its campaign's and everybody's."""
+    """Return all counters for a lane's next message: its tenant's, its campaign's and the quota."""
     own = [window for level in levels for window in windows(level.limits, level.owner, now)]
     return (*own, *provider_quota.windows(quota, now))
 
 
 def _clock_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
     ends = (now // HOUR + 1) * HOUR
-    moment = datetime.fromtimestamp(now / 1000, UTC)
-    return LimitWindow(f"mailer:rate:hour:{owner}:{moment:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
+    time_utc = datetime.fromtimestamp(now / 1000, UTC)
+    return LimitWindow(f"mailer:rate:hour:{owner}:{time_utc:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
 
 
 def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
-    """Mail is counted by the minute, and this minute may use what the sixty before it have left.
+    """Count per minute; the current minute may use what the sixty minutes before it left.
 
-    Sixty and not fifty-nine: a mail at the end of the oldest and one at the beginning of this are not an hour apart.
-    Minutes that are still to come count too. Who has mail there has a clock that is ahead, or had one.
+    Sixty and not fifty-nine: the end of the oldest minute and the start of the current one are less than an hour apart.
+    Future minutes count too, because another worker's clock may be ahead.
     """
     minute = now // MINUTE
     lock_name = f"mailer:rate:sliding:{owner}"

@@ -1,4 +1,4 @@
-"""Warming up: a new sender's mail grows day by day, so that mailbox providers learn to trust it."""
+"""Warm-up: a new sender's daily limit grows day by day, so that mailbox providers learn to trust it."""
 
 from datetime import date
 
@@ -6,12 +6,12 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.permits import Limits, LimitWindow
 from mailwright.policies.hours import local_day, next_opening
 
-# Beyond this the curve is no limit any more: nobody sends as much in a day.
+# Above this daily limit the warm-up is over.
 WARM = 10_000_000
 
 
 def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow, ...]:
-    """One for the owner's own day; none without a warm-up, or once it is over."""
+    """Return the window of the owner's current day; none without a warm-up or after its end."""
     if limits.warmup_since is None:
         return ()
     day, ends = local_day(limits, now)
@@ -22,10 +22,10 @@ def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow
 
 
 def limit_after(limits: Limits, days: int) -> int | None:
-    """How many may go so many days after the first; before it as many as on it. None once the sender is warm."""
+    """Return the limit this many days after the first one, or None after the warm-up. Earlier days use the first."""
     limit = float(limits.warmup_start)
     if limits.warmup_factor <= 1:
-        return int(limit)  # a curve that does not grow is a limit that stays
+        return int(limit)  # A factor of 1 or less keeps the limit constant.
     for _ in range(days):
         limit *= limits.warmup_factor
         if limit >= WARM:

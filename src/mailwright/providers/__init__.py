@@ -1,1 +1,1 @@
-"""Who carries the mail. A message in, a `SendResult` out, never an exception; nothing here knows the database."""
+"""Providers: an outgoing message in, a `SendResult` out, never an exception. Nothing here uses the database."""

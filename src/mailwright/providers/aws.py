@@ -1,4 +1,4 @@
-"""Requests to Amazon are signed here, with keys from where Amazon's own tools look for them."""
+"""Sign requests to AWS, with credentials from the places where AWS tools look for them."""
 
 import asyncio
 import hmac
@@ -14,7 +14,7 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-# Keys that end are renewed by botocore a quarter of an hour before; asking it every minute is in time.
+# botocore renews expiring credentials 15 minutes ahead; asking it every minute is often enough.
 KEYS_KEPT: Instant = MINUTE
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -27,11 +27,11 @@ class AwsKeys:
 
 
 class AwsKeysMissing(MailwrightError):
-    """No AWS keys were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of this machine."""
+    """No AWS credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role."""
 
 
 class AwsKeyChain:
-    """Environment, profile, role of the container or machine: botocore looks, in a thread, and only when it is time."""
+    """Find credentials with botocore (environment, profile, role), in a thread and only when needed."""
 
     def __init__(self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None) -> None:
         self._clock = clock
@@ -42,12 +42,12 @@ class AwsKeyChain:
         self._asking = asyncio.Lock()
 
     def at_hand(self) -> AwsKeys | None:
-        """None where it is time to look. While one looks, everybody else goes on with those that are there."""
+        """Return the cached credentials; None if they must be renewed. Others use them during a renewal."""
         is_time = self._clock.now() >= self._renew_at and not self._asking.locked()
         return None if is_time else self._keys
 
     async def keys(self) -> AwsKeys:
-        """Raises `KeysMissing`."""
+        """Return credentials, or raise `AwsKeysMissing`."""
         if (keys := self.at_hand()) is not None:
             return keys
         async with self._asking:
@@ -57,7 +57,7 @@ class AwsKeyChain:
             return self._keys
 
     def forget(self) -> None:
-        """They were refused: whoever asks next looks everywhere again, as somebody may have mended it."""
+        """Drop rejected credentials: the next request looks for them again, as they may have been corrected."""
         self._keys = self._renew = None
 
     async def _ask(self) -> AwsKeys:
@@ -67,18 +67,18 @@ class AwsKeyChain:
             raise
         except Exception as error:
             if self._keys is not None:
-                return self._keys  # they may last for minutes yet; Amazon decides
+                return self._keys  # They may still be valid for minutes; AWS decides.
             raise AwsKeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
     def _look(self) -> AwsKeys:
-        renew = self._renew  # in a thread: others may forget it meanwhile
+        renew = self._renew  # Runs in a thread: the attribute may be reset meanwhile.
         if renew is None:
             renew = self._renew = self._find()
         return renew()
 
 
 class AwsSigner:
-    """Signature Version 4 for one service in one region. botocore's own takes ten times as long."""
+    """Signature Version 4 for one service in one region; ten times as fast as botocore's."""
 
     def __init__(self, service: str, region: str) -> None:
         self._service = service
@@ -90,7 +90,7 @@ class AwsSigner:
     def sign(
         self, keys: AwsKeys, method: str, url: str, *, headers: Mapping[str, str], body: bytes, now: Instant
     ) -> dict[str, str]:
-        """The headers to send: those given and the ones that prove them. The URL has no query."""
+        """Return the headers to send: the given ones and the signature. The URL must not have a query."""
         host, path = _place(url)
         moment = self._moment(now // 1000)
         signed = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
@@ -105,20 +105,20 @@ class AwsSigner:
         scope = f"{moment[:8]}/{self._region}/{self._service}/aws4_request"
         signing = self._key(keys.secret_key, moment[:8]).copy()
         signing.update(f"{ALGORITHM}\n{moment}\n{scope}\n{sha256(canonical.encode()).hexdigest()}".encode())
-        del signed["host"]  # whoever sends writes it
+        del signed["host"]  # The HTTP client adds it.
         signed["authorization"] = (
             f"{ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signing.hexdigest()}"
         )
         return signed
 
     def _moment(self, second: int) -> str:
-        """Written once for all requests of a second."""
+        """Cached for all requests of a second."""
         if self._written[0] != second:
             self._written = second, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         return self._written[1]
 
     def _key(self, secret: str, day: str) -> hmac.HMAC:
-        """The same for a whole day, and copied for every request: deriving it anew is most of the work."""
+        """Derived once a day and copied for every request: the derivation is most of the work."""
         if self._derived_from != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, self._service, "aws4_request"):
@@ -130,7 +130,7 @@ class AwsSigner:
 
 @lru_cache(maxsize=64)
 def _place(url: str) -> tuple[str, str]:
-    """Host and path as they are signed."""
+    """Return host and path as they are signed."""
     parts = urlsplit(url)
     return _host(parts.scheme, parts.hostname or "", parts.port), quote(parts.path or "/", safe="/~")
 
@@ -141,7 +141,7 @@ def _host(scheme: str, name: str, port: int | None) -> str:
 
 
 def _botocore() -> Callable[[], AwsKeys]:
-    # Half a second of imports that only those who send through Amazon pay.
+    # The import takes half a second and is needed for AWS only.
     from botocore.session import Session  # noqa: PLC0415
 
     found: Any = Session().get_credentials()

@@ -1,4 +1,4 @@
-"""Between those who wait for a result and those who are called back with it: each can be had from the other."""
+"""Convert between providers that return a future and providers that call back."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 class _Over:
     def cancel(self) -> None:
-        """Nothing is under way."""
+        """Nothing is in flight."""
 
 
 OVER: Final[SendHandle] = _Over()
 
 
 def run_with_callback(asking: Coroutine[Any, Any, T], answered: Callable[[T], None]) -> asyncio.Task[T]:
-    """In a task of its own, for what cannot be answered without waiting. It must not raise."""
+    """Run a coroutine in a task and pass its result to the callback. The coroutine must not raise."""
     task = asyncio.create_task(asking)
     task.add_done_callback(lambda done: None if done.cancelled() else answered(done.result()))
     return task
@@ -41,7 +41,7 @@ def future_of(
 def translating_callback(
     meaning: Callable[[T], SendResult], provider: str, message: OutgoingMessage, answered: ResultCallback
 ) -> Callable[[T], None]:
-    """Tells what an answer means, whatever comes of finding that out: a worker waits for it."""
+    """Pass the meaning of a response to the callback, even if the translation fails: a worker waits for it."""
 
     def tell(reply: T) -> None:
         try:
@@ -55,7 +55,7 @@ def translating_callback(
 
 
 def provider_raised(provider: str, error: BaseException) -> SendResult:
-    """A provider promises never to raise; one that does has told us nothing."""
+    """Return the result for a provider that raised although it must not: the message is in doubt."""
     return SendResult(
         ResultKind.IN_DOUBT,
         provider,

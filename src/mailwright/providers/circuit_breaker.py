@@ -1,6 +1,6 @@
-"""The circuit: a provider that is down, refuses us or is asked too much of is left alone for a while.
+"""The circuit breaker pauses a provider that is down, rejects our configuration or throttles us.
 
-No message pays for it: what meets an open circuit waits, and its attempt does not count.
+Messages that meet an open circuit breaker are deferred, and no attempt is counted.
 """
 
 from enum import Enum
@@ -9,27 +9,27 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
-# So many failures of the provider itself in a row open the circuit; a configuration error opens it at once.
+# Failures of the provider in a row that open the circuit breaker; a configuration error opens it at once.
 FAILURES_TO_OPEN = 5
 SHORTEST: Instant = 10 * SECOND
 LONGEST: Instant = 5 * MINUTE
 
-# So many throttled mails in a row slow everything down. One or two may be about their recipients and not about us.
+# Throttled messages in a row that pause all sending. One or two may be about their recipients only.
 THROTTLES_TO_PAUSE = 3
 SHORTEST_THROTTLE: Instant = SECOND
 LONGEST_THROTTLE: Instant = MINUTE
 
 
 class CircuitState(Enum):
-    """The values are those of the metric."""
+    """The state; the values are those of the metric."""
 
-    CLOSED = 0  # mail flows
-    PROBING = 1  # the pause is over and nothing has succeeded since: one mail at a time
-    OPEN = 2  # nothing is handed over
+    CLOSED = 0  # Messages are sent.
+    PROBING = 1  # The pause is over but nothing has succeeded since: one message at a time.
+    OPEN = 2  # Nothing is sent.
 
 
 class CircuitBreaker:
-    """Closed: mail flows. Open: nothing is handed over. When the time is over, one mail goes first to try."""
+    """Closed: messages are sent. Open: nothing is sent. After the pause, one message goes first as a probe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -70,7 +70,7 @@ class CircuitBreaker:
         return Deferral(self._open_until, self._reason)
 
     def deferred_until(self) -> Instant:
-        """When a message that met the open circuit is due again."""
+        """Return when a message that met the open circuit breaker is due again."""
         return self._open_until or self._clock.now() + SHORTEST
 
     def _fail(self, result: SendResult) -> None:
@@ -78,7 +78,7 @@ class CircuitBreaker:
         is_throttled = self._reason is DeferReason.PROVIDER_THROTTLED
         if self._open_until is not None and not is_throttled:
             if now < self._open_until:
-                return  # more of what was in flight when it opened
+                return  # A message that was in flight when it opened.
             self._pause = min(2 * self._pause, LONGEST)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
@@ -88,9 +88,9 @@ class CircuitBreaker:
         if self._open_until is not None and self._clock.now() < self._open_until:
             return
         if result.retry_after is None and self._throttles < THROTTLES_TO_PAUSE and not self._is_slowed:
-            self._close()  # it answers: whatever it was left alone for is over
+            self._close()  # The provider responds: the outage is over.
             return
-        # A wish of hours is about one mail as often as about all: the next to try finds out.
+        # A retry-after of hours may concern one message only: the next probe finds out.
         pause = max(self._throttle_pause, min(result.retry_after or 0, LONGEST))
         self._throttle_pause = min(2 * self._throttle_pause, LONGEST_THROTTLE)
         self._open(self._clock.now() + pause, DeferReason.PROVIDER_THROTTLED, result)
@@ -98,7 +98,7 @@ class CircuitBreaker:
     def _answer(self) -> None:
         self._failures = self._throttles = 0
         if self._is_slowed and not self.is_probing:
-            return  # it was in flight when the others were throttled: the pause is for those who come next
+            return  # It was in flight when others were throttled: the pause is for later messages.
         self._throttle_pause = SHORTEST_THROTTLE
         self._close()
 

@@ -1,4 +1,4 @@
-"""Requests to providers: one request leaves at most once, and the answer says how far it got. Nothing is raised."""
+"""HTTP client for provider APIs: a request is sent at most once, and errors are values that say how far it got."""
 
 import asyncio
 import os
@@ -38,29 +38,29 @@ __all__ = [
     "addresses_of",
 ]
 
-# From a host and a port to what can be connected to; it may refuse by raising `NotAllowed`.
+# Resolves a host and a port to addresses; it may refuse by raising `HostNotAllowed`.
 Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
 
-# Providers answer in a few hundred bytes. What comes after this is left on the line, and the line is closed; whoever
-# fetches something asks for more.
+# Provider responses have a few hundred bytes. Anything beyond this limit is not read and the connection is closed;
+# callers that download files set a higher limit.
 MOST_ANSWER_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0
 HEAD_START_SECONDS = 0.25
 FAREWELL_SECONDS = 1.0
-# Servers keep an idle connection for a minute, some for 5 seconds. A request that meets a closing one is in doubt
-# although nobody read it, so we leave first.
+# Servers keep an idle connection for a minute, some for 5 seconds. A request on a connection that is being closed
+# is in doubt although nobody read it, so we close first.
 IDLE_SECONDS = 4.0
 
-# An answer is read as it comes: asking for none of the compressions keeps it short to read and impossible to inflate.
+# Responses are read as they come: without compression they are short to read and cannot inflate.
 HEADERS = "Accept-Encoding: identity\r\nUser-Agent: Mailwright\r\n"
-# Whoever asks these again asks for nothing new.
+# Methods that are safe to repeat.
 HARMLESS = frozenset({"GET", "HEAD"})
 _BREAK = re.compile(r"[\r\n\0]")
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """No whole answer came."""
+    """No complete response came."""
 
     phase: HttpPhase
     cause: str
@@ -72,7 +72,7 @@ class Disconnect:
 
 
 class HttpAddress(NamedTuple):
-    """Where a line leads to."""
+    """Where a connection leads."""
 
     host: str
     port: int
@@ -80,7 +80,7 @@ class HttpAddress(NamedTuple):
 
 
 class HostNotAllowed(Exception):
-    """Whoever resolves a name may say in its words why nobody connects there."""
+    """A resolver refuses a host, with the reason."""
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
@@ -88,12 +88,12 @@ async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
 
 
 class HttpClient:
-    """One for the whole process: providers share its connections. It opens the first one when it is first used."""
+    """One client for the whole process: all providers share its connections. It connects on first use."""
 
     def __init__(
         self, *, connections: int = 100, tls: ssl.SSLContext | None = None, resolve: Resolve = addresses_of
     ) -> None:
-        """`resolve` may refuse names, for requests whose addresses others have written."""
+        """`resolve` may refuse hosts, for requests to URLs that users entered."""
         self._tls = tls
         self._resolve = resolve
         self._free = asyncio.Semaphore(connections)
@@ -114,10 +114,10 @@ class HttpClient:
         most_answer_bytes: int = MOST_ANSWER_BYTES,
         may_begin: Callable[[], bool] | None = None,
     ) -> HttpResponse | Disconnect:
-        """`timeout_seconds` is for all of it. `may_begin` is asked once a connection is there and before a byte leaves:
-        whoever says no gets a cut from before.
+        """Send a request and wait for its response, at most `timeout_seconds` in total.
 
-        A POST is never repeated. A GET is, once, if it met a connection that was being closed.
+        `may_begin` is called once connected, before a byte is sent; if it returns False, nothing is sent.
+        A POST is never repeated. A GET is repeated once if it met a connection that was being closed.
         """
         if self._is_closed:
             return Disconnect(HttpPhase.BEFORE, "the connections were closed")
@@ -129,7 +129,7 @@ class HttpClient:
             async with asyncio.timeout(timeout_seconds), self._free:
                 return await self._travel(trip, address, may_begin, is_harmless=method in HARMLESS)
         except Exception as error:
-            # A library's bug would count as well: what is known is how far the request got.
+            # A library's bug counts as well: what is known is how far the request got.
             return _cut(trip, error)
 
     def post(
@@ -142,8 +142,10 @@ class HttpClient:
         timeout_seconds: float,
         may_begin: Callable[[], bool],
     ) -> SendHandle:
-        """As `request`, for whoever is called back, perhaps at once. On a line that waits for work no task is made and
-        woken, which is half of what a request costs."""
+        """Like `request`, with a callback, which may be called at once.
+
+        On an idle connection this needs no task, which saves half of a request's cost.
+        """
         line = self._at_hand(url) if len(body) <= PIECE_BYTES and may_begin() else None
         if line is None:
             asking = self.request(
@@ -162,7 +164,7 @@ class HttpClient:
         return posted
 
     async def close(self) -> None:
-        """What is under way is cut off; whoever waited for its answer is told how far it got."""
+        """Abort what is in flight; callers receive how far their requests got."""
         self._is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -192,10 +194,10 @@ class HttpClient:
         finally:
             self._keep(line, address)
 
-    # Lines.
+    # Connections.
 
     def _kept(self, address: HttpAddress) -> HttpConnection | None:
-        """The one used last: those that nobody needs are left alone until they are closed."""
+        """Return the most recently used connection, so that unneeded ones stay idle until they are closed."""
         idle = self._idle.get(address, [])
         now = asyncio.get_running_loop().time()
         while idle:
@@ -206,11 +208,11 @@ class HttpClient:
         return None
 
     def _at_hand(self, url: str) -> HttpConnection | None:
-        """A line that can be used without waiting for it, and a place for it among those in use."""
+        """Return a connection that is ready now, and count it as in use."""
         if self._free.locked() or self._is_closed or (line := self._kept(_beginning("POST", url)[0])) is None:
             return None
         with suppress(StopIteration):
-            self._free.acquire().send(None)  # there is one: it does not wait
+            self._free.acquire().send(None)  # A permit is available, so this does not wait.
         return line
 
     def _leave(self, line: HttpConnection, address: HttpAddress) -> None:
@@ -257,11 +259,11 @@ class HttpClient:
         return line
 
     async def _dial(self, address: HttpAddress) -> HttpConnection:
-        """The first of its addresses that answers: one that leads nowhere costs a quarter of a second."""
+        """Connect to the first address that responds; an unreachable one costs a quarter of a second."""
         loop = asyncio.get_running_loop()
         if address.is_tls and self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
-        # Asked about addresses in digits as well: what a name turns into is the last that can be judged.
+        # Numeric addresses are checked too: only the resolved address can be judged reliably.
         places = await self._resolve(address.host, address.port)
         connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -271,13 +273,13 @@ class HttpClient:
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
         )
-        if line.is_good:  # otherwise it has ended already, and nobody would take it out again
+        if line.is_good:  # Otherwise it has ended already, and nobody would remove it.
             self._lines.add(line)
         return line
 
 
 class _Posted:
-    """A request on its way along a line that had waited for one."""
+    """A request in flight on a connection that was idle."""
 
     __slots__ = ("_answered", "_leave", "_line", "_trip")
 
@@ -319,7 +321,7 @@ class _NoUrl(ValueError):
 
 @lru_cache(maxsize=256)
 def _beginning(method: str, url: str) -> tuple[HttpAddress, str]:
-    """Where to, and the lines that every such request begins with."""
+    """Return the address, and the lines with which every such request begins."""
     try:
         parsed = URL(url)
         host, port = parsed.raw_host, parsed.port
@@ -345,16 +347,16 @@ def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
     return f"{start}{lines}{length}\r\n".encode()
 
 
-# The first that fits. Our own words: a library's would show addresses and whatever the other side sent.
+# The first match applies. The texts are ours: a library's would show addresses and remote content.
 CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "the name of the host was not found"),
-    (ssl.SSLCertVerificationError, "the certificate of the host is not to be trusted"),
-    (ssl.SSLError, "no TLS connection could be made"),
+    (socket.gaierror, "the host name was not found"),
+    (ssl.SSLCertVerificationError, "the certificate of the host is not trusted"),
+    (ssl.SSLError, "the TLS handshake failed"),
     (_NoConnection, "no connection in time"),
-    (TimeoutError, "no answer in time"),
-    (NoResponse, "the connection was closed without an answer"),
-    (IncompleteResponse, "the answer was cut short"),
-    (MalformedResponse, "the answer was not HTTP"),
+    (TimeoutError, "no response in time"),
+    (NoResponse, "the connection was closed without a response"),
+    (IncompleteResponse, "the response was incomplete"),
+    (MalformedResponse, "the response was not HTTP"),
     (_NoUrl, "the address is not a URL"),
 )
 

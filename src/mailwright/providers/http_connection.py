@@ -1,4 +1,4 @@
-"""A line to an HTTP server: one request at a time, and always known how much of it has left."""
+"""A connection to an HTTP server: one request at a time, and it is always known how much of it was sent."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -9,48 +9,48 @@ from typing import NamedTuple, cast
 import httptools
 from multidict import CIMultiDict
 
-# The last piece of a body leaves only when the others have: until then the mail cannot have arrived.
+# The last piece of a body is sent only after the others: until then the message cannot have arrived.
 PIECE_BYTES = 64 * 1024
 MOST_HEAD_BYTES = 64 * 1024
 
 
 class HttpPhase(Enum):
-    """How much of a request had left us when it was cut."""
+    """How much of a request had been sent when it was interrupted."""
 
-    BEFORE = auto()  # nothing
-    DURING = auto()  # some of it; the last byte cannot have arrived
-    AFTER = auto()  # all of it: the other side may have acted on it
+    BEFORE = auto()  # Nothing.
+    DURING = auto()  # A part; the last byte cannot have arrived.
+    AFTER = auto()  # All of it: the server may have acted on it.
 
 
 class HttpResponse(NamedTuple):
-    """A whole answer, its body cut to what is worth reading."""
+    """A complete response; the body is limited in length."""
 
     status: int
-    fields: Sequence[tuple[bytes, bytes]]  # as they came; hardly an answer has one that anybody asks for
+    fields: Sequence[tuple[bytes, bytes]]  # Unparsed, because they are rarely needed.
     body: bytes
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in any case."""
+        """Return a header; names are case-insensitive."""
         return CIMultiDict(
             [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields]
         )
 
 
 class MalformedResponse(Exception):
-    """the answer was not HTTP"""
+    """the response was not HTTP"""
 
 
 class NoResponse(Exception):
-    """the connection was closed without an answer"""
+    """the connection was closed without a response"""
 
 
 class IncompleteResponse(Exception):
-    """the answer was cut short"""
+    """the response was incomplete"""
 
 
 class HttpExchange:
-    """One request on its way. `phase` never says less than what happened."""
+    """One request in flight. `phase` never understates how much was sent."""
 
     __slots__ = ("body", "head", "is_head_only", "most_answer_bytes", "phase")
 
@@ -62,20 +62,20 @@ class HttpExchange:
         self.phase = HttpPhase.BEFORE
 
 
-# What became of a trip: called once, and never while something is being asked of the line.
+# Receives the result of an exchange: called once, and never during another call of the connection.
 Ended = Callable[["HttpResponse | Exception"], None]
 
 
 class HttpConnection(asyncio.Protocol):
-    """Good for the next request only if the last one ended cleanly and nothing was said since."""
+    """Usable for the next request only if the last one ended cleanly and no bytes came since."""
 
     def __init__(self, closed: Callable[["HttpConnection"], None]) -> None:
         self._closed = closed
         self._loop = asyncio.get_running_loop()
         self._trip: HttpExchange | None = None
-        self._ended: Ended | None = None  # nobody waits for an answer where there is none
-        self._outcome: HttpResponse | Exception | None = None  # found, and not yet told
-        self._room: asyncio.Future[None] | None = None  # somebody waits until more can be written
+        self._ended: Ended | None = None  # None if nobody waits for a response.
+        self._outcome: HttpResponse | Exception | None = None  # Known, but not yet passed on.
+        self._room: asyncio.Future[None] | None = None  # Set while the writer waits for buffer space.
         self._is_full = False
         self._deadline = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +83,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
 
     def begin(self, trip: HttpExchange, ended: Ended, seconds: float) -> None:
-        """A request that leaves in one piece. `ended` is told what came of it, and `trip.phase` how far it got."""
+        """Send a request in one piece. `ended` receives the result, and `trip.phase` says how far it got."""
         self._expect(trip, ended)
         self._allow(seconds)
         try:
@@ -93,7 +93,7 @@ class HttpConnection(asyncio.Protocol):
             self._loop.call_soon(self._tell)
 
     async def exchange(self, trip: HttpExchange) -> HttpResponse:
-        """Raises when no whole answer comes; `trip.phase` tells how far the request got."""
+        """Send a request; raise if no complete response comes. `trip.phase` says how far it got."""
         answer: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._expect(trip, partial(_resolve, answer))
         try:
@@ -111,7 +111,7 @@ class HttpConnection(asyncio.Protocol):
             self._trip = self._ended = None
 
     def withdraw(self) -> None:
-        """Nobody waits for the answer any more. What has left has left; the line is of no use after that."""
+        """Stop waiting for the response. What was sent stays sent, and the connection cannot be reused."""
         self._ended = None
         self.abort()
 
@@ -131,14 +131,14 @@ class HttpConnection(asyncio.Protocol):
                 await asyncio.wait((self._room, answer), return_when=asyncio.FIRST_COMPLETED)
                 self._room = None
             if answer.done():
-                return  # it did not wait for the rest
+                return  # It responded before the rest was sent.
             self._write(body[start : start + PIECE_BYTES], is_last=start == last)
 
     def _write(self, piece: bytes | memoryview, *, is_last: bool) -> None:
         assert self._trip is not None
         if not self.is_good or self._transport.is_closing():
             raise ConnectionResetError
-        # What a transport has taken may leave at any time, even after it was told to close.
+        # The transport may send buffered bytes at any time, even after it was told to close.
         self._trip.phase = HttpPhase.AFTER if is_last else HttpPhase.DURING
         self._transport.write(piece)
 
@@ -157,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._ended is None:
-            # Nobody asked. Whatever this answers, it must not be taken for the answer to the next request.
+            # Unrequested bytes must not be taken for the response to the next request.
             self.abort()
             return
         self._has_begun = True
@@ -173,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
             self._tell()
 
     def eof_received(self) -> bool:
-        """The end of the line ends an answer that did not tell its length."""
+        """The end of the connection ends a response without a length."""
         if self._ended is not None and self._has_head and not self._tells_length():
             self._complete()
             self._tell()
@@ -208,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
             self._outcome = error
 
     def _tell(self) -> None:
-        """Outside of the parser: what is thought of an answer is no fault of its form."""
+        """Called outside the parser, so that an error in a callback is not taken for a parse error."""
         ended, outcome, self._ended = self._ended, self._outcome, None
         if ended is not None and outcome is not None:
             ended(outcome)
@@ -216,11 +216,11 @@ class HttpConnection(asyncio.Protocol):
     def _tells_length(self) -> bool:
         return not {name.lower() for name, _ in self._fields}.isdisjoint((b"content-length", b"transfer-encoding"))
 
-    # What the parser found.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self._outcome is not None:
-            self.is_good = False  # a second answer to one request
+            self.is_good = False  # A second response to one request.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._outcome is None:
@@ -228,13 +228,13 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if self._parser.get_status_code() < 200:
-            self._fields.clear()  # there is more to come
+            self._fields.clear()  # An informational response: the final one follows.
             return
         self._has_head = True
         if not self._parser.should_keep_alive():
             self.is_good = False
         if self._trip is not None and self._trip.is_head_only:
-            self.is_good = False  # the parser waits for the body that it was told of
+            self.is_good = False  # The parser waits for the announced body.
             self._complete()
 
     def on_body(self, piece: bytes) -> None:
@@ -243,17 +243,17 @@ class HttpConnection(asyncio.Protocol):
         self._body.append(piece[: self._wanted])
         self._wanted -= len(piece)
         if self._wanted <= 0:
-            self.is_good = False  # the rest is left on the line
+            self.is_good = False  # The rest is not read.
             self._complete()
 
     def on_message_complete(self) -> None:
         if self._has_head:
             self._complete()
 
-    # Patience.
+    # Timeouts.
 
     def _allow(self, seconds: float) -> None:
-        """From now on, so long. One timer serves all requests of a line: it is moved only when it is too late."""
+        """Restart the timeout. One timer serves all requests; it moves only if it would fire too late."""
         self._deadline = deadline = self._loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             if self._timer is not None:

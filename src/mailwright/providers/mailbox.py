@@ -1,4 +1,4 @@
-"""The mailbox: a local maildir, one file a mail, for development and demonstrations. Any mail client can open it."""
+"""The `mailbox` provider writes to a local maildir, one file per message, for development and demos."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ class MailboxProvider:
 
     async def send(self, message: OutgoingMessage) -> SendResult:
         if message.send_before is not None and self._clock.now() >= message.send_before:
-            return self._retryable("LOCK_EXPIRED", "The lock on this message ended before it was sent.")
+            return self._retryable("LOCK_EXPIRED", "The lease on this message ended before it was sent.")
         try:
             return sent(self.name, await asyncio.to_thread(self._deliver, message))
         except OSError as error:
@@ -35,15 +35,15 @@ class MailboxProvider:
             return ProviderCheck(
                 False, f"{self._folder} cannot be written: {error.strerror or error}", "MAILBOX_NOT_WRITABLE"
             )
-        return ProviderCheck(True, f"mails are written to {self._folder}/new")
+        return ProviderCheck(True, f"messages are written to {self._folder}/new")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Every mail is on disk when its send returns; there is nothing to end."""
+        """Nothing to do: every message is on disk when its send returns."""
 
     def _deliver(self, message: OutgoingMessage) -> str:
-        """Maildir's own way: written whole and flushed in `tmp`, then moved to `new` in one step.
+        """Write and flush the message in `tmp`, then move it to `new` in one step, as maildir requires.
 
-        The name is the message's own id, so a mail that is sent again after a doubt replaces itself.
+        The name is the message's ID, so a message that is resent after a doubt replaces itself.
         """
         self._make_folders()
         name = f"{message.outbox_id}.mailwright"

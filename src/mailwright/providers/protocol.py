@@ -1,4 +1,4 @@
-"""What every provider is: one small protocol. A new provider is one module and one entry in `app`."""
+"""The protocol of a provider. A new provider is one module and one entry in `app`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from mailwright.domain.results import SendResult
 
 @dataclass(frozen=True, slots=True)
 class ProviderCheck:
-    """What a trial found, in one line for people."""
+    """The result of a provider check, with a one-line summary."""
 
     is_ok: bool
     summary: str
@@ -20,7 +20,7 @@ class ProviderCheck:
 
 @dataclass(frozen=True, slots=True)
 class AccountQuota:
-    """What an account may send, as its provider counts it. None: not told, or without a limit."""
+    """What an account may send, as its provider counts it. None: not reported, or no limit."""
 
     limit_per_day: float | None
     sent_today: float | None
@@ -36,10 +36,10 @@ ResultCallback = Callable[[SendResult], None]
 
 
 class SendHandle(Protocol):
-    """A mail that a provider has been handed."""
+    """A message that was handed to a provider."""
 
     def cancel(self) -> object:
-        """Nobody waits for the answer any more: what has not begun to leave does not leave."""
+        """Stop waiting for the result: a message that has not started to transmit is not sent."""
 
 
 class Provider(Protocol):
@@ -48,24 +48,24 @@ class Provider(Protocol):
 
     @property
     def reports_events(self) -> bool:
-        """Whether it later tells what became of a mail; a doubt then waits for that before it is decided."""
+        """Whether it later reports events; a message in doubt then waits for a report before it is decided."""
         ...
 
     def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
-        """An `async def` in most providers. It never raises: whatever happens is a result."""
+        """Send a message. It never raises: whatever happens is a result."""
         ...
 
     async def check(self) -> ProviderCheck:
-        """Whether it would take a mail now, found out without sending one."""
+        """Return whether it would accept a message now, without sending one."""
         ...
 
     async def close(self, grace: Instant = 0) -> None:
-        """Lets what is under way end, for at most `grace` milliseconds."""
+        """Let what is in flight finish, for at most `grace` milliseconds."""
         ...
 
 
 @runtime_checkable
 class CallbackProvider(Protocol):
-    """A provider that answers by calling back, once: a future or a task for every mail costs more than settling it."""
+    """A provider that calls back once with the result: a future or task per message costs more than settling it."""
 
     def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle: ...

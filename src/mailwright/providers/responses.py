@@ -1,4 +1,4 @@
-"""Meanings: the few things that an answer can say to us, whoever gave it. Each provider has a table of them."""
+"""What provider responses mean in our terms. Each provider has a table of rules that lead to these results."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ResultTemplate:
     definitely_not_sent: bool = True
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
-        """A pause that the provider asks for lengthens ours, and never shortens it."""
+        """Create the result. A pause that the provider asks for only lengthens ours."""
         return SendResult(
             self.kind,
             self.provider,
@@ -40,7 +40,7 @@ class ResultTemplate:
 
 @dataclass(frozen=True, slots=True)
 class ResultTemplates:
-    """What one provider's table is written in."""
+    """Creates the result templates of one provider's table."""
 
     provider: str
 
@@ -59,7 +59,7 @@ class ResultTemplates:
         return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
 
     def unclear(self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT) -> ResultTemplate:
-        """It had the whole mail and says that it failed, but not when: it alone may be asked again."""
+        """The provider had the whole message when it failed: only it may be asked again."""
         return ResultTemplate(
             self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, definitely_not_sent=False
         )
@@ -75,15 +75,15 @@ def addresses_in(text: str) -> set[str]:
 
 
 def one_line(text: str) -> str:
-    """Fit for a log and a page: no control characters, and not endless."""
+    """Make text safe for logs and pages: no control characters, limited length."""
     return _CONTROL.sub(" ", text)[:2_000]
 
 
 def with_status(status: int, text: str) -> str:
-    """With the status before it, unless it begins with that anyway."""
+    """Put the status before the text unless it begins with it."""
     return text if text.startswith(f"{status} ") else f"{status} {text}"
 
 
 def mask_addresses(text: str) -> str:
-    """Without anybody's address."""
+    """Mask all addresses in a text."""
     return _ADDRESS.sub(lambda found: mask(found[0]), text)

@@ -1,4 +1,4 @@
-"""The route: one provider or several, each with a circuit of its own. A mail that one may have goes to no other."""
+"""The route: one or more providers, each with its own circuit breaker. A message that one may have goes to no other."""
 
 import zlib
 from collections.abc import Container, Sequence
@@ -13,7 +13,7 @@ from mailwright.domain.results import SendResult
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.protocol import Provider
 
-# While one mail tries whether a provider is back, the others look again after this.
+# While one message probes a provider, the others are deferred by this much.
 PROBE_PAUSE: Instant = SECOND
 
 
@@ -21,14 +21,14 @@ PROBE_PAUSE: Instant = SECOND
 class RouteMember:
     provider: Provider
     breaker: CircuitBreaker
-    weight: int | None = None  # None where the members are asked in order
+    weight: int | None = None  # None if the members are tried in order.
 
     @property
     def name(self) -> str:
         return self.provider.name
 
     def is_free(self, busy: Container[str | None]) -> bool:
-        """Whether the next mail may go there. One that is tried again gets a single mail."""
+        """Return whether the next message may be sent there. A provider that is being probed gets a single message."""
         match self.breaker.state:
             case CircuitState.CLOSED:
                 return True
@@ -42,13 +42,13 @@ class RouteMember:
 
 
 class Closable(Protocol):
-    """What several members use and none of them closes, as connections over HTTP."""
+    """A resource that several members share and none of them closes, such as the HTTP client."""
 
     async def close(self) -> None: ...
 
 
 class Route:
-    """Ordered: the first that takes mail. Weighted: each its share of those that do."""
+    """Without weights, use the first available provider; with weights, give each available one its share."""
 
     def __init__(self, members: Sequence[RouteMember], clock: Clock, shared: Closable | None = None) -> None:
         self.members = tuple(members)
@@ -61,7 +61,7 @@ class Route:
         return cls([RouteMember(provider, CircuitBreaker(clock))], clock)
 
     def choose(self, claimed: Claimed, busy: Container[str | None]) -> RouteMember | Deferral:
-        """Who carries this mail, or how long it waits. `busy`: those that have a mail under way."""
+        """Choose the provider of a message, or defer it. `busy` lists the providers with a message in flight."""
         if claimed.only_provider is not None:
             return self._only(claimed.only_provider, busy)
         free = [member for member in self.members if member.is_free(busy)]
@@ -73,14 +73,14 @@ class Route:
         return free[0] if len(free) == 1 or free[0].weight is None else _by_weight(claimed.outbox_id, free)
 
     def deferral(self) -> Deferral | None:
-        """Nobody takes mail: the first moment at which somebody does."""
+        """If no provider is available, return when the first one will be."""
         objections = [member.breaker.deferral() for member in self.members]
         found = [held for held in objections if held is not None]
         return min(found, key=lambda held: held.until) if len(found) == len(self.members) else None
 
     @property
     def is_probing(self) -> bool:
-        """Whoever takes mail at all is being tried: one mail at a time."""
+        """Whether the only available providers are being probed: one message at a time."""
         states = {member.breaker.state for member in self.members}
         return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
@@ -88,15 +88,15 @@ class Route:
         self._by_name[result.provider].breaker.record(result)
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
-        """When a message that this provider refused for its own reasons is due again."""
+        """Return when a message is due again that this provider rejected for its own reasons."""
         if claimed.only_provider is None and self._has_other(provider):
             return self._clock.now()
         return self._by_name[provider].breaker.deferred_until()
 
     def fails_over(self, claimed: Claimed, provider: str) -> bool:
-        """Whether another may take what this provider could not.
+        """Return whether another provider may send what this one could not.
 
-        Once: a mail that breaks whoever carries it would otherwise go to and fro for ever, as no attempt is counted.
+        Only once: a message that fails with every provider would otherwise alternate forever, as no attempt is counted.
         """
         return claimed.only_provider is None and claimed.failed_provider is None and self._has_other(provider)
 
@@ -120,7 +120,7 @@ class Route:
 
 
 def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
-    """The same message finds the same member as long as the same ones are there."""
+    """Choose by weight; the same message gets the same member as long as the members do not change."""
     point = zlib.crc32(outbox_id.encode()) % sum(member.weight or 1 for member in members)
     for member in members:
         point -= member.weight or 1
@@ -130,7 +130,7 @@ def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
 
 
 def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:
-    """`ses, smtp` is in that order; `ses=3, smtp=1` is by weight. Every problem at once, each with its part."""
+    """Parse `ses, smtp` (in this order) or `ses=3, smtp=1` (by weight); report all problems together."""
     found: dict[str, int | None] = {}
     problems: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
@@ -138,12 +138,12 @@ def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:
         if name not in known:
             problems.append(f"{part!r} does not begin with one of {', '.join(known)}")
         elif name in found:
-            problems.append(f"{name!r} is there twice")
+            problems.append(f"{name!r} is listed twice")
         elif equals and not (weight.isascii() and weight.isdigit() and int(weight) > 0):
-            problems.append(f"{part!r} needs a whole number from 1 as its weight")
+            problems.append(f"{part!r} needs a weight that is a whole number, at least 1")
         found[name] = int(weight) if weight.isascii() and weight.isdigit() else None
     if not problems and len({weight is None for weight in found.values()}) > 1:
-        problems.append("give every provider a weight, as in ses=3, smtp=1, or none of them")
+        problems.append("give either every provider a weight (ses=3, smtp=1) or none")
     if problems:
         raise ConfigurationInvalid(*(f"MAILWRIGHT_ROUTE: {problem}" for problem in problems))
     return found

@@ -1,4 +1,4 @@
-"""The `smtpbz` provider: mail goes over smtp.bz's SMTP, and its API tells how much more may go."""
+"""The `smtpbz` provider: it sends over smtp.bz's SMTP server and reads the quota from its API."""
 
 import asyncio
 import re
@@ -21,9 +21,9 @@ from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
 
-# smtp.bz does not document what it answers when the hour's or the tariff's quota is used up. Any refusal that speaks of
-# limits is taken for that, unless they are the mail's or the mailbox's: the message then waits for the next hour, and
-# no attempt is counted.
+# smtp.bz does not document its reply when the hourly or monthly quota is used up. Any rejection that mentions limits
+# counts as such, unless it is about the message or the mailbox: the message waits for the next hour, and no attempt
+# is counted.
 OTHER_LIMITS = frozenset({"SMTP_MAILBOX_FULL", "SMTP_MESSAGE_TOO_LARGE", "SMTP_RECIPIENT_REJECTED"})
 USED_UP = "SMTPBZ_QUOTA_EXCEEDED"
 LIMITS = re.compile(r"\bquota|\blimit|лимит|квот|тариф", re.IGNORECASE)
@@ -35,18 +35,18 @@ UNKNOWN = "SMTPBZ_UNKNOWN_ANSWER"
 
 @dataclass(frozen=True, slots=True)
 class SmtpBzSettings:
-    smtp: SmtpSettings  # of smtp://login:password@connect.smtp.bz; the login is not the API key
-    api_key: str | None = field(default=None, repr=False)  # without it, nobody knows the quota
+    smtp: SmtpSettings  # From smtp://login:password@connect.smtp.bz; the login is not the API key.
+    api_key: str | None = field(default=None, repr=False)  # Without it the quota is unknown.
     url: str = "https://api.smtp.bz/v1"
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         key = self.api_key
         if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
-            raise ConfigurationInvalid("the smtp.bz API key must be one word of visible ASCII characters")
+            raise ConfigurationInvalid("the smtp.bz API key must consist of visible ASCII characters without spaces")
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            raise ConfigurationInvalid("smtp.bz's URL begins with https://, or the API key would travel unencrypted")
+            raise ConfigurationInvalid("smtp.bz's URL must begin with https://, because the API key must be encrypted")
 
 
 class SmtpBz:
@@ -73,12 +73,12 @@ class SmtpBz:
         return future_of(self.send_with_callback, message)
 
     async def quota(self) -> AccountQuota | None:
-        """None where it cannot be told; `check` says why."""
+        """Return the quota; None if it is unknown (`check` says why)."""
         found = await self._account()
         return found if isinstance(found, AccountQuota) else None
 
     async def check(self) -> ProviderCheck:
-        """A wrong API key is a mistake to mend, an API that does not answer is not: mail goes over SMTP."""
+        """A wrong API key is an error; an unavailable API is not, because messages are sent over SMTP."""
         probe = await self._smtp.check()
         match await self._account():
             case AccountQuota(remaining=0, detail=detail):
@@ -161,7 +161,7 @@ def _quota(account: Any) -> AccountQuota:
 
 
 def _number(name: str, value: Any) -> int | None:
-    """Figures come as numbers or as text, or not at all. Anything else is not an account of smtp.bz."""
+    """Accept numbers, numbers as text, or nothing. Anything else is not an smtp.bz account."""
     match value:
         case None | "":
             return None
@@ -173,12 +173,12 @@ def _number(name: str, value: Any) -> int | None:
             return int(value)
         case str() if value.isascii() and value.isdigit() and len(value) < 16:
             return int(value)
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _detail(numbers: Mapping[str, int | None]) -> str:
     left, limit = numbers["quota"], numbers["tarif_quota"]
-    parts = [f"{'?' if left is None else left} of {'?' if limit is None else limit} mails left"]
+    parts = [f"{'?' if left is None else left} of {'?' if limit is None else limit} messages left"]
     for period, sent, most in (("hour", "hsent", "hlimit"), ("day", "dsent", "dlimit")):
         if numbers[most] is not None:
             parts.append(f"{numbers[sent] or 0} of {numbers[most]} sent this {period}")

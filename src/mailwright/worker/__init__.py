@@ -1,1 +1,1 @@
-"""The loop: claim, gate, deliver, settle; drain on SIGTERM."""
+"""The worker: claim, admit, build, send and settle messages, and shut down gracefully on SIGTERM."""

@@ -1,4 +1,4 @@
-"""Destinations: room at the recipients' domains. Whoever finds none waits alone, and the rest of the lane goes on."""
+"""Apply the limits per recipient domain. A message over a limit is deferred alone; the rest of its lane continues."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,17 @@ from mailwright.domain.permits import Deferral, DeferReason, LimitWindow
 from mailwright.outbox.ledger import Ledger
 from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, window
 
-# A domain that has as many mails under way as it may is looked at again after this.
+# A message to a domain with as many messages in flight as allowed is deferred by this much.
 PAUSE: Instant = 250
-# So many times what may be under way at once is held ready, so that no place stays empty while the next mail is built.
+# How many times the concurrency limit is admitted ahead, so that no slot is idle while the next message is built.
 READY = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
-    permits: dict[int, LimitWindow]  # by message; where nothing is counted there is none
-    waiting: list[tuple[Claimed, Deferral]]
+class DomainDecision:
+    permits: dict[int, LimitWindow]  # By message, if its domain has a rate limit.
+    concurrency: dict[int, int]  # By message, if its domain has a concurrency limit.
+    deferred: list[tuple[Claimed, Deferral]]
 
 
 class Destinations:
@@ -30,15 +31,21 @@ class Destinations:
         self._limits = limits
         self._slots = SendSlots()
         self._workers = 1
-        self._begun: Counter[str] = Counter()  # mails to domains with a limit of mails at once, this second
-        self._lately: Counter[str] = Counter()  # and the second before
+        # Sends started to domains with a concurrency limit, in this second and in the previous one.
+        self._started: Counter[str] = Counter()
+        self._started_before: Counter[str] = Counter()
 
-    async def sort(self, batch: Iterable[Claimed]) -> Sorted:
-        waiting: list[tuple[Claimed, Deferral]] = []
+    async def decide(self, batch: Iterable[Claimed]) -> DomainDecision:
+        """Reserve permits for the messages that may be sent now; defer the others."""
+        deferred: list[tuple[Claimed, Deferral]] = []
+        concurrency: dict[int, int] = {}
         wanted: dict[LimitWindow, Sequence[Claimed]] = {}
         for domain, limit, group in self._limited(batch):
-            ready = group if limit.at_once is None else self._at_once(group, limit.at_once)
-            waiting += [(claimed, self.next_place(claimed)) for claimed in group[len(ready) :]]
+            ready = group
+            if limit.at_once is not None:
+                concurrency |= {claimed.message_key: limit.at_once for claimed in group}
+                ready = group[: READY * limit.at_once]
+                deferred += [(claimed, self.next_slot(claimed, limit.at_once)) for claimed in group[len(ready) :]]
             if limit.rate_per_second is not None:
                 wanted[window(domain, limit.rate_per_second, self._clock.now())] = ready
         granted = await self._ledger.reserve_each({counter: len(group) for counter, group in wanted.items()})
@@ -46,27 +53,27 @@ class Destinations:
         for counter, group in wanted.items():
             count = granted[counter]
             permits |= {claimed.message_key: counter for claimed in group[:count]}
-            waiting += [(claimed, self._next_second(claimed, counter)) for claimed in group[count:]]
-        return Sorted(permits, waiting)
+            deferred += [(claimed, self._next_second(claimed, counter)) for claimed in group[count:]]
+        return DomainDecision(permits, concurrency, deferred)
 
-    def next_place(self, claimed: Claimed) -> Deferral:
-        """When a mail is looked at again whose domain has as many under way as it may."""
-        domain, at_once = domain_of(claimed.to_email), claimed.domain_limit or 1
-        # Twice of what went lately is on the safe side: a place that stays empty costs more than a second look.
-        per_second = max(at_once * SECOND / PAUSE / self._workers, 2.0 * self._lately[domain])
+    def next_slot(self, claimed: Claimed, at_once: int) -> Deferral:
+        """Return when to try a message again whose domain has as many in flight as allowed."""
+        domain = domain_of(claimed.to_email)
+        # Assume twice the recent rate: an idle slot costs more than trying once too often.
+        per_second = max(at_once * SECOND / PAUSE / self._workers, 2.0 * self._started_before[domain])
         slot = self._slots.take(
             claimed.lane, f"{domain} at once", per_second=per_second, earliest=self._clock.now() + PAUSE
         )
         return Deferral(slot, DeferReason.DOMAIN_CONCURRENCY)
 
-    def has_begun(self, claimed: Claimed) -> None:
-        self._begun[domain_of(claimed.to_email)] += 1
+    def count_send(self, claimed: Claimed) -> None:
+        self._started[domain_of(claimed.to_email)] += 1
 
-    def turn_second(self, workers: int) -> None:
-        """Each worker gives out its share of a domain's moments, so that all of them together give out each once."""
+    def start_second(self, workers: int) -> None:
+        """Begin a new second. Each worker assigns its share of a domain's slots, so that together they assign all."""
         self._workers = max(1, workers)
         self._slots.forget_before(self._clock.now())
-        self._lately, self._begun = self._begun, Counter()
+        self._started_before, self._started = self._started, Counter()
 
     def _limited(self, batch: Iterable[Claimed]) -> Iterator[tuple[str, DomainLimit, Sequence[Claimed]]]:
         groups: dict[str, list[Claimed]] = {}
@@ -76,13 +83,8 @@ class Destinations:
             if (limit := self._limits.of(domain)) is not None:
                 yield domain, limit, group
 
-    def _at_once(self, group: Sequence[Claimed], at_once: int) -> Sequence[Claimed]:
-        for claimed in group:
-            claimed.domain_limit = at_once  # the mark counts what is under way, over all workers
-        return group[: READY * at_once]
-
     def _next_second(self, claimed: Claimed, full: LimitWindow) -> Deferral:
-        """At the beginning of a second: a worker that looks twice a second then finds all that the second allows."""
+        """Defer to the start of a second, so that a worker that polls twice a second finds all it may send then."""
         share = full.limit / self._workers
         slot = self._slots.take(
             claimed.lane, domain_of(claimed.to_email), per_second=share, earliest=full.deferred_until

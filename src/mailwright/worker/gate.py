@@ -1,11 +1,11 @@
-"""The gate between claim and send: policies are asked, permits reserved, and what may not go yet is given back."""
+"""The gate between claim and build: ask the policies, reserve permits and defer what may not be sent yet."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
-from mailwright.domain.message import Claimed
+from mailwright.domain.message import Admitted, Claimed
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
@@ -13,27 +13,36 @@ from mailwright.outbox.defer import defer, defer_lane, end_lane_deferral
 from mailwright.outbox.ledger import Ledger
 from mailwright.outbox.limits import NON_LIMIT_REASONS, DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import list_present
-from mailwright.policies import pacing
 from mailwright.policies.hours import lane_outside_hours, recipient_outside_hours
+from mailwright.policies.pacing import pacing_rules
 from mailwright.policies.rates import windows_of_levels
 from mailwright.storage.database import Database
 from mailwright.worker.destinations import Destinations
-from mailwright.worker.pacing import held_for, room_for
+from mailwright.worker.pacing import lane_deferral, room_for
 
 log = logger(__name__)
 
-# How old the limits that a worker knows may be: a change takes effect within one batch after this.
+# A worker reads the limits again after this long: a change takes effect within one batch after it.
 LIMITS_TTL: Instant = 1_000
-# Shorter holds are how a pace is kept: a line for each would be one for every few mails.
-WORTH_A_LINE: Instant = 5 * SECOND
+# Shorter deferrals are normal pacing and are logged at debug level only.
+LOGGED_DEFERRAL: Instant = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class _UsedUp:
-    """Counters that had no more for a lane, which this gate has held for so long."""
+class _Exhausted:
+    """The counters that had no permits left for a lane, and until when this gate deferred the lane."""
 
     counters: frozenset[str]
     until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneDecision:
+    """Which messages of one lane may be sent, which may not, and why not."""
+
+    admitted: list[Admitted]
+    waiting: list[Claimed]
+    deferral: Deferral | None = None
 
 
 class Gate:
@@ -51,189 +60,206 @@ class Gate:
         self._defaults = defaults
         self._rules = LimitRules(defaults.limits)
         self._limits_read_at: Instant | None = None
-        self._are_limits_new = False  # read in the admission that is under way
-        self.deferred_until: Instant = 0  # when the lane that was held last opens again
-        self._permits: dict[int, tuple[LimitWindow, ...]] = {}  # of messages that were admitted and not yet sent
-        self._used_up: dict[int, _UsedUp] = {}  # by lane
-        self._destinations = destinations  # None where no domain has a limit
-        self._ready: dict[int, int] = {}  # lanes of paced mails that were admitted and have not begun; by message
-        self.has_put_off = False  # some of the last batch wait by themselves, so there may be more behind them
+        self._are_limits_new = False  # They were read in the current call of `admit`.
+        self.deferred_until: Instant = 0  # The latest time that this gate deferred a lane or message to.
+        self._permits: dict[int, tuple[LimitWindow, ...]] = {}  # Of messages admitted but not yet sent.
+        self._exhausted: dict[int, _Exhausted] = {}  # By lane.
+        self._destinations = destinations  # None if no domain has a limit.
+        self._paced: dict[int, int] = {}  # The lanes of paced messages that have not started, by message.
+        self.has_deferred = False  # Messages of the last batch were deferred alone: more of their lanes may be due.
 
-    async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Claimed]:
-        """Those that may go now. The others are released, and their lane is held until the policy lets it go on."""
+    @property
+    def limits_domains(self) -> bool:
+        return self._destinations is not None
+
+    async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Admitted]:
+        """Return the messages that may be sent now. Release the others and defer their lanes."""
         lanes = {claimed.lane for claimed in batch}
         await self._refresh_limits(lanes)
-        self.has_put_off = False
+        self.has_deferred = False
         now = self._clock.now()
         unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
-        # They need no permit: one that is reserved for them would be missing for a reader who can be written to.
+        # They need no permit: a permit reserved for them would be missing for a message that can be sent.
         sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
-        admitted: list[Claimed] = []
+        admitted: list[Admitted] = []
         closed: dict[int, Deferral] = {}
-        for lane, group in groupby(sorted(sendable, key=lambda each: each.lane), key=lambda each: each.lane):
-            going, waiting, held = await self._reserve(await self._awake(list(group)))
-            admitted += going
-            if held is not None and not self._are_limits_new:
-                # Whoever has just lifted the limit must not find the lane held again by what it was before.
+        for lane, group in groupby(sorted(sendable, key=_lane), key=_lane):
+            decision = await self._decide(await self._within_recipient_hours(list(group)))
+            admitted += decision.admitted
+            if decision.deferral is not None and not self._are_limits_new:
+                # If the limit was just lifted, the lane must not be deferred by its old value.
                 await self._read_limits(lanes)
-                going, waiting, held = await self._reserve(await self._awake(waiting))
-                admitted += going
-            if held is not None:
-                # First the hold: released messages must not be claimed again before the lane is closed.
-                closed[lane] = held
-                self.deferred_until = held.until
-                used_up = self._used_up.get(lane)
-                await defer_lane(self._database, lane, held.reason, held.until)
-                # Permits came back, or the limit was lifted, while the hold was written.
-                if self._used_up.get(lane) is not used_up or await self._are_others_in_force(waiting[0], held, lanes):
-                    await self._open(lane)
-                await claims.release(waiting)
-                _tell(waiting[0], held, now)
+                decision = await self._decide(await self._within_recipient_hours(decision.waiting))
+                admitted += decision.admitted
+            if decision.deferral is not None:
+                closed[lane] = decision.deferral
+                await self._close_lane(claims, lanes, decision, now)
         if self._destinations is not None:
-            admitted = await self._admit_to(self._destinations, admitted, closed)
-        return admitted + unsendable
+            admitted = await self._admit_to_domains(self._destinations, admitted, closed)
+        return admitted + [Admitted(claimed, claimed.tenant_limit) for claimed in unsendable]
 
     def is_still_open(self, claimed: Claimed, now: Instant) -> bool:
-        """A permit is good for its own second, hour and day only."""
+        """Return whether the message's permits are still valid: each counts for its own hour and day only."""
         permits = self._permits.get(claimed.message_key)
         return permits is None or all(now < window.ends_at for window in permits)
 
-    async def defer(self, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:
-        """Messages that were admitted and cannot go yet wait by themselves; their permits go back."""
-        await defer(self._database, waiting)
-        await self.give_back(claimed for claimed, _ in waiting)
+    async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
+        """Defer admitted messages one by one and give their permits back."""
+        await defer(self._database, deferred)
+        await self.give_back(claimed for claimed, _ in deferred)
 
-    def spend(self, claimed: Claimed) -> None:
-        self._permits.pop(claimed.message_key, None)
-        self._ready.pop(claimed.message_key, None)
-        if self._destinations is not None and claimed.domain_limit is not None:
-            self._destinations.has_begun(claimed)
+    def spend(self, admitted: Admitted) -> None:
+        """Use up the permits of a message whose attempt has begun."""
+        message_key = admitted.claimed.message_key
+        self._permits.pop(message_key, None)
+        self._paced.pop(message_key, None)
+        if self._destinations is not None and admitted.domain_limit is not None:
+            self._destinations.count_send(admitted.claimed)
 
-    def next_place(self, claimed: Claimed) -> Deferral:
-        """When a mail is looked at again whose domain has as many under way as it may."""
+    def next_slot(self, admitted: Admitted) -> Deferral:
+        """Return when to try a message again whose domain has as many in flight as allowed."""
         assert self._destinations is not None
-        return self._destinations.next_place(claimed)
+        return self._destinations.next_slot(admitted.claimed, admitted.domain_limit or 1)
 
     async def give_back(self, unsent: Iterable[Claimed]) -> None:
-        """Permits of messages that were not sent go back to where they came from, and lanes that lacked them go on."""
+        """Return the permits of messages that were not sent, and reopen lanes that lacked them."""
         unsent = list(unsent)
         for claimed in unsent:
-            self._ready.pop(claimed.message_key, None)
-        taken = [permits for claimed in unsent if (permits := self._permits.pop(claimed.message_key, None))]
-        for permits in set(taken):
-            await self._ledger.give_back(permits, taken.count(permits))
-        if taken and self._used_up:
-            await self._reopen({window.name for permits in taken for window in permits})
+            self._paced.pop(claimed.message_key, None)
+        returned = [permits for claimed in unsent if (permits := self._permits.pop(claimed.message_key, None))]
+        for permits in set(returned):
+            await self._ledger.give_back(permits, returned.count(permits))
+        if returned and self._exhausted:
+            await self._reopen({window.name for permits in returned for window in permits})
 
-    async def leave_for_now(self, lane: int, held: Deferral) -> None:
-        """A lane whose mails wait for a moment that this worker cannot give them yet."""
-        self.deferred_until = max(self.deferred_until, held.until)
-        await defer_lane(self._database, lane, held.reason, held.until)
+    async def defer_lane(self, lane: int, deferral: Deferral) -> None:
+        """Defer a lane whose messages cannot get a send time yet."""
+        self.deferred_until = max(self.deferred_until, deferral.until)
+        await defer_lane(self._database, lane, deferral.reason, deferral.until)
+
+    # Lanes.
+
+    async def _close_lane(self, claims: Claims, lanes: Collection[int], decision: _LaneDecision, now: Instant) -> None:
+        """Defer a lane, then release its messages: released first, they would be claimed again at once."""
+        deferral, first = decision.deferral, decision.waiting[0]
+        assert deferral is not None
+        self.deferred_until = deferral.until
+        exhausted = self._exhausted.get(first.lane)
+        await defer_lane(self._database, first.lane, deferral.reason, deferral.until)
+        # Reopen the lane if permits came back or the limit was lifted while the deferral was written.
+        has_changed = self._exhausted.get(first.lane) is not exhausted
+        if has_changed or await self._have_limits_changed(first, deferral, lanes):
+            await self._open(first.lane)
+        await claims.release(decision.waiting)
+        _log_deferral(first, deferral, now)
 
     async def _reopen(self, counters: Collection[str]) -> None:
-        """Lanes that this gate has held for want of one of these go on now, and not when the window ends."""
-        for lane in [lane for lane, each in self._used_up.items() if not each.counters.isdisjoint(counters)]:
-            self._used_up.pop(lane, None)
+        """Reopen the lanes that this gate deferred because one of these counters was exhausted."""
+        for lane in [lane for lane, entry in self._exhausted.items() if not entry.counters.isdisjoint(counters)]:
+            self._exhausted.pop(lane, None)
             await self._open(lane)
 
     async def _open(self, lane: int) -> None:
         async with self._database.write() as tx:
             await end_lane_deferral(tx, lane, but=NON_LIMIT_REASONS)
 
-    async def _awake(self, waiting: list[Claimed]) -> list[Claimed]:
-        """Where a campaign keeps to each reader's own hours, those for whom it is night wait by themselves."""
+    async def _within_recipient_hours(self, waiting: list[Claimed]) -> list[Claimed]:
+        """If a campaign uses the recipients' time zones, defer those who are outside working hours now."""
         if not waiting:
             return waiting
         levels, now = self._rules.levels(waiting[0].tenant_id, waiting[0].lane), self._clock.now()
         if not any(level.limits.in_recipient_zone for level in levels):
             return waiting
-        nights = {
-            zone: recipient_outside_hours(levels, zone, now) for zone in {each.recipient_zone for each in waiting}
-        }
-        asleep = [(each, held) for each in waiting if (held := nights[each.recipient_zone]) is not None]
-        if asleep:
-            self.has_put_off = True
-            self.deferred_until = max(self.deferred_until, *(held.until for _, held in asleep))
-            await defer(self._database, asleep)
-        return [each for each in waiting if nights[each.recipient_zone] is None]
+        zones = {claimed.recipient_zone for claimed in waiting}
+        by_zone = {zone: recipient_outside_hours(levels, zone, now) for zone in zones}
+        deferred = [
+            (claimed, deferral) for claimed in waiting if (deferral := by_zone[claimed.recipient_zone]) is not None
+        ]
+        if deferred:
+            self.has_deferred = True
+            self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in deferred))
+            await defer(self._database, deferred)
+        return [claimed for claimed in waiting if by_zone[claimed.recipient_zone] is None]
 
-    async def _reserve(self, waiting: list[Claimed]) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
-        """Those of one lane that may go, those that may not, and what holds these."""
+    async def _decide(self, waiting: list[Claimed]) -> _LaneDecision:
+        """Decide about the messages of one lane and reserve permits for those that may be sent."""
         if not waiting:
-            return [], [], None
+            return _LaneDecision([], [])
         first, now = waiting[0], self._clock.now()
         levels = self._rules.levels(first.tenant_id, first.lane)
-        held = lane_outside_hours(levels, is_bulk=first.is_bulk, now=now)
-        if held is not None:
-            return [], waiting, held
-        going, waiting, held = self._at_its_pace(waiting, levels, now)
-        needed = windows_of_levels(levels, now, self._rules.quota) if going else ()
-        if not needed:
-            return going, waiting, held
-        going, refused, used_up = await self._reserve_windows(going, needed, now)
-        for claimed in refused:
-            self._ready.pop(claimed.message_key, None)
-        return going, refused + waiting, used_up or held
+        deferral = lane_outside_hours(levels, is_bulk=first.is_bulk, now=now)
+        if deferral is not None:
+            return _LaneDecision([], waiting, deferral)
+        paced = self._pace(waiting, levels, now)
+        windows = windows_of_levels(levels, now, self._rules.quota) if paced.admitted else ()
+        if not windows:
+            return paced
+        reserved = await self._reserve(paced.admitted, windows, now)
+        for claimed in reserved.waiting:
+            self._paced.pop(claimed.message_key, None)
+        return _LaneDecision(reserved.admitted, reserved.waiting + paced.waiting, reserved.deferral or paced.deferral)
 
-    def _at_its_pace(
-        self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant
-    ) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
-        """Of a lane that is paced, no more than about a second of mails is held ready."""
-        paced = pacing.paced(levels, self._rules.provider_rate, self._rules.route)
-        if paced is None:
-            return waiting, [], None
+    def _pace(self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant) -> _LaneDecision:
+        """If the lane is paced, admit only about one second of messages ahead."""
+        pacing = pacing_rules(levels, self._rules.provider_rate, self._rules.route)
+        if pacing is None:
+            return _LaneDecision([Admitted(claimed, claimed.tenant_limit) for claimed in waiting], [])
         lane = waiting[0].lane
-        ready = sum(other == lane for other in self._ready.values())
-        room = room_for(paced, ready)
-        going = waiting[:room]
-        for claimed in going:
-            claimed.paced = paced
-            self._ready[claimed.message_key] = lane
-            if levels[0].limits.one_at_a_time:
-                claimed.tenant_limit = 1
-            if levels[-1].limits.one_at_a_time:
-                claimed.lane_limit = 1
-        if len(going) == len(waiting):
-            return going, [], None
-        return going, waiting[room:], held_for(paced, ready + len(going), now)
+        ready = sum(other == lane for other in self._paced.values())
+        room = room_for(pacing, ready)
+        lane_limit = 1 if levels[-1].limits.one_at_a_time else None
+        is_tenant_alone = levels[0].limits.one_at_a_time
+        admitted = [
+            Admitted(claimed, 1 if is_tenant_alone else claimed.tenant_limit, pacing, lane_limit)
+            for claimed in waiting[:room]
+        ]
+        for message in admitted:
+            self._paced[message.claimed.message_key] = lane
+        if len(admitted) == len(waiting):
+            return _LaneDecision(admitted, [])
+        return _LaneDecision(admitted, waiting[room:], lane_deferral(pacing, ready + len(admitted), now))
 
-    async def _reserve_windows(
-        self, waiting: list[Claimed], needed: tuple[LimitWindow, ...], now: Instant
-    ) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
-        first = waiting[0]
-        grant = await self._ledger.reserve(needed, len(waiting))
-        going = waiting[: grant.count]
-        for claimed in going:
-            self._permits[claimed.message_key] = needed
+    async def _reserve(self, wanted: list[Admitted], windows: tuple[LimitWindow, ...], now: Instant) -> _LaneDecision:
+        grant = await self._ledger.reserve(windows, len(wanted))
+        granted = wanted[: grant.count]
+        for message in granted:
+            self._permits[message.claimed.message_key] = windows
         if (blocked := grant.blocked_by) is None:
-            return going, [], None
-        held = Deferral(blocked.deferred_until, blocked.reason)
-        self._used_up = {lane: each for lane, each in self._used_up.items() if each.until > now}
-        counters = frozenset({blocked.name, *(other.name for other in blocked.related)})
-        self._used_up[first.lane] = _UsedUp(counters, held.until)
-        return going, waiting[grant.count :], held
+            return _LaneDecision(granted, [])
+        deferral = Deferral(blocked.deferred_until, blocked.reason)
+        self._exhausted = {lane: entry for lane, entry in self._exhausted.items() if entry.until > now}
+        counters = frozenset({blocked.name, *(related.name for related in blocked.related)})
+        self._exhausted[wanted[0].claimed.lane] = _Exhausted(counters, deferral.until)
+        return _LaneDecision(granted, [message.claimed for message in wanted[grant.count :]], deferral)
 
-    async def _admit_to(
-        self, destinations: Destinations, batch: list[Claimed], closed: Mapping[int, Deferral]
-    ) -> list[Claimed]:
-        """Those that find room at their domain as well. The others wait by themselves, and give their permits back."""
-        found = await destinations.sort(batch)
-        for message_key, permit in found.permits.items():
+    # Domains.
+
+    async def _admit_to_domains(
+        self, destinations: Destinations, batch: list[Admitted], closed: Mapping[int, Deferral]
+    ) -> list[Admitted]:
+        """Apply the limits of the recipients' domains. Defer messages over a limit and return their permits."""
+        decision = await destinations.decide([message.claimed for message in batch])
+        for message_key, permit in decision.permits.items():
             self._permits[message_key] = (*self._permits.get(message_key, ()), permit)
-        if not found.waiting:
-            return batch
-        self.has_put_off = True
-        self.deferred_until = max(self.deferred_until, *(held.until for _, held in found.waiting))
-        await self.defer(found.waiting)
-        for lane in closed.keys() & {claimed.lane for claimed, _ in found.waiting}:
-            # It was closed because these had the last permits: there is room for others again.
-            until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
-            await defer_lane(self._database, lane, closed[lane].reason, until)
-        put_off = {claimed.message_key for claimed, _ in found.waiting}
-        return [claimed for claimed in batch if claimed.message_key not in put_off]
+        if decision.deferred:
+            self.has_deferred = True
+            self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in decision.deferred))
+            await self.defer(decision.deferred)
+            for lane in closed.keys() & {claimed.lane for claimed, _ in decision.deferred}:
+                # These messages held the last permits of the closed lane: there is room for others again.
+                until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
+                await defer_lane(self._database, lane, closed[lane].reason, until)
+        deferred = {claimed.message_key for claimed, _ in decision.deferred}
+        return [
+            _with_domain_limit(message, decision.concurrency.get(message.claimed.message_key))
+            for message in batch
+            if message.claimed.message_key not in deferred
+        ]
+
+    # Limits.
 
     async def _refresh_limits(self, lanes: Collection[int]) -> None:
-        """Old limits are read again, and so are those that say nothing of a campaign that has mail in the batch."""
+        """Read the limits again if they are old or lack a campaign of this batch."""
         now = self._clock.now()
         is_old = self._limits_read_at is None or abs(now - self._limits_read_at) >= LIMITS_TTL
         self._are_limits_new = False
@@ -242,12 +268,13 @@ class Gate:
         if is_old:
             self._limits_read_at = now
             if self._destinations is not None:
-                self._destinations.turn_second(len({each.worker for each in await list_present(self._database, now)}))
+                workers = {presence.worker for presence in await list_present(self._database, now)}
+                self._destinations.start_second(len(workers))
 
-    async def _are_others_in_force(self, first: Claimed, held: Deferral, lanes: Collection[int]) -> bool:
-        """Whoever changes limits opens what they held. A hold that was written after that nobody would end."""
-        if held.until - self._clock.now() <= LIMITS_TTL:
-            return False  # it ends by itself
+    async def _have_limits_changed(self, first: Claimed, deferral: Deferral, lanes: Collection[int]) -> bool:
+        """Read the limits again after a deferral was written: an earlier change did not reopen the lane."""
+        if deferral.until - self._clock.now() <= LIMITS_TTL:
+            return False  # The deferral ends soon anyway.
         before = self._rules.levels(first.tenant_id, first.lane)
         await self._read_limits(lanes)
         return self._rules.levels(first.tenant_id, first.lane) != before
@@ -257,13 +284,23 @@ class Gate:
         self._are_limits_new = True
 
 
-def _tell(first: Claimed, held: Deferral, now: Instant) -> None:
-    tell = log.info if held.until - now >= WORTH_A_LINE else log.debug
-    tell("lane_held", companyId=first.tenant_name, reason=held.reason, until=isoformat(held.until))
+def _lane(claimed: Claimed) -> int:
+    return claimed.lane
+
+
+def _with_domain_limit(message: Admitted, limit: int | None) -> Admitted:
+    if limit is None:
+        return message
+    return Admitted(message.claimed, message.tenant_limit, message.pacing, message.lane_limit, limit)
+
+
+def _log_deferral(first: Claimed, deferral: Deferral, now: Instant) -> None:
+    write = log.info if deferral.until - now >= LOGGED_DEFERRAL else log.debug
+    write("lane_deferred", companyId=first.tenant_name, reason=deferral.reason, until=isoformat(deferral.until))
 
 
 def _is_unsendable(claimed: Claimed, now: Instant) -> bool:
-    """Whether what was read with the claim is enough to refuse it, whoever would carry it."""
+    """Return whether the facts read with the claim already rule out sending."""
     is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.is_contact_deleted)
     has_expired = claimed.expires_at is not None and now >= claimed.expires_at
     return claimed.suppressed_because is not None or is_gone or has_expired

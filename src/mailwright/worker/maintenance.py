@@ -1,4 +1,4 @@
-"""Keeping house beside the sends: locks are renewed, the dead are taken over from, doubts decided."""
+"""Renew leases, recover the work of lost workers, decide messages in doubt and delete old data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from mailwright.storage.partitions import ensure_event_partitions
 
 PRESENCE_EVERY: Instant = 5 * SECOND
 TIDY_EVERY: Instant = 10 * MINUTE
-# Old reports go in portions; after so many of them the rest waits for the next time.
-MOST_PORTIONS = 20
+# Old reports are deleted in batches, at most this many at a time.
+MOST_BATCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceServices:
-    """The parts that need looking after."""
+    """The collaborators of maintenance."""
 
     database: Database
     claims: Claims
@@ -34,58 +34,60 @@ class MaintenanceServices:
 
 
 class Maintenance:
-    """Everything that must happen now and then, whether or not there is mail."""
+    """The work that must happen regularly, whether or not there are messages to send."""
 
-    def __init__(self, clock: Clock, duties: MaintenanceServices, lock_ttl: Instant) -> None:
+    def __init__(self, clock: Clock, services: MaintenanceServices, lease: Instant) -> None:
         self._clock = clock
-        self._duties = duties
-        self._renew_every = lock_ttl // 3
+        self._services = services
+        self._renew_every = lease // 3
         self._last: dict[str, Instant] = {}
-        self.suspects_wait = False
-        self.has_decided = False  # doubts, since somebody last asked: what is sent again is due at once
-        self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held, if ever renewed
+        self.has_suspects = False
+        self.has_decided = False  # Messages in doubt were decided since the flag was reset; resends are due at once.
+        self.renewed: dict[int, Instant] = {}  # When the renewed leases end, by message.
 
-    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
-        """One round; each duty when its time has come."""
+    async def tick(self, leased: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
+        """Do each duty whose time has come."""
         if self._is_time("renew", self._renew_every):
-            await self._renew([*held()])
+            await self._renew([*leased()])
         if self._is_time("presence", PRESENCE_EVERY):
-            await self._duties.registry.report(*presence)
-        await self.look_after_the_dead()
+            await self._services.registry.report(*presence)
+        await self.recover_lost_work()
         if self._is_time("tidy", TIDY_EVERY):
-            await self._duties.ledger.forget_expired()
-            await self._duties.registry.delete_lost()
+            await self._services.ledger.forget_expired()
+            await self._services.registry.delete_lost()
             await self._forget_reports()
-            await ensure_event_partitions(self._duties.database, self._clock.now())
+            await ensure_event_partitions(self._services.database, self._clock.now())
 
-    async def look_after_the_dead(self) -> None:
-        await self._duties.doubts.mark_lost_attempts()
-        if await self._duties.doubts.decide_due():
+    async def recover_lost_work(self) -> None:
+        """Take over the attempts of crashed workers and decide messages in doubt."""
+        await self._services.doubts.mark_lost_attempts()
+        if await self._services.doubts.decide_due():
             self.has_decided = True
-        self.suspects_wait = await self._duties.claims.has_suspects()
+        self.has_suspects = await self._services.claims.has_suspects()
 
-    async def _renew(self, held: Sequence[Claimed]) -> None:
-        before = {key: self.renewed[key] for key in (each.message_key for each in held) if key in self.renewed}
+    async def sign_off(self) -> None:
+        """Remove this worker from the list of active workers."""
+        await self._services.registry.deregister()
+
+    async def _renew(self, leased: Sequence[Claimed]) -> None:
+        kept = {key: self.renewed[key] for key in (claimed.message_key for claimed in leased) if key in self.renewed}
         try:
-            self.renewed = before | await self._duties.claims.renew(held)
+            self.renewed = kept | await self._services.claims.renew(leased)
         except NotDurable:
-            # First thing when the database is back: nobody must take over from a worker that is alive.
+            # Renew first when the database is back: no other worker may take over from one that is alive.
             self._last["renew"] -= self._renew_every
             raise
 
     async def _forget_reports(self) -> None:
-        """Also where no more reports come in: whoever adds them takes old ones away only then."""
-        for _ in range(MOST_PORTIONS):
-            if await forget(self._duties.database, self._duties.soft, self._clock.now()) < MOST_FORGOTTEN:
+        """Delete old reports here too, because adding a report deletes old ones only if reports come in."""
+        for _ in range(MOST_BATCHES):
+            if await forget(self._services.database, self._services.soft, self._clock.now()) < MOST_FORGOTTEN:
                 return
-
-    async def leave(self) -> None:
-        await self._duties.registry.deregister()
 
     def _is_time(self, duty: str, every: Instant) -> bool:
         now = self._clock.now()
         last = self._last.setdefault(duty, now if duty == "renew" else now - every)
-        # A clock that was set back must not postpone the duty by as much.
+        # A clock that was set back must not postpone the duty.
         if 0 <= now - last < every:
             return False
         self._last[duty] = now

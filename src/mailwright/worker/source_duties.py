@@ -1,20 +1,26 @@
-"""Conducting: what sources must do whether or not anybody looks, each in its turn."""
+"""The periodic work of the sources, such as turning due campaigns into messages."""
 
+import asyncio
 from typing import Protocol
 
 
 class SourceDuty(Protocol):
     async def tick(self) -> bool:
-        """One step; true when anything was done, so that there may be more."""
+        """Do one step; return True if there may be more to do."""
         ...
 
 
 class SourceDuties:
-    """Several as one."""
+    """Run the duties one after another, never twice at the same time."""
 
-    def __init__(self, *conductors: SourceDuty) -> None:
-        self._conductors = conductors
+    def __init__(self, *duties: SourceDuty) -> None:
+        self._duties = duties
+        self._lock = asyncio.Lock()
+        self.did_work = False  # Since the flag was last reset: there may be new messages.
 
-    async def tick(self) -> bool:
-        done = [await source_duties.tick() for source_duties in self._conductors]
-        return any(done)
+    async def run_once(self) -> bool:
+        """Run each duty once; return True if any of them did something."""
+        async with self._lock:
+            did_work = any([await duty.tick() for duty in self._duties])
+            self.did_work |= did_work
+        return did_work

@@ -1,4 +1,4 @@
-"""Waking: a worker with nothing to do hears of new messages at once. A hint may be lost; the poll finds them all."""
+"""Wake an idle worker when new messages arrive. A lost signal is harmless, because workers also poll."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ log = logger(__name__)
 
 
 class Wake:
-    """An event of this process, and a channel in Valkey where other processes are told."""
+    """An event within this process, and a Valkey channel between processes."""
 
     def __init__(self, client: "Redis | None" = None) -> None:
         self._client = client
@@ -30,10 +30,10 @@ class Wake:
         self._event.set()
 
     async def announce(self) -> None:
-        """Tells every worker that there is something new."""
+        """Notify every worker of new messages."""
         self._event.set()
-        # Not waited for: a Valkey that does not answer must not hold up whoever was just accepted. One at a time is
-        # enough, as a worker that was woken looks for everything.
+        # Do not wait: a slow Valkey must not delay the request that was just accepted. One notification at a time
+        # is enough, because a woken worker claims everything that is due.
         if self._client is not None and (self._telling is None or self._telling.done()):
             self._telling = asyncio.create_task(self._tell(self._client))
 
@@ -66,7 +66,7 @@ class Wake:
     async def _listen(self, client: "Redis") -> None:
         from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
 
-        # Asked as well as cancelled: the client may take a cancellation for the end of its own time.
+        # Checked in addition to cancellation: the client may mistake a cancellation for its own timeout.
         while not self._is_closed:
             try:
                 async with client.pubsub() as channel:
@@ -82,9 +82,7 @@ class Wake:
     def _lost(self, error: Exception) -> None:
         if not self._is_lost:
             self._is_lost = True
-            log.warning(
-                "valkey_lost", error=str(error), message="Workers look for new mail themselves until it is back."
-            )
+            log.warning("valkey_lost", error=str(error), message="Workers poll for new messages until Valkey is back.")
 
     def _back(self) -> None:
         if self._is_lost:

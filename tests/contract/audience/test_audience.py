@@ -23,7 +23,7 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox.accept import accept
 from mailwright.storage.database import Database
 from mailwright.storage.tables import subscriptions
-from tests.builders import a_message, a_newsletter, a_settler, an_acceptor, claims_of
+from tests.builders import Attempt, a_message, a_newsletter, a_settler, an_acceptor, claims_of
 
 ADA = "ada@example.com"
 NEWS = "news"
@@ -276,12 +276,12 @@ async def test_widest_of_several_suppressions_is_reported(database: Database, cl
 async def test_copy_to_unsubscribed_contact_is_not_sent(database: Database, clock: ManualClock, scope: str) -> None:
     await an_acceptor(database, clock).accept([a_message(to=ADA), a_message(to="bob@example.com")])
     claimed = await claims_of(database, clock).claim(2)
-    for each in claimed:
-        each.copies = ("cleo@example.com",) if each.to_email == ADA else ("dan@example.com",)
+    copies = {ADA: ("cleo@example.com",), "bob@example.com": ("dan@example.com",)}
+    attempts = [Attempt(each, copies=copies[each.to_email]) for each in claimed]
     async with database.write() as tx:
         emails = ["cleo@example.com"]
         await suppressions.add_all(tx, 1, emails, reason="left", source="test", now=0, list_key=scope)
-    begun = await a_settler(database, clock).exchange([], claimed)
+    begun = await a_settler(database, clock).exchange([], attempts)
     may_go = {each.to_email for each in claimed if each.message_key in begun.message_keys}
     assert may_go == ({"bob@example.com"} if scope == "*" else {ADA, "bob@example.com"})
 

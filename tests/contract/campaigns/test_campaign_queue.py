@@ -18,7 +18,7 @@ from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue
 from mailwright.sources.campaigns.entries import QueueEntry
 from mailwright.worker import gate
-from mailwright.worker.loop import Worker
+from mailwright.worker.worker import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, Desk, a_definition, address_of, join
 from tests.conftest import DatabaseAddress
@@ -246,7 +246,7 @@ async def test_a_busy_worker_keeps_the_limits_of_a_campaign_that_has_just_starte
     await desk.bench.accept(a_message())
     await worker.run(drain=True)
     campaign_id = await desk.start(30, limits={"dailyLimit": 10})
-    await Worker(worker._parts, worker._pace).run(drain=True)
+    await Worker(worker.parts, worker.settings).run(drain=True)
     assert len(provider.mails) == 1 + 10
     assert (await desk.waits(campaign_id))[0] == "daily_limit"
 
@@ -270,7 +270,7 @@ async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: 
     await worker.run(drain=True)
     assert len(provider.mails) == 10
     await desk.edit_limits(campaign_id)
-    await Worker(worker._parts, worker._pace).run(drain=True)
+    await Worker(worker.parts, worker.settings).run(drain=True)
     assert len(provider.mails) == 30
 
 
@@ -286,7 +286,7 @@ async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
             await desk.edit_limits(campaign_id)
         await defer_lane(*of_lane)
 
-    monkeypatch.setattr(gate, "hold_lane", hold)
+    monkeypatch.setattr(gate, "defer_lane", hold)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     assert len(provider.mails) == 30
@@ -297,7 +297,7 @@ async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
 
 async def test_a_worker_that_runs_takes_up_new_campaigns_and_tells_how_fast_it_sends(desk: Desk) -> None:
     provider = ScriptedProvider()
-    worker = await desk.bench.worker(provider, conduct_seconds=0.01, poll_seconds=0.01)
+    worker = await desk.bench.worker(provider, source_duty_seconds=0.01, poll_seconds=0.01)
     run = asyncio.create_task(worker.run())
     try:
         async with asyncio.timeout(60):

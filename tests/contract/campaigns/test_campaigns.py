@@ -37,6 +37,7 @@ from tests.builders import (
     FAULT,
     REFUSAL,
     UNKNOWN,
+    Attempt,
     Bench,
     a_contact,
     a_result,
@@ -428,8 +429,7 @@ async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_
     claims, settling = claims_of(desk.database, desk.clock), a_settler(desk.database, desk.clock)
     perhaps = replace(FAULT, provider="scripted", definitely_not_sent=False)
     while claimed := await claims.claim(1):
-        claimed[0].provider = "scripted"
-        await settling.exchange([], claimed)
+        await settling.exchange([], [Attempt(claimed[0], "scripted")])
         await settling.exchange([a_result(claimed[0], perhaps, desk.clock.now())], [])
         desk.clock.advance(HOUR)
     assert (await desk.counts(campaign_id)).failed == 1

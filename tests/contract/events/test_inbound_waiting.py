@@ -396,7 +396,7 @@ async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.M
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
         await poll(inlet)
     assert inlet.asked == 6
-    assert [line["event"] for line in lines] == ["inlet_unavailable", "inlet_failed"]
+    assert [line["event"] for line in lines] == ["periodic_work_postponed", "periodic_work_failed"]
     assert pauses == [0.0, 1.0, 15.0, 15.0, 0.0]
 
 

@@ -520,7 +520,7 @@ async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench)
     await door.close()
     for age, left in ((89 * DAY, 1), (2 * DAY, 0)):
         bench.clock.advance(age)
-        keeper = (await bench.worker(ScriptedProvider()))._parts.maintenance
+        keeper = (await bench.worker(ScriptedProvider())).parts.maintenance
         await keeper.tick(lambda: (), ())
         async with bench.database.read() as tx:
             assert len(await tx.execute(select(reports.c.key))) == left

@@ -434,7 +434,7 @@ async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
     await desk.posting.wait_until_idle()
     hold.release()
     [late] = await desk.log(slow)
-    assert (late.status, late.log[0]["error"]) == (PENDING, "no answer in time")
+    assert (late.status, late.log[0]["error"]) == (PENDING, "no response in time")
 
 
 async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk: Desk) -> None:

@@ -29,7 +29,7 @@ from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.events.reports import REPORTABLE, Reports
 from mailwright.outbox.audit import audit
 from mailwright.outbox.operations import Operations
-from mailwright.pipeline.conclude import is_poison, poisoned, refused
+from mailwright.pipeline.conclude import fail_poisoned, fail_validation, is_poison
 from mailwright.pipeline.validate import suppressed
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, events, messages
@@ -203,9 +203,9 @@ class Outbox(RuleBasedStateMachine):
             self.claim(which)
         for claimed in self._from_stock(which):
             if is_poison(claimed):
-                self.run(self.settling.exchange([poisoned(claimed, self.clock.now())], []))
+                self.run(self.settling.exchange([fail_poisoned(claimed, self.clock.now())], []))
             elif claimed.suppressed_because:
-                self.run(self.settling.exchange([refused(claimed, suppressed("left"), self.clock.now())], []))
+                self.run(self.settling.exchange([fail_validation(claimed, suppressed("left"), self.clock.now())], []))
             elif self.run(self.settling.exchange([], [claimed])).message_keys:
                 self._hand_over(claimed)
 

@@ -17,7 +17,7 @@ from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.schemas.explanation_text import message_text
 from mailwright.storage.tables import counters, lane_deferrals
-from mailwright.worker import loop
+from mailwright.worker import feeder
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
@@ -29,7 +29,7 @@ Limited = Callable[[str], AbstractAsyncContextManager[Bench]]
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drained worker does not wait for the next second: the test moves the clock."""
-    monkeypatch.setattr(loop, "LONGEST_PAUSE_TO_OUTWAIT", 0)
+    monkeypatch.setattr(feeder, "LONGEST_DEFERRAL_TO_WAIT_FOR", 0)
 
 
 @pytest.fixture(params=["database", "valkey"])
@@ -276,6 +276,6 @@ async def test_without_limits_nothing_is_counted(bench: Bench) -> None:
     await bench.accept(*to("gmail.com", 20))
     worker = await bench.worker(ScriptedProvider())
     await worker.run(drain=True)
-    assert worker._parts.gate._destinations is None
+    assert not worker.parts.gate.limits_domains
     async with bench.database.read() as tx:
         assert await tx.execute(select(counters)) == []

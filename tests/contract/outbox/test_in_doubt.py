@@ -23,6 +23,7 @@ from tests.builders import (
     SENT,
     THROTTLE,
     UNKNOWN,
+    Attempt,
     a_message,
     a_newsletter,
     a_result,
@@ -457,8 +458,7 @@ async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
     [accepted] = await an_acceptor(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock), a_settler(database, clock)
     while claimed := await claims.claim(1):
-        claimed[0].provider = "scripted"
-        await settling.exchange([], claimed)
+        await settling.exchange([], [Attempt(claimed[0], "scripted")])
         answer = replace(FAULT, provider="scripted", definitely_not_sent=definitely_not_sent)
         await settling.exchange([a_result(claimed[0], answer, clock.now())], [])
         clock.advance(HOUR)
@@ -475,15 +475,13 @@ async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
     await an_acceptor(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock, "slow"), a_settler(database, clock)
     [claimed] = await claims.claim(1)
-    claimed.provider = "scripted"
-    await settling.exchange([], [claimed])
+    await settling.exchange([], [Attempt(claimed, "scripted")])
     perhaps = replace(FAULT, definitely_not_sent=False)
     await settling.exchange([a_result(claimed, perhaps, clock.now())], [])
     clock.advance(MINUTE)
     [again] = await claims.claim(1)
     assert again.only_provider == "scripted"
-    again.provider = "scripted"
-    await settling.exchange([], [again])
+    await settling.exchange([], [Attempt(again, "scripted")])
     clock.advance(LOCK_TTL)
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims.release([again])

@@ -14,7 +14,7 @@ from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.quotas import STALE_AFTER, RouteRate, route_rate
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.policies.pacing import paced
+from mailwright.policies.pacing import pacing_rules
 from mailwright.policies.rates import windows
 from mailwright.providers.protocol import AccountQuota
 from mailwright.storage.database import Database
@@ -301,7 +301,7 @@ async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench:
     route: dict[str, int | None] = {"scripted": None, "smtp": None}
     rules = await load_limit_rules(bench.database, DefaultLimits(Limits(), route))
     assert (rules.provider_rate, rules.route) == (5, "scripted")
-    assert paced(rules.levels(1, 1), rules.provider_rate, rules.route) is not None
+    assert pacing_rules(rules.levels(1, 1), rules.provider_rate, rules.route) is not None
     away = WorkerPresence("scripted", unavailable_until=bench.clock.now() + HOUR)
     await WorkerRegistry(bench.database, bench.clock, "worker-1").report(away, WorkerPresence("smtp"))
     assert await quotas.provider_rate(bench.database, route) is None

@@ -59,6 +59,7 @@ from tests.builders import (
     FAULT,
     LOCK_TTL,
     UNKNOWN,
+    Attempt,
     Bench,
     a_contact,
     a_message,
@@ -93,7 +94,7 @@ async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing
     held = await claims.claim(10)
     clock.advance(LOCK_TTL // 3)
     async with asyncio.timeout(LONGEST_SECONDS), database.write() as tx:
-        await settle_and_begin(tx, [], held[1:2], clock.now())
+        await settle_and_begin(tx, [], [Attempt(held[1])], clock.now())
         renewed = await claims.renew(held)
     assert renewed == dict.fromkeys((held[0].message_key, held[2].message_key), clock.now() + LOCK_TTL)
     assert len(await claims.renew(held)) == 3

@@ -28,4 +28,4 @@ async def test_a_database_out_of_reach_is_told_each_time_with_pauses_that_grow_a
     with capture_logs() as lines:
         await notifications.repeat(duty, is_stopped)
     told = [(line["event"], line["log_level"], line["retryInSeconds"]) for line in lines]
-    assert told == [("queue_unavailable", "warning", pause) for pause in (0.001, 0.002, 0.004, 0.004, 0.001)]
+    assert told == [("periodic_work_postponed", "warning", pause) for pause in (0.001, 0.002, 0.004, 0.004, 0.001)]

@@ -1,4 +1,4 @@
-"""Mail through SendGrid's v3 API: our own MIME is put into its words, one request a mail."""
+"""Send through SendGrid's v3 API: our MIME is converted to its JSON, one request per message."""
 
 from mailwright.providers.sendgrid.provider import SendGrid, SendGridSettings
 

@@ -1,4 +1,4 @@
-"""A mail in its parts, as SendGrid wants it: it takes no MIME, it writes its own."""
+"""A message in parts: SendGrid accepts no MIME and writes its own."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,19 +12,19 @@ class ParsedMailbox(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ParsedAttachment:
     filename: str
-    content_type: str  # without parameters
-    content: str  # base64 without line ends
-    content_id: str | None = None  # the HTML shows it in place
+    content_type: str  # Without parameters.
+    content: str  # Base64 without line ends.
+    content_id: str | None = None  # Set if the HTML shows it inline.
 
 
-@dataclass(slots=True)  # made for every mail
+@dataclass(slots=True)  # Not frozen, for speed: see domain.message.
 class ParsedMail:
     sender: ParsedMailbox
     to: list[ParsedMailbox]
     cc: list[ParsedMailbox]
     reply_to: list[ParsedMailbox]
     subject: str
-    # All the others, unfolded and otherwise as they were written: SendGrid does not encode them.
+    # All other headers, unfolded but otherwise as written: SendGrid does not encode them.
     headers: list[tuple[str, str]]
     text: str | None = None
     html: str | None = None

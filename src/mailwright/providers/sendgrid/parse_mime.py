@@ -1,4 +1,4 @@
-"""Reading a mail that somebody else wrote: the standard library's parser, slow and patient."""
+"""Parse any MIME message with the standard library's slow but tolerant parser."""
 
 import re
 from base64 import b64encode
@@ -18,7 +18,7 @@ Fields = list[tuple[str, str]]
 
 
 class UnreadableMime(ValueError):
-    """This is not a mail that SendGrid could be told about."""
+    """The message cannot be sent through SendGrid."""
 
 
 def read(content: bytes) -> ParsedMail:
@@ -26,8 +26,8 @@ def read(content: bytes) -> ParsedMail:
         return _read(BytesParser(policy=policy.default).parsebytes(content))
     except UnreadableMime:
         raise
-    except Exception as error:  # the parser promises to take anything; its headers break that promise now and then
-        raise UnreadableMime(f"the mail cannot be read: {type(error).__name__}") from error
+    except Exception as error:  # The parser should accept anything, but its header classes sometimes raise.
+        raise UnreadableMime(f"the message cannot be parsed: {type(error).__name__}") from error
 
 
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
@@ -37,7 +37,7 @@ def _read(message: EmailMessage) -> ParsedMail:
     fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
     senders = _mailboxes(fields, "from")
     if not senders:
-        raise UnreadableMime("the mail names no sender")
+        raise UnreadableMime("the message has no sender")
     text, html = message.get_body(("plain",)), message.get_body(("html",))
     return ParsedMail(
         senders[0],
@@ -58,7 +58,7 @@ def _unfolded(raw: str) -> str:
 
 
 def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
-    """Taken apart before it is decoded: an encoded comma does not divide."""
+    """Split addresses before decoding: an encoded comma does not separate."""
     found = getaddresses([value for name, value in fields if name.lower() == wanted])
     return [ParsedMailbox(address, _decoded(name)) for name, address in found if "@" in address]
 
@@ -66,7 +66,7 @@ def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
 def _decoded(text: str) -> str:
     try:
         return str(make_header(decode_header(text)))
-    except (LookupError, ValueError, HeaderParseError):  # what nobody can decode is shown as it is
+    except (LookupError, ValueError, HeaderParseError):  # Text that cannot be decoded is kept as it is.
         return text
 
 
@@ -89,7 +89,7 @@ def _text(part: MIMEPart) -> str:
     data = cast("bytes", part.get_payload(decode=True) or b"")
     try:
         text = data.decode(part.get_content_charset("utf-8"), "replace")
-    except LookupError:  # a character set that nobody knows
+    except LookupError:  # An unknown character set.
         text = data.decode("utf-8", "replace")
     return text.replace("\r\n", "\n")
 
@@ -106,6 +106,6 @@ def _attached(part: MIMEPart) -> ParsedAttachment:
 
 
 def _data(part: MIMEPart) -> bytes:
-    if part.get_content_maintype() == "message":  # a mail within the mail
+    if part.get_content_maintype() == "message":  # A message attached to the message.
         return b"".join([inner.as_bytes() for inner in part.iter_parts()])
     return cast("bytes", part.get_payload(decode=True) or b"")

@@ -1,7 +1,7 @@
-"""Reading our own mail back: our MIME writer has few habits, so a few splits undo them.
+"""Parse MIME that our own writer produced, with a few splits.
 
-A parser takes milliseconds for each mail; this takes a few hundredths of one. What is not written exactly our way is
-left to `foreign`, which reads any mail.
+A general parser takes milliseconds per message; this takes a few hundredths of one. Anything that is not written
+exactly our way is left to `parse_mime`, which parses any message.
 """
 
 import re
@@ -14,7 +14,7 @@ ADDRESSES = frozenset(["from", "to", "cc", "reply-to"])
 
 
 def read(content: bytes) -> ParsedMail | None:
-    """None where something in it is not ours."""
+    """Return the parsed message; None if it is not in our own format."""
     try:
         return _read(content)
     except ValueError:
@@ -101,7 +101,7 @@ def _mailboxes(value: str) -> list[ParsedMailbox]:
 
 
 def _take(mail: ParsedMail, structure: dict[str, str], body: bytes) -> None:
-    """Puts a part into the mail, and the parts of a part."""
+    """Add a part to the message, and the parts of a multipart."""
     content_type = structure.get("content-type", "")
     divided = _BOUNDARY.fullmatch(content_type)
     if divided is not None:
@@ -138,7 +138,7 @@ def _text(encoding: str | None, body: bytes) -> str:
             data = a2b_base64(body)
         case _:
             raise _NotOurs
-    # We end lines with CRLF and write no other CR; taking out one character is faster than replacing two.
+    # Our lines end with CRLF and contain no other CR; removing one character is faster than replacing two.
     return data.translate(None, b"\r").decode()
 
 

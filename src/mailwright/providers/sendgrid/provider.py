@@ -1,4 +1,4 @@
-"""The `sendgrid` provider: one mail is one request of its v3 API. Nothing is raised, and every failure has a name."""
+"""The `sendgrid` provider: one message is one request of the v3 API. It never raises."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -28,16 +28,16 @@ PERMISSION = "mail.send"
 @dataclass(frozen=True, slots=True)
 class SendGridSettings:
     api_key: str = field(repr=False)
-    url: str = "https://api.sendgrid.com"  # customers in the EU: https://api.eu.sendgrid.com
+    url: str = "https://api.sendgrid.com"  # Customers in the EU: https://api.eu.sendgrid.com
     tracks_opens: bool = False
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         if not self.api_key or not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
-            raise ConfigurationInvalid("the SendGrid API key must be one word of visible ASCII characters")
+            raise ConfigurationInvalid("the SendGrid API key must consist of visible ASCII characters without spaces")
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            raise ConfigurationInvalid("SendGrid's URL begins with https://, or the API key would travel unencrypted")
+            raise ConfigurationInvalid("SendGrid's URL must begin with https://, because the API key must be encrypted")
 
 
 class SendGrid:
@@ -46,7 +46,7 @@ class SendGrid:
     def __init__(
         self, settings: SendGridSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        """`reports_events`: whether its events reach us. It posts them to whom it is set up to post."""
+        """`reports_events`: whether SendGrid posts its events to us."""
         self.reports_events = reports_events
         self._http = http
         self._clock = clock
@@ -66,7 +66,7 @@ class SendGrid:
         mail = _own(message)
         try:
             if mail is None:
-                # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
+                # Messages that our writer did not produce can be of any size: parse them in a thread.
                 mail = await asyncio.to_thread(parse_mime.read, message.content)
         except UnreadableMime as error:
             return responses.INVALID_CONTENT.result(str(error))
@@ -92,12 +92,12 @@ class SendGrid:
             case HttpResponse():
                 return responses.fair(responses.answered(reply, self._clock.now()), message)
             case Disconnect() if not reply.is_in_doubt and self._is_late(message):
-                return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+                return responses.LOCK_EXPIRED.result("The lease on this message ended before it was sent.")
             case Disconnect():
                 return responses.cut(reply)
 
     async def check(self) -> ProviderCheck:
-        """Asks what the key may do: that needs no permission, and sends no mail."""
+        """Request the key's permissions, which needs no permission and sends nothing."""
         reply = await self._http.request(
             "GET", f"{self._url}/v3/scopes", headers=self._authorization, timeout_seconds=self._timeout
         )
@@ -112,7 +112,7 @@ class SendGrid:
                 return ProviderCheck(False, f"{self._host}: {told}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
-        """Every send ends with its own answer; the connections belong to whoever made `http`."""
+        """Every send ends with its own result; the owner of `http` closes the connections."""
 
     def _is_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before
@@ -124,12 +124,12 @@ class SendGrid:
             document = None
         scopes = document.get("scopes") if isinstance(document, dict) else None
         if not isinstance(scopes, list):
-            return ProviderCheck(False, f"{self._host}: this is not how SendGrid answers", responses.UNKNOWN.code)
+            return ProviderCheck(False, f"{self._host}: the response is not from SendGrid", responses.UNKNOWN.code)
         if PERMISSION not in scopes:
             return ProviderCheck(
                 False, f"{self._host}: the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN"
             )
-        return ProviderCheck(True, f"{self._host}: the API key may send mail")
+        return ProviderCheck(True, f"{self._host}: the API key may send")
 
 
 def _own(message: OutgoingMessage) -> ParsedMail | None:

@@ -1,4 +1,4 @@
-"""The body of a SendGrid request: one mail, one personalization, every address once."""
+"""Build the body of a SendGrid request: one message, one personalization, every address once."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,11 +9,11 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
 from mailwright.providers.sendgrid.parse_mime import UnreadableMime
 
-# Comes back with every event of the mail: a doubt is settled by it.
+# SendGrid includes this in every event of the message: it settles a message in doubt.
 MESSAGE_ARGUMENT = "mailwright_message"
 
-# SendGrid refuses most of these; it dates and signs mails itself, and X-SMTPAPI could even name more recipients.
-# Our Message-ID it keeps, so that a mail that is sent twice is still seen as one.
+# SendGrid rejects most of these headers; it dates and signs messages itself, and X-SMTPAPI could add recipients.
+# It keeps our Message-ID, so that a message sent twice is recognized as one.
 _NOT_PASSED_ON = """
     bcc cc content-transfer-encoding content-type date dkim-signature from mime-version received reply-to return-path
     subject to x-sg-eid x-sg-id x-smtpapi
@@ -22,14 +22,14 @@ NOT_PASSED_ON = frozenset(_NOT_PASSED_ON.split())
 
 
 def body(message: OutgoingMessage, mail: ParsedMail, *, tracks_opens: bool) -> bytes:
-    """Raises `Unreadable` for a mail that cannot be put into SendGrid's words."""
+    """Build the body. Raise `UnreadableMime` if the message cannot be converted."""
     request: dict[str, Any] = {
         "personalizations": [_personalization(message, mail)],
         "from": _box(mail.sender),
         "subject": mail.subject,
         "content": _content(mail),
         "headers": _headers(mail),
-        # A rewritten link is no longer ours, and a second way to unsubscribe would not reach us.
+        # Rewritten links would not be ours, and a second way to unsubscribe would not reach us.
         "tracking_settings": {
             "click_tracking": {"enable": False, "enable_text": False},
             "open_tracking": {"enable": tracks_opens},
@@ -46,20 +46,18 @@ def body(message: OutgoingMessage, mail: ParsedMail, *, tracks_opens: bool) -> b
     try:
         return orjson.dumps(request)
     except orjson.JSONEncodeError as error:
-        raise UnreadableMime("the mail contains halves of characters") from error
+        raise UnreadableMime("the message contains invalid Unicode (lone surrogates)") from error
 
 
 def _personalization(message: OutgoingMessage, mail: ParsedMail) -> dict[str, Any]:
-    """Who gets it is the envelope's word; the headers tell only in which role."""
+    """The envelope decides who receives the message; the headers only decide in which role."""
     waiting = {address.lower(): address for address in message.recipients}
     to, cc = _among(mail.to, waiting), _among(mail.cc, waiting)
     bcc = [{"email": address} for address in waiting.values()]
     if not to:
-        # SendGrid insists on one. Of several in blind copy, none may be shown to the others.
+        # SendGrid requires a visible recipient. With several blind copies, none may be shown to the others.
         if not cc and len(bcc) != 1:
-            raise UnreadableMime(
-                "none of the recipients stands in the mail's To or Cc, and SendGrid cannot hide them all"
-            )
+            raise UnreadableMime("no recipient is in the To or Cc header, and SendGrid cannot hide all of them")
         to.append((cc or bcc).pop(0))
     personalization: dict[str, Any] = {"to": to, "custom_args": {MESSAGE_ARGUMENT: message.outbox_id}}
     if cc:
@@ -70,7 +68,7 @@ def _personalization(message: OutgoingMessage, mail: ParsedMail) -> dict[str, An
 
 
 def _among(boxes: Iterable[ParsedMailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
-    """Takes the boxes that wait for the mail out of those who wait."""
+    """Remove the listed mailboxes from the envelope recipients that are left."""
     return [_box(box) for box in boxes if waiting.pop(box.address.lower(), None) is not None]
 
 
@@ -79,19 +77,19 @@ def _box(box: ParsedMailbox) -> dict[str, str]:
 
 
 def _content(mail: ParsedMail) -> list[dict[str, str]]:
-    """The plain text first: SendGrid asks for it in this order, and takes no empty part."""
+    """Plain text first, as SendGrid requires; it accepts no empty part."""
     content = []
     if mail.text:
         content.append({"type": "text/plain", "value": mail.text})
     if mail.html:
         content.append({"type": "text/html", "value": mail.html})
     if not content:
-        raise UnreadableMime("the mail has neither text nor HTML")
+        raise UnreadableMime("the message has neither text nor HTML")
     return content
 
 
 def _headers(mail: ParsedMail) -> dict[str, str]:
-    """Each name once, the first of several: an object has no place for a second."""
+    """Use each name once, the first of several: a JSON object has no place for a second."""
     headers: dict[str, tuple[str, str]] = {}
     for name, value in mail.headers:
         if (lowered := name.lower()) not in NOT_PASSED_ON:

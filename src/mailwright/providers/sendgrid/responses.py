@@ -1,4 +1,4 @@
-"""What SendGrid's answer means to us: one table by status and text, one for requests that end without an answer."""
+"""What a SendGrid response means: one table by status and text, one for requests without a response."""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from mailwright.providers.responses import ResultTemplate, ResultTemplates, mask
 
 PROVIDER = "sendgrid"
 
-# Credits come back with the next day or month, or when somebody pays; asking a few times a day finds it.
+# Credits return with the next day, month or payment; retrying a few times a day finds it.
 CREDITS_PAUSE: Instant = 4 * HOUR
-# A limit is counted per minute or hour; a reset further away than this is a clock that goes wrong.
+# Limits are counted per minute or hour; a later reset means that a clock is wrong.
 LONGEST_PAUSE: Instant = HOUR
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
@@ -41,7 +41,7 @@ NOT_FOR_US = ErrorCategory.CONFIGURATION
 SENDER_REFUSED = "SENDGRID_SENDER_REFUSED"
 CREDITS = "credits? exceeded|exceeded your (messaging|sending) limit"
 
-# The first row that fits decides.
+# The first matching rule decides.
 RESPONSE_RULES = (
     #   status  internal code, category, retry
     row(200, in_doubt("SENDGRID_UNEXPECTED_ANSWER", ErrorCategory.TRANSIENT), to=299),
@@ -57,23 +57,23 @@ RESPONSE_RULES = (
     row(415, failed("SENDGRID_BAD_REQUEST")),
     row(429, retried("SENDGRID_RATE_LIMIT", ErrorCategory.QUOTA)),
     row(500, unclear("SENDGRID_SERVER_ERROR")),
-    # A gateway that got no answer does not know either whether the mail was taken.
+    # A gateway without a response does not know whether SendGrid accepted the message.
     row(502, in_doubt("SENDGRID_NO_ANSWER")),
     row(503, unclear("SENDGRID_SERVICE_UNAVAILABLE")),
     row(504, in_doubt("SENDGRID_NO_ANSWER")),
 )
 UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
-# Something that stands before SendGrid made it up: it knows no more than a gateway does.
+# Not from SendGrid but from something in front of it, which knows no more than a gateway.
 UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
-# Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
+# Before its last byte is sent nobody can have the message; after it, only a complete response tells.
 CUT_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 CUT_AFTER = in_doubt("SENDGRID_NO_ANSWER")
 
-# What we find out ourselves.
+# What we detect ourselves.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 
@@ -87,11 +87,11 @@ def answered(reply: HttpResponse, now: Instant) -> SendResult:
         if reply.status in candidate.statuses and candidate.text.search(text):
             return candidate.meaning.result(text, str(reply.status), pause)
     unknown = UNKNOWN_FAULT if reply.status >= 500 else UNKNOWN
-    return unknown.result(f"unknown answer: {with_status(reply.status, text)}", str(reply.status), pause)
+    return unknown.result(f"unknown response: {with_status(reply.status, text)}", str(reply.status), pause)
 
 
 def fair(result: SendResult, message: OutgoingMessage) -> SendResult:
-    """SendGrid looks at the From. One that a request chose is that mail's own fault; ours is the installation's."""
+    """Blame the message if the request chose the rejected From address, otherwise the configuration."""
     if result.code != SENDER_REFUSED or message.uses_default_from:
         return result
     return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
@@ -103,13 +103,13 @@ def cut(cause: Disconnect) -> SendResult:
 
 
 def explanation(reply: HttpResponse) -> str:
-    """SendGrid's own words where it found some, without anybody's address; otherwise what came instead of them."""
+    """Return SendGrid's explanation without addresses, or what came instead of it."""
     errors = "; ".join(_errors(reply.body))
     if errors:
         return mask_addresses(one_line(errors))
     if 200 <= reply.status < 300:
-        return f"{reply.status} without the id of a message: this is not how SendGrid says that it took a mail"
-    return "an explanation that is not SendGrid's" if reply.body else f"{reply.status} without a body"
+        return f"{reply.status} without a message ID: not a valid SendGrid response"
+    return "an explanation that is not from SendGrid" if reply.body else f"{reply.status} without a body"
 
 
 def _errors(body: bytes) -> list[str]:
@@ -130,10 +130,10 @@ def _error(error: Mapping[str, Any]) -> str:
 
 
 def _retry_after(reply: HttpResponse, now: Instant) -> Instant | None:
-    """`X-RateLimit-Reset` is a moment in Unix seconds, `Retry-After` a number of seconds: the later one counts."""
+    """Return the later of `X-RateLimit-Reset` (a Unix time) and `Retry-After` (in seconds) as a delay."""
     pauses = []
     reset, seconds = _number(reply.headers.get("X-RateLimit-Reset")), _number(reply.headers.get("Retry-After"))
-    if reset is not None and reply.status == 429:  # others tell it as well, of a limit that was not met
+    if reset is not None and reply.status == 429:  # Other responses include it too, for a limit that was not exceeded.
         pauses.append(reset * SECOND - now)
     if seconds is not None:
         pauses.append(seconds * SECOND)

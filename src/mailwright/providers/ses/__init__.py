@@ -1,4 +1,4 @@
-"""Mail through Amazon SES: one signed request a mail, never repeated, and results by how far it got."""
+"""Send through Amazon SES: one signed request per message, never repeated; the result depends on how far it got."""
 
 from mailwright.providers.ses.provider import Ses
 from mailwright.providers.ses.settings import SesSettings

@@ -1,4 +1,4 @@
-"""The account: what SES says about it, as a quota and in one sentence."""
+"""Read the SES account as a quota and a summary."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ UNLIMITED = -1
 
 
 def read(body: bytes) -> AccountQuota | None:
-    """None where this is not how SES tells it."""
+    """Return the quota; None if the response is not a valid account."""
     try:
         document: Any = orjson.loads(body)
         allowed = document["SendQuota"]
@@ -34,11 +34,11 @@ def read(body: bytes) -> AccountQuota | None:
 def summary(quota: AccountQuota) -> str:
     daily = "without a daily limit" if quota.limit_per_day is None else f"{quota.limit_per_day:,.0f} in 24 hours"
     condition = f"; {quota.detail}" if quota.detail else ""
-    return f"{quota.rate_per_second:g} mails a second, {daily}, {quota.sent_today:,.0f} sent{condition}"
+    return f"{quota.rate_per_second:g} messages per second, {daily}, {quota.sent_today:,.0f} sent{condition}"
 
 
 def _condition(is_enabled: bool, is_in_sandbox: bool, enforcement: str) -> str:
-    """The worst comes first, and alone: what is paused does not care for the rest."""
+    """Return only the most severe condition."""
     if enforcement == "SHUTDOWN":
         return "Amazon has paused sending for this account"
     if not is_enabled:
@@ -47,5 +47,5 @@ def _condition(is_enabled: bool, is_in_sandbox: bool, enforcement: str) -> str:
     if enforcement == "PROBATION":
         notes.append("the account is under review, and Amazon may pause it")
     if is_in_sandbox:
-        notes.append("in the sandbox: only verified addresses get mail")
+        notes.append("in the sandbox: only verified addresses receive messages")
     return "; ".join(notes)

@@ -1,4 +1,4 @@
-"""The `ses` provider: one mail is one signed request of the v2 API. Nothing is raised, and every failure has a name."""
+"""The `ses` provider: one message is one signed request of the v2 API. It never raises."""
 
 from functools import partial
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ SEND = "/v2/email/outbound-emails"
 ACCOUNT = "/v2/email/account"
 SERVICE = "ses"
 JSON = {"Content-Type": "application/json"}
-MOST_BYTES = 40 * 1024 * 1024  # of a mail after base64
+MOST_BYTES = 40 * 1024 * 1024  # Of a message after base64.
 
 
 class Ses:
@@ -32,7 +32,7 @@ class Ses:
         *,
         reports_events: bool = True,
     ) -> None:
-        """`reports_events`: whether its events reach us. It tells them to whom it is set up to tell."""
+        """`reports_events`: whether SES publishes its events to us."""
         self.reports_events = reports_events
         self._settings = settings
         self._url = settings.url
@@ -73,12 +73,12 @@ class Ses:
             case HttpResponse():
                 return self._noted(responses.answered(reply, message))
             case Disconnect() if not reply.is_in_doubt and self._is_late(message):
-                return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+                return responses.LOCK_EXPIRED.result("The lease on this message ended before it was sent.")
             case Disconnect():
                 return responses.cut(reply)
 
     async def check(self) -> ProviderCheck:
-        """Asks for the account, which sends no mail."""
+        """Request the account, which sends nothing."""
         asked = await self._account()
         if isinstance(asked, SendResult):
             return ProviderCheck(False, f"{self._host}: {asked.message}", asked.code)
@@ -88,12 +88,12 @@ class Ses:
         )
 
     async def quota(self) -> AccountQuota | None:
-        """None when it cannot be told now. SES answers this about once a second."""
+        """Return the quota; None if it is unknown now. SES answers this about once a second."""
         asked = await self._account()
         return asked if isinstance(asked, AccountQuota) else None
 
     async def close(self, grace: Instant = 0) -> None:
-        """Every send ends with its own answer; the connections belong to whoever made `http`."""
+        """Every send ends with its own result; the owner of `http` closes the connections."""
 
     async def _account(self) -> AccountQuota | SendResult:
         try:
@@ -107,7 +107,7 @@ class Ses:
             return responses.cut(reply)
         if reply.status != 200:
             return self._noted(responses.refused(reply))
-        return account.read(reply.body) or responses.UNKNOWN.result("this is not how SES tells of an account")
+        return account.read(reply.body) or responses.UNKNOWN.result("the response is not an SES account")
 
     def _noted(self, result: SendResult) -> SendResult:
         if result.code in responses.ABOUT_KEYS:
@@ -119,11 +119,13 @@ class Ses:
 
 
 def _objection(message: OutgoingMessage, body: bytes) -> SendResult | None:
-    """What SES is known to refuse as a whole is not worth a request."""
+    """Reject what SES is known to reject, without a request."""
     if len(message.recipients) > request.MOST_RECIPIENTS:
-        return responses.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")
+        return responses.TOO_MANY_RECIPIENTS.result(
+            f"SES accepts at most {request.MOST_RECIPIENTS} recipients per message"
+        )
     if not "".join((message.sender, *message.recipients)).isascii():
-        return responses.UTF8_UNSUPPORTED.result("SES takes addresses in ASCII only")
+        return responses.UTF8_UNSUPPORTED.result("SES accepts only ASCII addresses")
     if len(body) > MOST_BYTES:
-        return responses.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
+        return responses.TOO_LARGE.result(f"SES accepts at most {MOST_BYTES:,} bytes")
     return None

@@ -1,4 +1,4 @@
-"""One mail as a request of SES: our own bytes, who gets them, and our id where its events will show it."""
+"""Build the SES request: our own MIME, the recipients, and our ID for its events."""
 
 from binascii import b2a_base64
 from typing import Any
@@ -7,23 +7,22 @@ import orjson
 
 from mailwright.domain.outgoing import OutgoingMessage
 
-# Comes back with every event of the mail.
+# SES includes this tag in every event of the message.
 TAG = "mailwright-message"
 MOST_RECIPIENTS = 50
 
 
 def body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
-    """The envelope is JSON; the mail is put between its end and ours as it is, because a JSON writer would look at
-    every byte of it.
+    """Build the body. The message is inserted as it is, because a JSON encoder would scan every byte.
 
-    `FromEmailAddress` is left out: it would replace the From of the mail, and with it the sender's name.
+    `FromEmailAddress` is left out: it would replace the From of the message and with it the sender's name.
     """
     envelope: dict[str, Any] = {
         "Destination": {"ToAddresses": message.recipients},
         "EmailTags": [{"Name": TAG, "Value": message.outbox_id}],
     }
     if message.sender:
-        # SES has an envelope sender of its own, and forwards there what comes back to it.
+        # SES uses its own envelope sender and forwards bounces to this address.
         envelope["FeedbackForwardingEmailAddress"] = message.sender
     if configuration_set is not None:
         envelope["ConfigurationSetName"] = configuration_set

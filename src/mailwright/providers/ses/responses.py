@@ -1,4 +1,4 @@
-"""What SES's answer means to us: one table by the name of the error, one by status where none is named."""
+"""What an SES response means: one table by error name, one by status for responses without a name."""
 
 import re
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from mailwright.providers.responses import (
 
 PROVIDER = "ses"
 
-# A daily quota opens again bit by bit, as the last 24 hours move on; asking a few times a day finds it.
+# A daily quota reopens gradually as the last 24 hours move on; retrying a few times a day finds it.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
-# What Amazon advises when a limit other than the sending rate was met.
+# What AWS recommends after a limit other than the sending rate.
 LIMIT_PAUSE: Instant = 10 * MINUTE
 LONGEST_PAUSE: Instant = HOUR
 
@@ -50,7 +50,7 @@ def row(names: str, meaning: ResultTemplate, text: str = "") -> SesResponseRule:
 
 
 NOT_FOR_US = ErrorCategory.CONFIGURATION
-# About who sends, which may be somebody whom a request chose.
+# Codes about the sender, which a request may have chosen.
 UNVERIFIED_SENDER = "SES_SENDER_NOT_VERIFIED"
 UNVERIFIED_MAIL_FROM = "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED"
 SENDER_NOT_ALLOWED = "SES_SENDER_NOT_ALLOWED"
@@ -67,8 +67,8 @@ DENIED = """AccessDenied*, NotAuthorized*, UnrecognizedClient*, InvalidClientTok
 InvalidSignature*, SignatureDoesNotMatch*, IncompleteSignature*, MissingAuthenticationToken*, OptInRequired*"""
 DOWN = "ServiceUnavailable*, InternalFailure*, InternalService*, InternalServer*"
 
-# The first row that fits decides. Version 2 of the API, version 1 and what people call them share their rows; how fast
-# was too fast, and whose address is not verified, only the text tells.
+# The first matching rule decides. The names of API versions 1 and 2 share their rules; only the text tells which
+# rate was exceeded and which address is not verified.
 RESPONSE_RULES = (
     #   name of the error    internal code, category, retry
     row(
@@ -97,10 +97,10 @@ RESPONSE_RULES = (
     row("RequestTimeout*", unclear("SES_TIMEOUT", ErrorCategory.TIMEOUT)),
 )
 UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
-# Something that stands before SES made it up: it knows no more than a gateway does.
+# Not from SES but from something in front of it, which knows no more than a gateway.
 UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
-# Whoever did not say which error it is may not be SES, but something that stands before it.
+# A response without an error name may come from something in front of SES.
 NAMELESS = {
     401: ACCESS_DENIED,
     403: ACCESS_DENIED,
@@ -108,29 +108,29 @@ NAMELESS = {
     405: failed("SES_WRONG_ADDRESS", NOT_FOR_US),
     413: failed("SES_MESSAGE_TOO_LARGE"),
     429: retried("SES_THROTTLING", ErrorCategory.QUOTA),
-    # SES may have had the mail when this was said.
+    # SES may have accepted the message before this response.
     500: in_doubt("SES_NO_ANSWER"),
     503: in_doubt("SES_NO_ANSWER"),
 }
-# A gateway that got no answer does not know whether the mail was taken, whatever it calls that.
+# A gateway without a response does not know whether SES accepted the message, whatever it reports.
 GATEWAYS = {502: in_doubt("SES_NO_ANSWER"), 504: in_doubt("SES_NO_ANSWER")}
 GARBLED = in_doubt("SES_GARBLED_ANSWER", ErrorCategory.TRANSIENT)
 
-# Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
+# Before its last byte is sent nobody can have the message; after it, only a complete response tells.
 CUT_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SES_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 CUT_AFTER = in_doubt("SES_NO_ANSWER")
 
-# What we find out ourselves.
+# What we detect ourselves.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 KEYS_MISSING = failed("SES_KEYS_MISSING", NOT_FOR_US)
 UTF8_UNSUPPORTED = failed("SES_UTF8_UNSUPPORTED")
 TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
 TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 
-# Only these make it worth while to look for other keys.
+# Only these are a reason to look for other credentials.
 ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 
@@ -142,7 +142,7 @@ def answered(reply: HttpResponse, message: OutgoingMessage) -> SendResult:
 
 
 def refused(reply: HttpResponse) -> SendResult:
-    """What an answer that is not a success means for whatever was asked."""
+    """Return the meaning of a response that is not a success, for any request."""
     name, text, pause = error_name(reply), explanation(reply), _retry_after(reply.headers)
     original = name or str(reply.status)
     if (gateway := GATEWAYS.get(reply.status)) is not None:
@@ -154,7 +154,7 @@ def refused(reply: HttpResponse) -> SendResult:
             return candidate.meaning.result(text, original, pause)
     unknown = UNKNOWN_FAULT if name is None and reply.status >= 500 else UNKNOWN
     told = with_status(reply.status, text if name is None else f"{name}: {text}")
-    return unknown.result(f"unknown answer: {told}", original, pause)
+    return unknown.result(f"unknown response: {told}", original, pause)
 
 
 def cut(cause: Disconnect) -> SendResult:
@@ -163,7 +163,7 @@ def cut(cause: Disconnect) -> SendResult:
 
 
 def fair(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
-    """Whose address is not verified decides who pays: the installation, this mail, or a reader in the sandbox."""
+    """Whose address is unverified decides who is at fault: the configuration, the message, or a sandbox recipient."""
     named = addresses_in(text)
     if named and named <= {recipient.lower() for recipient in message.recipients}:
         return replace(result, code="SES_MESSAGE_REJECTED", category=ErrorCategory.PERMANENT, blames_provider=False)
@@ -173,7 +173,7 @@ def fair(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
 
 
 def error_name(reply: HttpResponse) -> str | None:
-    """`x-amzn-ErrorType: MessageRejected:http://…`, or the same in the body with a name space before it."""
+    """Return the name from `x-amzn-ErrorType: MessageRejected:http://…` or from the body, without its namespace."""
     document = _document(reply)
     for named in (reply.headers.get("x-amzn-ErrorType"), document.get("__type"), document.get("code")):
         if isinstance(named, str) and (name := _NAME.match(named.rpartition("#")[2])):
@@ -182,7 +182,7 @@ def error_name(reply: HttpResponse) -> str | None:
 
 
 def said(reply: HttpResponse) -> str:
-    """SES's own words. Only the first line: after it, a refused signature shows what was signed, keys and all."""
+    """Return the SES message. Only the first line: after it, a rejected signature shows what was signed."""
     document = _document(reply)
     for text in (document.get("message"), document.get("Message")):
         if isinstance(text, str) and text.strip():
@@ -191,16 +191,16 @@ def said(reply: HttpResponse) -> str:
 
 
 def explanation(reply: HttpResponse) -> str:
-    """For people, without anybody's address."""
+    """Return the explanation for display, without addresses."""
     text = mask_addresses(said(reply))
-    return text or ("an answer that is not SES's" if reply.body else f"{reply.status} without a body")
+    return text or ("a response that is not from SES" if reply.body else f"{reply.status} without a body")
 
 
 def _taken(reply: HttpResponse) -> SendResult:
     message_id = _document(reply).get("MessageId")
     if isinstance(message_id, str) and _MESSAGE_ID.fullmatch(message_id):
         return sent(PROVIDER, message_id)
-    return GARBLED.result(f"{reply.status} without the id of a message: this is not how SES takes a mail")
+    return GARBLED.result(f"{reply.status} without a message ID: not a valid SES response")
 
 
 def _document(reply: HttpResponse) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""One SES account: where it is and how long to wait for it. Its keys are never among the settings."""
+"""Settings of one SES account. Its credentials are never part of the settings."""
 
 import re
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @dataclass(frozen=True, slots=True)
 class SesSettings:
     region: str
-    endpoint: str | None = None  # another SES, for a rehearsal; the region's own where none is given
+    endpoint: str | None = None  # Another endpoint, for tests; by default the region's own.
     configuration_set: str | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         if not _REGION.fullmatch(self.region):
-            raise ConfigurationInvalid(f"{self.region!r} is not an AWS region, as eu-west-1")
+            raise ConfigurationInvalid(f"{self.region!r} is not an AWS region (example: eu-west-1)")
         if self.configuration_set is not None and not _NAME.fullmatch(self.configuration_set):
             raise ConfigurationInvalid("the name of an SES configuration set has 1 to 64 letters, digits, _ and -")
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            raise ConfigurationInvalid("the URL of SES begins with https://, or mails would travel unencrypted")
+            raise ConfigurationInvalid("the URL of SES must begin with https://, because messages must be encrypted")
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""Mail over SMTP: pooled, pipelined connections, and results that tell apart what left from what did not."""
+"""Send over SMTP with pooled, pipelined connections; every result says whether the server may have the message."""
 
 from mailwright.providers.smtp.provider import Smtp
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls

@@ -1,5 +1,7 @@
-"""Mails over one session. The body of one mail and the envelope of the next share a write, so that a mail costs one
-round trip (RFC 2920); at every moment it is known which mails the server may have."""
+"""One SMTP session. At any time it is known which messages the server may have.
+
+The content of a message and the envelope of the next share a write, so that a message costs one round trip (RFC 2920).
+"""
 
 import re
 from collections import deque
@@ -27,11 +29,11 @@ from mailwright.providers.smtp.settings import Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
 from mailwright.providers.smtp.wire import on_the_line
 
-# A larger body leaves in pieces of this size, each after the one before: until the last piece is written,
-# the mail can be taken back.
+# A larger body is sent in pieces of this size, each after the previous one: until the last piece is written,
+# the message can be withdrawn.
 CHUNK_BYTES = 64 * 1024
 
-# More than one kept connection may have gone stale unnoticed; not endlessly many.
+# Several kept connections may be stale; this limits how often a message changes the connection.
 MAX_MOVES = 3
 
 WHOLE_ENVELOPE = (SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA)
@@ -40,7 +42,7 @@ OK = 250
 
 
 class GoodReplies(NamedTuple):
-    """Answers that are due, and how they read when nothing remains to be decided."""
+    """Replies that are expected, and the pattern that matches if all of them are good."""
 
     phases: deque[SmtpPhase]
     pattern: re.Pattern[bytes]
@@ -48,7 +50,7 @@ class GoodReplies(NamedTuple):
 
 _TEXT = rb"[^\n]{0,4000}\n"
 _GOOD_ENVELOPE = rb"2\d\d " + _TEXT + rb"2\d\d " + _TEXT + rb"354 " + _TEXT
-# By their number. The first group is what was said of the mail whose content came before.
+# By their number. The first group is the reply about the message whose content came before.
 _GOOD_ANSWERS = {
     3: GoodReplies(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
     4: GoodReplies(deque((SmtpPhase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
@@ -57,16 +59,16 @@ _GOOD_ANSWERS = {
 
 class ConnectionOwner(Protocol):
     def take(self) -> SmtpJob | None:
-        """The next message that waits for a connection."""
+        """Return the next message that waits for a connection."""
 
     def again(self, job: SmtpJob) -> None:
-        """Nothing of this message has been heard: another connection shall carry it."""
+        """The server has not replied to this message: another connection will send it."""
 
     def park(self, connection: "SmtpConnection") -> None:
-        """It can begin another message, and there is none."""
+        """The connection could begin another message, but there is none."""
 
     def unpark(self, connection: "SmtpConnection") -> None:
-        """It can begin nothing more."""
+        """The connection can begin no more messages."""
 
     def lost(self, connection: "SmtpConnection") -> None: ...
 
@@ -110,14 +112,14 @@ class SmtpConnection:
         self._begun = 0
         self.is_quitting = False
 
-        # A message passes through these three; each holds one at most.
-        self._opening: SmtpJob | None = None  # its envelope is with the server
-        self._writing: SmtpJob | None = None  # a part of its body has left, the end has not
-        self._filing: SmtpJob | None = None  # its last byte has left: the server may have it
+        # A message passes through these three states; each holds at most one.
+        self._opening: SmtpJob | None = None  # Its envelope was sent.
+        self._writing: SmtpJob | None = None  # A part of its content was sent, but not the end.
+        self._filing: SmtpJob | None = None  # Its last byte was sent: the server may have it.
 
-        self._later_commands: list[tuple[bytes, tuple[SmtpPhase, ...]]] = []  # of the message that is opening
+        self._later_commands: list[tuple[bytes, tuple[SmtpPhase, ...]]] = []  # For the message in `_opening`.
         self._body_left = memoryview(b"")
-        self._expected: deque[SmtpPhase] = deque()  # the answers that are due, in order
+        self._expected: deque[SmtpPhase] = deque()  # The expected replies, in order.
         self._answered: dict[SmtpPhase, Callable[[SmtpReply], None]] = {
             SmtpPhase.MAIL: self._mail_answered,
             SmtpPhase.RCPT: self._rcpt_answered,
@@ -147,7 +149,7 @@ class SmtpConnection:
         self.line.allow(self.patience())
 
     def begin(self, job: SmtpJob) -> None:
-        """For a parked connection."""
+        """Ping a parked connection."""
         commands = self._open(job) or self._open_next()
         if commands:
             self.line.write(commands)
@@ -156,19 +158,19 @@ class SmtpConnection:
         self.line.allow(self.patience())
 
     def quit(self) -> None:
-        """For a connection without work."""
+        """Close an idle connection."""
         self._owner.unpark(self)
         self.is_quitting = True
         self._expected.append(SmtpPhase.QUIT)
         self.line.write(b"QUIT\r\n")
         self.line.allow(self.patience())
 
-    # The line speaks to us.
+    # Called by the transport.
 
     def answers_came(self, data: bytes) -> bool:
-        """Everything that is due, all of it good, and nothing else: what nearly every read of a busy connection brings.
+        """Handle the common case: exactly the expected replies, all of them good.
 
-        False for anything else. That is then read reply by reply, with the same outcome, in three times the time.
+        Return False for anything else. That is parsed reply by reply, with the same outcome, in three times the time.
         """
         good = _GOOD_ANSWERS.get(len(self._expected))
         if good is None or self._expected != good.phases or self._opening is None:
@@ -226,10 +228,10 @@ class SmtpConnection:
         self._filing = self._writing = self._opening = None
         self._owner.lost(self)
 
-    # A message begins.
+    # Beginning a message.
 
     def _look_for_work(self) -> None:
-        """Whenever no envelope is open, so that one may be."""
+        """Begin messages while no envelope is open."""
         commands = self._open_next()
         if commands:
             self.line.write(commands)
@@ -243,7 +245,7 @@ class SmtpConnection:
             self.quit()
 
     def _open_next(self) -> bytes:
-        """The first commands of the next message that may go; nothing when there is none."""
+        """Return the first commands of the next message; empty if there is none."""
         commands = b""
         while not commands and self._begun < self._max_messages and (job := self._owner.take()):
             commands = self._open(job)
@@ -261,10 +263,10 @@ class SmtpConnection:
         return commands
 
     def _objection(self, job: SmtpJob) -> SendResult | None:
-        """Why this server cannot take the message, known before asking it."""
+        """Return why this server cannot accept the message, known without asking it."""
         message, features = job.message, self._features
         if self._is_too_late(message):
-            return LOCK_EXPIRED.result("the lock on the message ended before it could be sent")
+            return LOCK_EXPIRED.result("the lease on the message ended before it could be sent")
         if features.max_size_bytes is not None and len(message.content) > features.max_size_bytes:
             size = f"{len(message.content)} bytes, the server takes {features.max_size_bytes}"
             return TOO_LARGE.result(f"the message is too large: {size}")
@@ -275,11 +277,11 @@ class SmtpConnection:
         return None
 
     def _envelope(self, job: SmtpJob) -> tuple[bytes, tuple[SmtpPhase, ...]]:
-        """What can be written at once, with the answers it asks for; the rest is kept for later."""
+        """Return what can be written at once with the expected replies, and keep the rest for later."""
         message = job.message
         mail = f"MAIL FROM:<{message.sender}>{self._parameters(job)}\r\n"
         if self._features.pipelining and len(message.recipients) == 1:
-            # With one recipient no answer can make us take back a DATA that the server has accepted for somebody.
+            # With one recipient, no reply can require withdrawing a DATA that the server accepted for another one.
             return f"{mail}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE
         recipients = [f"RCPT TO:<{address}>\r\n" for address in message.recipients]
         data = (b"DATA\r\n", (SmtpPhase.DATA,))
@@ -295,7 +297,7 @@ class SmtpConnection:
         body = "" if job.is_seven_bit else " BODY=8BITMIME"
         return f"{size}{body} SMTPUTF8" if job.needs_utf8 else size + body
 
-    # Its envelope is answered.
+    # Replies to the envelope.
 
     def _mail_answered(self, reply: SmtpReply) -> None:
         job = self._opening
@@ -329,7 +331,7 @@ class SmtpConnection:
             if verdict is None:
                 self._send_content(job)
             elif job.has_recipients:
-                # A dot would deliver an empty mail to somebody.
+                # A dot would deliver an empty message to some recipients.
                 self._abandon(job, verdict, "the server wants content for a message that it has refused")
             else:
                 self._give_up(job, verdict, b".\r\n", SmtpPhase.LONE_DOT)
@@ -339,7 +341,7 @@ class SmtpConnection:
             self._out_of_step(job, SmtpPhase.DATA, reply)
 
     def _go_on(self, job: SmtpJob) -> None:
-        """All that was asked so far is answered, and DATA was not asked yet."""
+        """Everything sent so far is answered, and DATA was not sent yet."""
         is_complete = job.refusal is not None or job.recipients_answered == len(job.message.recipients)
         verdict = job.verdict() if is_complete else None
         if verdict is not None:
@@ -350,7 +352,7 @@ class SmtpConnection:
             self.line.write(commands)
 
     def _give_up(self, job: SmtpJob, verdict: SendResult, command: bytes, phase: SmtpPhase) -> None:
-        """The server forgets this message, and the connection goes on with the next."""
+        """Reset the transaction; the connection continues with the next message."""
         job.settle(verdict)
         self._opening = None
         self._expected.append(phase)
@@ -366,13 +368,13 @@ class SmtpConnection:
         if self._opening is None:
             self._look_for_work()
 
-    # Its content follows.
+    # Sending the content.
 
     def _send_content(self, job: SmtpJob) -> None:
         if job.is_over:
             self._abandon(job, LOCK_EXPIRED.result("nobody waits for this message any more"), "taken back")
         elif self._is_too_late(job.message):
-            result = LOCK_EXPIRED.result("the lock on the message ended before its content could be sent")
+            result = LOCK_EXPIRED.result("the lease on the message ended before its content could be sent")
             self._abandon(job, result, "taken back")
         else:
             self._opening = None
@@ -385,7 +387,7 @@ class SmtpConnection:
                 self._write_more(job)
 
     def _write_more(self, job: SmtpJob) -> None:
-        # A line that has just broken swallows what is written: its last chunk never leaves.
+        # A broken connection discards what is written: its last chunk is never sent.
         while not self.line.is_full and not self.line.is_closing:
             chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
             if not self._body_left:
@@ -421,10 +423,10 @@ class SmtpConnection:
     def _quit_answered(self, _reply: SmtpReply) -> None:
         self.line.close()
 
-    # Things go wrong.
+    # Failures.
 
     def _not_asked(self, reply: SmtpReply) -> None:
-        """Mostly a server that is tired of waiting; in the middle of a content, one that has seen enough."""
+        """Usually an idle timeout; during the content, a server that rejects early."""
         if self._writing is not None and reply.is_refusal:
             self._writing.settle(refused(SmtpPhase.DOT, reply))
             self._writing = None
@@ -438,11 +440,11 @@ class SmtpConnection:
         self.line.end(SessionEnd.LOST, f"the server is closing: {reply.status} {reply.text}")
 
     def _out_of_step(self, job: SmtpJob, phase: SmtpPhase, reply: SmtpReply) -> None:
-        """Answers and questions do not match any more: what comes next could be taken for anything."""
+        """Replies no longer match commands: any further reply could be misread."""
         self._abandon(job, refused(phase, reply), f"{reply.status} is no answer to {phase.name}")
 
     def _abandon(self, job: SmtpJob, result: SendResult, detail: str) -> None:
-        """Before its last byte left. The line goes with it: there is no other way to take back an accepted DATA."""
+        """Withdraw a message before its last byte. Only closing the connection can undo an accepted DATA."""
         self._forget(job)
         job.settle(result)
         self.line.end(SessionEnd.LOST, detail)
@@ -454,7 +456,7 @@ class SmtpConnection:
             self._filing = None
 
     def _may_move(self, job: SmtpJob) -> bool:
-        """The line broke on somebody else's account: a connection that was kept too long, or the message before."""
+        """The connection failed for another reason: it was kept too long, or because of the previous message."""
         return not job.is_heard and job.moves < MAX_MOVES and self._begun > 1
 
     def _is_too_late(self, message: OutgoingMessage) -> bool:

@@ -1,4 +1,4 @@
-"""One message on its way through a session: who was refused, and what that makes of the whole."""
+"""One message in a session: which recipients were rejected, and the result that follows."""
 
 from mailwright.domain.address import mask
 from mailwright.domain.outgoing import OutgoingMessage
@@ -9,7 +9,7 @@ from mailwright.providers.smtp.responses import PROVIDER
 
 
 class SmtpJob:
-    """One message on its way, and what the server has said about it so far."""
+    """One message in flight, and the server's replies so far."""
 
     __slots__ = (
         "_answered",
@@ -27,11 +27,11 @@ class SmtpJob:
     def __init__(self, message: OutgoingMessage, answered: ResultCallback) -> None:
         self.message = message
         self._answered = answered
-        self.is_over = False  # it was answered, or its caller has gone
+        self.is_over = False  # It has a result, or its caller is gone.
         self.is_seven_bit = message.is_canonical or message.content.isascii()
         self.needs_utf8 = not (message.sender.isascii() and all(map(str.isascii, message.recipients)))
-        self.moves = 0  # how often its connection broke before it was heard, so that another took it
-        self.is_heard = False  # the server has answered something about it
+        self.moves = 0  # How often its connection failed before the server replied, so that another took over.
+        self.is_heard = False  # The server has replied to it.
         self.refusal: SendResult | None = None
         self.recipients_answered = 0
         self.refused_recipients: dict[int, SendResult] = {}
@@ -49,7 +49,7 @@ class SmtpJob:
         self.is_over = True
 
     def verdict(self) -> SendResult | None:
-        """Why the content should not follow. The first recipient decides for all, as the message is theirs."""
+        """Return why the content must not follow. The first recipient decides for all."""
         if self.refusal is not None or not self.refused_recipients:
             return self.refusal
         if self.has_recipients:

@@ -1,4 +1,4 @@
-"""How a session begins: connect, greeting, EHLO, STARTTLS, AUTH. What fails here fails for every mail alike."""
+"""Open a session: connect, greeting, EHLO, STARTTLS, AUTH. A failure here affects every message."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ from mailwright.providers.smtp.transport import SmtpTransport
 
 
 class LoginFailed(Exception):
-    """The session did not come about."""
+    """The session could not be opened."""
 
     def __init__(self, result: SendResult) -> None:
         super().__init__(result.message)
@@ -24,7 +24,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerFeatures:
-    """What the server offers, by EHLO keyword; empty after a HELO."""
+    """The server's extensions by EHLO keyword; empty after a HELO."""
 
     offered: dict[str, str]
     pipelining: bool
@@ -35,17 +35,17 @@ class ServerFeatures:
     def of(cls, reply: SmtpReply | None) -> "ServerFeatures":
         offered: dict[str, str] = {}
         for line in reply.lines[1:] if reply else ():
-            # AUTH=PLAIN is how some old servers spell it.
+            # Some old servers write AUTH=PLAIN.
             keyword, _, parameters = line.decode("latin-1").replace("=", " ").strip().partition(" ")
             offered[keyword.upper()] = f"{offered.get(keyword.upper(), '')} {parameters}".strip().upper()
         size = offered.get("SIZE", "")
-        # SIZE 0 is how a server says that it knows no limit.
+        # SIZE 0 means that the server has no fixed limit.
         limit = int(size) if size.isascii() and size.isdigit() and len(size) <= 20 else 0
         return cls(offered, "PIPELINING" in offered, limit or None, "SIZE" in offered)
 
 
 class LoginConversation:
-    """Question and answer, one at a time, on a line that carries no mail yet."""
+    """One command and one reply at a time, before any message is sent."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.line = SmtpTransport(self)
@@ -84,14 +84,14 @@ class LoginConversation:
         return bool(self._heard) or not self.line.is_silent
 
     def finish(self) -> None:
-        """The line is about to carry mail: nothing may be left over, and nothing may have happened to it."""
+        """Check before messages are sent that no bytes are left over and nothing has failed."""
         if self.has_more:
             raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
         if self._failure is not None:
             raise LoginFailed(self._failure)
 
     def answers_came(self, data: bytes) -> bool:
-        return False  # every reply of a login is looked at by itself
+        return False  # During login every reply is checked individually.
 
     def reply_came(self, reply: SmtpReply) -> None:
         self._heard.append(reply)
@@ -106,7 +106,7 @@ class LoginConversation:
         self.line.end(SessionEnd.TIMED_OUT, f"no answer in the phase {self._phase.name} in {self.patience():g} s")
 
     def room_again(self) -> None:
-        """Nothing here is ever large enough to wait for room."""
+        """Login commands are never large enough to wait for buffer space."""
 
     def line_ended(self, ending: SessionEnd, detail: str) -> None:
         self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
@@ -120,7 +120,7 @@ class LoginConversation:
 async def log_in(
     settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts, hostname: str | None
 ) -> tuple[LoginConversation, ServerFeatures]:
-    """A session that is ready for mail, or LoginFailed."""
+    """Open a session that is ready for messages, or raise LoginFailed."""
     conversation = LoginConversation(timeouts)
     await _connect(conversation.line, settings, context, timeouts)
     try:
@@ -132,7 +132,7 @@ async def log_in(
                 raise LoginFailed(TLS_FAILED.result(f"{settings.host} does not offer STARTTLS"))
             assert context is not None
             await _encrypt(conversation, settings, context, timeouts)
-            features = await _greet(conversation, name)  # what was said in the clear counts for nothing
+            features = await _greet(conversation, name)  # Features announced before TLS are not trusted.
         if settings.user is not None and settings.password is not None:
             await _authenticate(conversation, features, settings.user, settings.password)
         conversation.finish()
@@ -159,7 +159,7 @@ async def _connect(
     except TimeoutError as error:
         detail = f"no connection to {settings.host}:{settings.port} in {timeouts.connect:g} s"
         raise LoginFailed(ENDED_BEFORE[SessionEnd.TIMED_OUT].result(detail)) from error
-    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot spell
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot represent.
         raise _unreachable(settings, error) from error
 
 
@@ -176,7 +176,7 @@ async def _encrypt(
 ) -> None:
     _require(await conversation.ask(SmtpPhase.STARTTLS, b"STARTTLS"), SmtpPhase.STARTTLS, 220)
     if conversation.has_more:
-        # Someone on the way put words in front of the encrypted ones, to be taken for the server's.
+        # A man in the middle may have injected plain text to be taken for the server's.
         raise LoginFailed(TLS_FAILED.result("the server said more after it agreed to STARTTLS, before TLS began"))
     try:
         async with asyncio.timeout(timeouts.connect):
@@ -212,12 +212,12 @@ def _require(reply: SmtpReply, phase: SmtpPhase, code: int) -> SmtpReply:
 
 def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
     place = f"{settings.host}:{settings.port}"
-    # A handshake that is cut short is the network's doing; one that fails is a matter of certificates and versions.
+    # An interrupted handshake is a network failure; a failed one is about certificates and versions.
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return LoginFailed(TLS_FAILED.result(f"TLS with {place} failed: {error}"))
     return LoginFailed(ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {place}: {error}"))
 
 
 def _address_literal(address: str) -> str:
-    """What RFC 5321 asks of a client that has no full name: its address in brackets."""
+    """Return the address literal that RFC 5321 requires of a client without a full host name."""
     return f"[IPv6:{address}]" if ":" in address else f"[{address}]"

@@ -1,4 +1,4 @@
-"""The steps of an SMTP session. Which one failed decides what the failure means."""
+"""The steps of an SMTP session. The step that failed decides what a failure means."""
 
 from enum import Enum, auto
 
@@ -12,10 +12,10 @@ class SmtpPhase(Enum):
     MAIL = auto()
     RCPT = auto()
     DATA = auto()
-    DOT = auto()  # the end of the content: from here on the server may have the mail
+    DOT = auto()  # The end of the content: from here on the server may have the message.
     RESET = auto()
-    LONE_DOT = auto()  # ends a transaction that nobody wants any more
+    LONE_DOT = auto()  # Ends a transaction that is no longer wanted.
     QUIT = auto()
 
-    # The members are singletons; hashing them by name is measurably slow where every reply is looked up.
+    # The members are singletons; hashing them by name is measurably slow because every reply is looked up.
     __hash__ = object.__hash__

@@ -1,4 +1,4 @@
-"""Connections to one server: opened when there is work for them, shared by all messages, closed when they rest."""
+"""Connections to one server: opened on demand, shared by all messages, closed when idle."""
 
 import asyncio
 import ssl
@@ -12,10 +12,10 @@ from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
-# One message whose content is with the server and one whose envelope is: more does not fit into one round trip.
+# One message whose content was sent and one whose envelope was sent: more does not fit into one round trip.
 PIPELINE_DEPTH = 2
 
-# A server that serves us and refuses one connection more has a limit; asking again at once would not change it.
+# A server that accepts connections but rejects one more has a limit; asking again at once would not help.
 SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
 
 
@@ -35,8 +35,10 @@ class SmtpPool:
         self._hostname = hostname
         self._waiting: deque[SmtpJob] = deque()
         self._live: set[SmtpConnection] = set()
-        self._idle: dict[SmtpConnection, None] = {}  # the last to rest works first, so that the others may close
-        self._half_idle: dict[SmtpConnection, None] = {}  # one message is being filed, another could begin
+        self._idle: dict[
+            SmtpConnection, None
+        ] = {}  # The last one to become idle is used first, so that the others can close.
+        self._half_idle: dict[SmtpConnection, None] = {}  # One message is being stored, another could begin.
         self._attempts: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._closing_lines: set[asyncio.Future[None]] = set()
@@ -57,7 +59,7 @@ class SmtpPool:
             self._open_more()
 
     async def close(self, grace: Instant) -> None:
-        """What was accepted may finish within the grace time; what has not left by then is given back."""
+        """Let accepted messages finish within the grace time; return results for the others."""
         self._is_closing = True
         if not self._is_drained:
             self._drained = asyncio.get_running_loop().create_future()
@@ -71,12 +73,12 @@ class SmtpPool:
                 connection.line.end(SessionEnd.SHUT_DOWN, "the time to finish was over")
         await self._wait_for_lines()
 
-    # A connection speaks to us.
+    # Called by connections.
 
     def take(self) -> SmtpJob | None:
         while self._waiting:
             job = self._waiting.popleft()
-            if not job.is_over:  # otherwise its caller has gone
+            if not job.is_over:  # Otherwise its caller is gone.
                 return job
         return None
 
@@ -108,7 +110,7 @@ class SmtpPool:
         self._open_more()
         self._tell_if_drained()
 
-    # Opening.
+    # Opening connections.
 
     def _open_more(self) -> None:
         while self._wants_another:
@@ -119,7 +121,7 @@ class SmtpPool:
         if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.connections:
             return False
         if not self._live:
-            # One goes first: a server that is down or refuses us should hear it once, not ten times.
+            # Open one connection first: a server that is down or rejects us is asked once, not ten times.
             return not self._attempts
         return self._pause is None and len(self._waiting) > len(self._attempts) * PIPELINE_DEPTH
 
@@ -129,7 +131,7 @@ class SmtpPool:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
         except LoginFailed as error:
             failure = error.result
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # Whatever the error is, the waiting messages need a result.
             failure = ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {self._settings.host}: {error!r}")
         finally:
             self._attempts.discard(_current_task())

@@ -1,4 +1,4 @@
-"""The `smtp` provider: a message in, a result out. Nothing is raised, and every failure has a name."""
+"""The `smtp` provider. It never raises: every failure is a result with a code."""
 
 import asyncio
 import socket
@@ -50,7 +50,7 @@ class Smtp:
         return future_of(self.send_with_callback, message)
 
     async def check(self) -> ProviderCheck:
-        """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
+        """Connect, EHLO, STARTTLS, AUTH, QUIT: everything except a message."""
         place = f"{self._settings.host}:{self._settings.port}"
         try:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
@@ -63,7 +63,7 @@ class Smtp:
         try:
             await conversation.ask(SmtpPhase.QUIT, b"QUIT")
         except LoginFailed:
-            pass  # it served us; how it says good-bye is its own affair
+            pass  # It worked; an error after QUIT does not matter.
         finally:
             conversation.line.close()
             await conversation.line.closed
@@ -74,7 +74,7 @@ class Smtp:
 
 
 def _own_name() -> str | None:
-    """A full name or none: servers refuse an EHLO with half a name, and asking DNS for the rest could block."""
+    """Return the full host name or none: servers reject partial names, and a DNS lookup could block."""
     name = socket.gethostname()
     return name if "." in name and name.isascii() else None
 

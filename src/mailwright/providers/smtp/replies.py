@@ -1,9 +1,9 @@
-"""What the server says: bytes in, whole replies out, and a bound on how much of it is kept."""
+"""Parse SMTP replies from bytes, with limits on their size."""
 
 import re
 from collections.abc import Iterator
 
-# RFC 5321 allows 512 bytes; real servers explain themselves at more length. Beyond this it is not a reply any more.
+# RFC 5321 allows 512 bytes per line; real servers send more. A longer line is not a reply.
 MAX_LINE_BYTES = 4_096
 MAX_LINES = 100
 MAX_TEXT = 500
@@ -12,14 +12,14 @@ MAX_ID = 200
 _ENHANCED = re.compile(rb"([245]\.\d{1,3}\.\d{1,3})(?:\s|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _QUEUE_ID = re.compile(
-    rb"queued as <?([^\s<>,;)]+)"  # Postfix and its many relatives
+    rb"queued as <?([^\s<>,;)]+)"  # Postfix and its relatives
     rb"|\bid=([^\s<>,;)]+)"  # Exim
     rb"|^(?:2\.\d\.\d )?([^\s<>]+) Message accepted"  # Sendmail
-    rb"|^Ok ([0-9a-f][0-9a-f-]{19,})\s*$",  # Amazon SES: the id that its events carry
+    rb"|^Ok ([0-9a-f][0-9a-f-]{19,})\s*$",  # Amazon SES: the ID that its events include
     re.IGNORECASE,
 )
 
-# How the last line of a reply begins. Looked up for every reply; reading digits takes several times as long.
+# How the last line of a reply begins. A lookup per reply is several times faster than parsing digits.
 _LAST_LINE = {f"{code:03} ".encode(): code for code in range(1_000)}
 
 
@@ -32,7 +32,7 @@ class SmtpReply:
 
     def __init__(self, code: int, lines: list[bytes]) -> None:
         self.code = code
-        self.lines = lines  # without the code in front, perhaps with a CR at the end
+        self.lines = lines  # Without the code, possibly with a CR at the end.
 
     @property
     def is_ok(self) -> bool:
@@ -44,13 +44,13 @@ class SmtpReply:
 
     @property
     def enhanced(self) -> str | None:
-        """`5.1.1`: RFC 3463's finer word on the same matter."""
+        """The enhanced status code (RFC 3463), for example `5.1.1`."""
         found = _ENHANCED.match(self.lines[0])
         return found[1].decode() if found else None
 
     @property
     def status(self) -> str:
-        """`550 5.1.1`, or `550` where the server says no more."""
+        """The status as `550 5.1.1`, or `550` without an enhanced code."""
         enhanced = self.enhanced
         return f"{self.code} {enhanced}" if enhanced else str(self.code)
 
@@ -60,10 +60,10 @@ class SmtpReply:
 
     @property
     def queue_id(self) -> str:
-        """The name under which the server knows the mail; where it has none that we recognise, all it said."""
+        """The server's ID of the message; if none is recognized, the whole reply."""
         line = self.lines[0]
         lowered = line.lower()
-        # The pattern takes up to 15 µs to find nothing; these four are in front of every name that it knows.
+        # The pattern takes up to 15 µs to find nothing; one of these four texts precedes every ID that it knows.
         if b"queued as" in lowered or b"id=" in lowered or b"message accepted" in lowered or lowered[:3] == b"ok ":
             found = _QUEUE_ID.search(line)
             if found:
@@ -77,14 +77,14 @@ class ReplyReader:
     def __init__(self) -> None:
         self._partial = b""
         self._code = 0
-        self._lines: list[bytes] = []  # of a reply that has not ended yet
+        self._lines: list[bytes] = []  # Of an incomplete reply.
 
     @property
     def is_empty(self) -> bool:
         return not self._partial and not self._lines
 
     def feed(self, data: bytes) -> Iterator[SmtpReply]:
-        """The replies that these bytes complete. Raises Garbled at the first byte that cannot be one."""
+        """Return the replies that these bytes complete. Raise GarbledReply at the first invalid byte."""
         if self._partial:
             data = self._partial + data
         *lines, self._partial = data.split(b"\n")
@@ -116,6 +116,6 @@ class ReplyReader:
 
 
 def readable(text: bytes) -> str:
-    """Fit for a log line and a table cell: no control characters, not too long."""
+    """Make text safe for a log line or table cell: no control characters, limited length."""
     decoded = text.decode("utf-8", "replace").strip()
     return (decoded if decoded.isprintable() else _CONTROL.sub(" ", decoded).strip())[:MAX_TEXT]

@@ -1,4 +1,4 @@
-"""What an SMTP server's answer means to us: one table by phase and reply, one for lines that end without a reply."""
+"""What an SMTP reply means: one table by phase and reply, one for connections that end without a reply."""
 
 import re
 from dataclasses import dataclass, replace
@@ -14,23 +14,23 @@ from mailwright.providers.smtp.replies import SmtpReply
 
 PROVIDER = "smtp"
 
-# About who sends, which may be somebody whom a request chose.
+# Codes about the sender, which a request may have chosen.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 UNVERIFIED_SENDER = "SMTP_SENDER_NOT_VERIFIED"
 SENDER_NOT_ALLOWED = "SMTP_SENDER_NOT_ALLOWED"
 
-# A daily quota opens again at a time that nobody tells us; asking a few times a day finds it.
+# The time when a daily quota resets is unknown; retrying a few times a day finds it.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
 HOURLY_QUOTA_PAUSE: Instant = 15 * MINUTE
 
 
 class SessionEnd(Enum):
-    """How a line ended, where no reply says why."""
+    """How a connection ended without a reply."""
 
     LOST = auto()
     TIMED_OUT = auto()
     GARBLED = auto()
-    SHUT_DOWN = auto()  # we are closing and the time to wait is over
+    SHUT_DOWN = auto()  # We are closing, and the grace time is over.
 
 
 _words = ResultTemplates(PROVIDER)
@@ -40,7 +40,7 @@ failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
 @dataclass(frozen=True, slots=True)
 class SmtpResponseRule:
     phases: tuple[SmtpPhase, ...]
-    replies: re.Pattern[str]  # on "550 5.1.1", or on "550 -" where the server gives no enhanced status
+    replies: re.Pattern[str]  # Matched against "550 5.1.1", or "550 -" without an enhanced status.
     text: re.Pattern[str]
     meaning: ResultTemplate
 
@@ -64,24 +64,23 @@ HOURLY = r"\bhourly\b|\bper hour\b|\brate.?limit|throttl|\bsending (rate|limit|q
 FULL = r"\b(mailbox|inbox|user|recipient)\b.*\b(full|quota|storage)\b|\bover ?quota\b"
 BLOCKED = r"spam|block|black ?list|deny ?list|policy|reputation|\bspf\b|\bdkim\b|\bdmarc\b|relay"
 NO_RELAY = r"\brelay\w*\b.*\b(denied|prohibited|not (permitted|allowed))|\bto relay\b|\bnot relay\b"
-# How SES and others like it say over SMTP what their API has names for.
+# How SES and similar services report over SMTP what their APIs have codes for.
 PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour account (is|was|has been) suspended"
 UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
 UNAUTHORIZED = r"\bnot authorized to perform\b"
 
 NOT_FOR_US = ErrorCategory.CONFIGURATION
 DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE)
-# Everything but what is about the reader's own mailbox.
+# Everything that is not about the recipient's mailbox.
 NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
 
-# The first row that fits decides. SMTP_RECIPIENT_REJECTED says that the address is dead; every other code leaves the
-# address in peace.
+# The first matching rule decides. Only SMTP_RECIPIENT_REJECTED says that the address is invalid.
 RESPONSE_RULES = (
-    #   where        reply                         internal code, category, retry
+    #   phase        reply                         internal code, category, retry
     row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
     row((SmtpPhase.RCPT, *CONTENT), "4?? -, 4?? 4.2.*", retried("SMTP_MAILBOX_FULL"), text=FULL),
     row((SmtpPhase.RCPT, *CONTENT), "4?? 4.2.*", retried("SMTP_TEMPORARY_FAILURE")),
-    # too fast, too much
+    # Rate limits and quotas.
     row(ANYWHERE, "4?? *", DAILY_QUOTA, text=DAILY),
     row(ANYWHERE, "4?? *", retried("SMTP_THROTTLED", ErrorCategory.QUOTA), text=TOO_FAST),
     row(TRANSACTION, "5?? 5.4.5", DAILY_QUOTA),
@@ -93,12 +92,12 @@ RESPONSE_RULES = (
         text=HOURLY,
     ),
     row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
-    # before a mail is mentioned: the server's state or our settings
+    # Before the first message: the server's state or our settings.
     row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
     row((SmtpPhase.GREETING, SmtpPhase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
     row((SmtpPhase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
     row((SmtpPhase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
-    # the envelope
+    # The envelope.
     row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
     row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", NOT_FOR_US), text=PAUSED),
     row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=UNVERIFIED),
@@ -116,17 +115,17 @@ RESPONSE_RULES = (
     row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
     row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
     row(RCPT, "55[013] -", failed("SMTP_RECIPIENT_REJECTED")),
-    # the content
+    # The content.
     row(CONTENT, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
     row(CONTENT, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
     row(TRANSACTION, "5?? *", failed("SMTP_MESSAGE_REJECTED")),
     row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
 )
 UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
-# Refusals that are about the address, and not about us or this mail.
+# Rejections of the address itself, not of the sender or this message.
 ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
-# Before its last byte left us nobody can have the mail; after it, only a whole reply tells.
+# Before its last byte is sent nobody can have the message; after it, only a complete reply tells.
 ENDED_BEFORE = {
     SessionEnd.LOST: retried("NETWORK_ERROR", blame=True),
     SessionEnd.TIMED_OUT: retried("SMTP_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
@@ -140,7 +139,7 @@ ENDED_AFTER = {
     SessionEnd.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
 }
 
-# What we find out ourselves, without asking the server about this mail.
+# What we detect ourselves, without asking the server about this message.
 TLS_FAILED = failed("SMTP_TLS_FAILED", NOT_FOR_US)
 AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", NOT_FOR_US)
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
@@ -152,7 +151,7 @@ EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
 
 
 def refused(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
-    """The result of a message, or of everything that waits, when the server answers this at that point."""
+    """Return the result of a message, or of all waiting ones, for a negative reply in a phase."""
     status, text = reply.status, reply.text
     subject = f"{reply.code} {reply.enhanced or '-'}"
     for candidate in RESPONSE_RULES:

@@ -1,4 +1,4 @@
-"""One SMTP server: where it is, how to reach it, and how long to wait for it."""
+"""Settings of one SMTP server: address, encryption, credentials and timeouts."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,7 +11,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 class Tls(StrEnum):
     NONE = "none"
     STARTTLS = "starttls"
-    TLS = "tls"  # from the first byte
+    TLS = "tls"  # From the first byte.
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class SmtpSettings:
     tls: Tls
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    ca: Path | None = None  # trust these certificates instead of the system's
+    ca: Path | None = None  # Trust these certificates instead of the system's.
     connections: int = 10
-    # Some servers end a long connection in the middle of a transaction; leaving first costs a handshake and no mail.
+    # Some servers close long connections during a transaction; closing first costs a handshake but no message.
     messages_per_connection: int = 1_000
 
     def __post_init__(self) -> None:
@@ -39,9 +39,9 @@ class SmtpSettings:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. The answers' ones are the minimum that RFC 5321, 4.5.3.2 asks of a client."""
+    """Timeouts in seconds. Those for replies are the minimum of RFC 5321, 4.5.3.2."""
 
-    connect: float = 30.0  # with the TLS handshake
+    connect: float = 30.0  # Includes the TLS handshake.
     greeting: float = 300.0
     hello: float = 300.0
     starttls: float = 120.0
@@ -49,12 +49,12 @@ class Timeouts:
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0
-    block: float = 180.0  # until a part of the content has left us
-    # The server may be busy filing the mail; who hangs up now makes duplicates.
+    block: float = 180.0  # Until a part of the content is sent.
+    # The server may be storing the message; disconnecting now would cause duplicates.
     dot: float = 600.0
     reset: float = 300.0
-    quit: float = 2.0  # courtesy only
-    idle: float = 30.0  # how long a connection without work is kept
+    quit: float = 2.0  # A courtesy only.
+    idle: float = 30.0  # How long an idle connection is kept.
 
 
 def is_loopback(host: str) -> bool:

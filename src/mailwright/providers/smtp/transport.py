@@ -1,4 +1,4 @@
-"""A line to the server: bytes out, replies in, one timer. It knows nothing of mail."""
+"""The transport of an SMTP session: bytes out, replies in, one timer. It knows nothing about messages."""
 
 import asyncio
 import ssl
@@ -11,20 +11,20 @@ from mailwright.providers.smtp.responses import SessionEnd
 
 class TransportListener(Protocol):
     def answers_came(self, data: bytes) -> bool:
-        """Whether these bytes were exactly what was waited for, and are dealt with."""
+        """Return whether these bytes were exactly what was expected and have been handled."""
 
     def reply_came(self, reply: SmtpReply) -> None: ...
 
     def patience(self) -> float:
-        """Seconds to wait for what comes next."""
+        """Seconds to wait for the next reply."""
 
     def time_ran_out(self) -> None: ...
 
     def room_again(self) -> None:
-        """What was written has left: more may follow."""
+        """What was written has been sent: more may follow."""
 
     def line_ended(self, ending: SessionEnd, detail: str) -> None:
-        """Called once. Nothing more comes, and nothing more leaves."""
+        """Called once: nothing more is received or sent."""
 
 
 class SmtpTransport(asyncio.Protocol):
@@ -47,7 +47,7 @@ class SmtpTransport(asyncio.Protocol):
 
     def __init__(self, listener: TransportListener) -> None:
         self.listener = listener
-        self.is_full = False  # the transport asked us to wait with writing
+        self.is_full = False  # The transport asked us to pause writing.
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -58,7 +58,7 @@ class SmtpTransport(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """No byte is waiting to be understood."""
+        """Whether no unparsed bytes are left."""
         return self._reader.is_empty
 
     @property
@@ -71,7 +71,7 @@ class SmtpTransport(asyncio.Protocol):
         return tls.version() if tls else None
 
     def allow(self, seconds: float) -> None:
-        """From now on, so long. One timer serves all deadlines: it is moved only when the next one is earlier."""
+        """Restart the timeout. One timer serves all deadlines; it moves only if the next one is earlier."""
         self._deadline = deadline = self._loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             self._stop_timer()
@@ -79,12 +79,12 @@ class SmtpTransport(asyncio.Protocol):
 
     async def encrypt(self, context: ssl.SSLContext, host: str) -> None:
         transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
-        if transport is None:  # the peer left right after the handshake
+        if transport is None:  # The server disconnected right after the handshake.
             raise ConnectionResetError("the connection was lost in the TLS handshake")
         self._use(transport)
 
     def end(self, ending: SessionEnd, detail: str) -> None:
-        """At once, whatever is under way."""
+        """Close at once, whatever is in flight."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -93,18 +93,18 @@ class SmtpTransport(asyncio.Protocol):
         self.listener.line_ended(ending, detail)
 
     def close(self) -> None:
-        """In good order: what was written still leaves, and TLS says good-bye."""
+        """Close gracefully: written bytes are still sent, and TLS is shut down properly."""
         if self.has_ended:
             return
         self.has_ended = True
         self._stop_timer()
-        # A peer that does not answer TLS's good-bye would keep the socket open for half a minute.
+        # A server that does not confirm the TLS shutdown would keep the socket open for half a minute.
         self._timer = self._loop.call_later(1.0, self._transport.abort)
         self._transport.close()
         self.listener.line_ended(SessionEnd.LOST, "closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._use(cast("asyncio.Transport", transport))  # uvloop's are not its subclasses
+        self._use(cast("asyncio.Transport", transport))  # The transports of uvloop are not its subclasses.
 
     def _use(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -126,7 +126,7 @@ class SmtpTransport(asyncio.Protocol):
         except GarbledReply as error:
             self.end(SessionEnd.GARBLED, str(error))
             return
-        # A server that trickles bytes makes no progress; only a whole reply buys more time.
+        # Only a complete reply restarts the timeout; a server that trickles bytes makes no progress.
         if reply is not None:
             self.allow(self.listener.patience())
 

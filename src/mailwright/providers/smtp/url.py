@@ -1,4 +1,4 @@
-"""`smtp://user:password@host:port?tls=starttls`: read strictly, and never print the password."""
+"""Parse `smtp://user:password@host:port?tls=starttls` strictly, and never print the password."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +17,12 @@ def parse_smtp_url(url: str) -> SmtpSettings:
     parts = _split(url)
     host = parts.hostname
     if not host:
-        raise ConfigurationInvalid("the SMTP URL names no host, as in smtp://mail.example.com:587")
+        raise ConfigurationInvalid("the SMTP URL has no host; use for example smtp://mail.example.com:587")
     options = _options(parts.query)
     port = _port(parts) or _default_port(parts.scheme, host)
     tls = options.pop("tls", None) or _default_tls(parts.scheme, host, port)
     if parts.scheme == "smtps" and tls is not Tls.TLS:
-        raise ConfigurationInvalid(f"smtps:// speaks TLS from the first byte, so tls={tls} contradicts it")
+        raise ConfigurationInvalid(f"smtps:// uses TLS from the first byte and contradicts tls={tls}")
     return SmtpSettings(
         host=host,
         port=port,
@@ -39,7 +39,7 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ConfigurationInvalid("the SMTP URL cannot be read: look at the brackets around the host") from error
+        raise ConfigurationInvalid("the SMTP URL cannot be parsed: check the brackets around the host") from error
     if parts.scheme not in ("smtp", "smtps"):
         raise ConfigurationInvalid("an SMTP URL begins with smtp:// or smtps://")
     # A raw / ? or # in a password moves the rest of it into another part of the URL. Naming that part would print it.
@@ -54,7 +54,7 @@ def _port(parts: SplitResult) -> int | None:
     try:
         port = parts.port
     except ValueError:
-        # Without its cause: that one quotes the text, which may be a piece of the password.
+        # Without its cause, which quotes the text and thereby perhaps a part of the password.
         raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535") from None
     if port == 0:
         raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535")
@@ -91,7 +91,9 @@ def _options(query: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            raise ConfigurationInvalid(f"the SMTP URL has no option {name!r}; it knows {', '.join(_OPTIONS)}")
+            raise ConfigurationInvalid(
+                f"the SMTP URL has an unknown option {name!r}; valid options: {', '.join(_OPTIONS)}"
+            )
         field, read, meaning = _OPTIONS[name]
         if field in options:
             raise ConfigurationInvalid(f"the SMTP URL sets {name} twice")

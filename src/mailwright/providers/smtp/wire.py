@@ -1,4 +1,4 @@
-"""Between a message and its bytes on the line: what may not leave, and how the rest is written."""
+"""Convert a message to bytes on the wire, and reject what must not be sent."""
 
 import re
 from io import IncrementalNewlineDecoder
@@ -8,43 +8,43 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.responses import INVALID_ADDRESS, INVALID_CONTENT
 
-# Inside MAIL FROM:<…> each of these could end the address or the line and begin a command of its own. Surrogates
-# have no bytes at all.
-_PLAIN = re.compile("[!-;=?-~]{1,254}")  # nearly every address: one look instead of a search through it
+# Inside MAIL FROM:<…> each of these could end the address or the line and begin another command. Surrogates
+# cannot be encoded.
+_PLAIN = re.compile("[!-;=?-~]{1,254}")  # Matches nearly every address, which saves the search for unsafe characters.
 _UNSAFE = re.compile("[\x00-\x20\x7f-\xa0<>\u2028\u2029\ud800-\udfff]")
 
 END = b".\r\n"
 
 
 def objection(message: OutgoingMessage) -> SendResult | None:
-    """Why a message may not be put on any line, whatever server is at its end."""
+    """Return why a message must not be sent to any server."""
     if not message.recipients or not all(message.recipients):
-        return INVALID_ADDRESS.result("the message has no recipient, or an empty one")
+        return INVALID_ADDRESS.result("the message has no recipient or an empty one")
     for address in (message.sender, *message.recipients):
         if not _PLAIN.fullmatch(address) and (_UNSAFE.search(address) or len(address) > MAX_LENGTH):
-            return INVALID_ADDRESS.result(f"the address {mask(address)!r} cannot be put on an SMTP line")
+            return INVALID_ADDRESS.result(f"the address {mask(address)!r} cannot be used in an SMTP command")
     if not message.is_canonical and not is_clean(message.content):
         return INVALID_CONTENT.result("the content is empty, or has a NUL or a CR or LF outside a CRLF pair")
     return None
 
 
 def is_clean(content: bytes) -> bool:
-    """A lone CR or LF is a line end to some servers and none to others: behind it a second mail could hide."""
+    """Reject a lone CR or LF: some servers take it for a line end, and a second message could hide behind it."""
     if not content or b"\0" in content:
         return False
-    # It notes which kinds of line ends it sees, in one pass and in C: three times as fast as counting them.
+    # It records which kinds of line ends it sees in one pass in C: three times as fast as counting them.
     kinds = IncrementalNewlineDecoder(None, translate=False)
     kinds.decode(content.decode("latin-1"), final=True)
     return kinds.newlines in ("\r\n", None)
 
 
 def on_the_line(message: OutgoingMessage) -> tuple[bytes, bytes]:
-    """The content as it crosses the line, with its end. Joining the two would copy every mail once more."""
+    """Return the content as sent, and its end. Joining the two would copy every message once more."""
     return (message.content, END) if message.is_canonical else (dotted(message.content), b"")
 
 
 def dotted(content: bytes) -> bytes:
-    """The content as it crosses the line, with its end: a dot before each dot that begins a line, a lone dot last."""
+    """Dot-stuff the content and add the final dot."""
     if b"\r\n." in content:
         content = content.replace(b"\r\n.", b"\r\n..")
     first = b"." if content.startswith(b".") else b""

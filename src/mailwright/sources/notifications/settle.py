@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Claimed, Event, Outcome, Settlement, Source
+from mailwright.domain.message import Event, Outcome, Settlement, Source
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.settle import APPEND_EVENTS, BegunAttempts, Settler, event_row, settle_and_begin
+from mailwright.outbox.settle import APPEND_EVENTS, BegunAttempts, NextAttempt, Settler, event_row, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record_results, result_of
 from mailwright.sources.notifications.tables import statements_of
@@ -21,7 +21,7 @@ END_ATTEMPTS = statement(__package__, "end_attempts")
 class NotificationSettling(Settler):
     """Every worker settles like this: whoever runs beside the one that serves a queue may send its mails, too."""
 
-    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> BegunAttempts:
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         ours = [outcome for outcome in outcomes if outcome.claimed.source == Source.NOTIFICATION]
         if not ours:
             return await super().exchange(outcomes, next_up)

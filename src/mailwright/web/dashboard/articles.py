@@ -161,7 +161,7 @@ async def show_mail(
     seen = await _preview_for(parts, visitor, article_key, email, divisions)
     if seen.rendered is None:
         return email_frame(previews.notice("None of the slices is for this reader: they get no letter."))
-    return email_frame(previews.shown(seen.rendered, is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(seen.rendered, is_dark=scheme == "dark"))
 
 
 @router.get("/{article_key}/coverage")

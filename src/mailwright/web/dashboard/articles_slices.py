@@ -92,25 +92,25 @@ async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Respons
         rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")
 async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
     """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
     form = await read_fields(request, verbatim=_VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
         rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         values["problem"] = _sentence(error)
-        values["is_awaited"] = not (form["title"] or form["dek"] or form["body_md"])
+        values["is_empty"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
         facts = PresendContext(postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         minded = [each for each in found if each.code not in _ADDED_BY_LAYOUT]
         has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "findings": minded, "has_dark": has_dark}
+        values |= {"rendered": rendered, "issues": minded, "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 

@@ -1,4 +1,4 @@
-"""Assets: styles, scripts and pictures under addresses that name their content, so that a browser asks once."""
+"""Static files under addresses that contain a hash of their content, so that browsers cache them forever."""
 
 import gzip
 import hashlib
@@ -15,7 +15,7 @@ from mailwright.ops.logs import logger
 router = APIRouter(include_in_schema=False)
 log = logger(__name__)
 
-# Our own, and what the build fetched from npm and bundled: see tools/assets.
+# Our own files, and those that the build bundles from npm (see tools/assets).
 FOLDERS: Final = (Path(__file__).parent / "static", Path(__file__).parent / "vendor")
 MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -23,14 +23,14 @@ MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-# Below this, compressing gains less than its header costs.
+# Smaller files are not worth compressing.
 _WORTH_COMPRESSING: Final = 1_000
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
 @cache
 def asset(name: str) -> str:
-    """The address of an asset. Another content has another address."""
+    """Return the address of an asset, which changes with its content."""
     file = _file(name)
     if file is None:
         log.error("asset_missing", asset=name, message="Run `make setup`, which builds the browser's files.")
@@ -39,8 +39,8 @@ def asset(name: str) -> str:
 
 
 @router.api_route("/assets/{fingerprint}/{name}", methods=["GET", "HEAD"])
-async def hand_out(fingerprint: str, name: str, request: Request) -> Response:
-    """Whatever the fingerprint is, the content is today's; only its own may be kept for ever."""
+async def serve(fingerprint: str, name: str, request: Request) -> Response:
+    """Serve the current content under any fingerprint; only the current one may be cached forever."""
     file = _file(name)
     if file is None:
         return Response(status_code=HTTPStatus.NOT_FOUND)
@@ -66,7 +66,7 @@ def _content(file: Path, takes_gzip: bool) -> tuple[bytes, str | None]:
 
 @cache
 def _files() -> dict[str, Path]:
-    """Only what is there under these names: an address is never put together with a path."""
+    """Return the known files by name, so that no path is ever built from a request."""
     found = [file for folder in FOLDERS if folder.is_dir() for file in folder.iterdir()]
     return {file.name: file for file in found if file.suffix in MEDIA_TYPES}
 

@@ -1,4 +1,4 @@
-"""Campaigns as people handle them: what there are, how each one goes, what it waits for, and what became of it."""
+"""Campaign pages: list, progress, forecast, recipients, report and actions."""
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -53,14 +53,13 @@ router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema
 PAGE: Final = 25
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
-# Whoever watches a campaign until its end sees it on the page; later the report is enough.
 _ACTIVITY_SHOWN: Final = 20
-_MOST_MARKS: Final = 4
+_MAX_AXIS_LABELS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """A campaign as a list shows it. Without a place it has not started."""
+    """A campaign with its queue position and counts. Without a position it has not started."""
 
     campaign: Campaign
     place: QueuePosition | None
@@ -71,8 +70,8 @@ class CampaignRow:
         return self.campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED)
 
     @property
-    def is_through(self) -> bool:
-        """Everyone has been met and nothing waits; what failed is for somebody to decide."""
+    def is_processed(self) -> bool:
+        """All messages are processed; only failures may be left to review."""
         return self.is_open and self.place is not None and self.place.status is QueueStatus.COMPLETED
 
     @property
@@ -81,7 +80,7 @@ class CampaignRow:
 
     @property
     def to_come(self) -> int:
-        """Whoever waits as a mail, and whoever has not been met yet."""
+        """Recipients who have not received it yet, enqueued or not."""
         if self.counts is None or self.place is None:
             return 0
         unmet = 0 if self.place.is_walked or not self.is_open else max(0, self.counts.planned - self.counts.recipients)
@@ -93,7 +92,7 @@ class CampaignRow:
         if action == CampaignAction.RETRY_FAILED:
             return bool(self.counts and self.counts.failed)
         if action == CampaignAction.ACCEPT_FAILURES:
-            return self.is_through
+            return self.is_processed
         if action == CampaignAction.EXTEND:
             return bool(self.place and self.place.is_walked and self.place.defer_reason != AWAITING_WINNER)
         return True
@@ -101,7 +100,7 @@ class CampaignRow:
 
 @dataclass(frozen=True, slots=True)
 class AbTestReport:
-    """How the versions of a campaign did. `winner` None: not decided."""
+    """The results of an A/B test. `winner` is None until it is decided."""
 
     standings: tuple[VariantResult, ...]
     winner_by: str
@@ -126,7 +125,7 @@ async def list_campaigns(request: Request, parts: Parts, visitor: Viewing, curso
 
 @router.get("/stream")
 async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
-    """The cells of a page of the list that change."""
+    """Stream the status and progress cells of the list."""
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
 
     async def render_parts() -> dict[str, str]:
@@ -143,14 +142,14 @@ async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor
 
 @router.get("/ends")
 async def show_forecasts(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """When each of those in line ends, asked for once the list is there."""
+    """Estimate when each queued campaign finishes. Loaded after the list."""
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id)
     return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns)
 
 
 @router.get("/{campaign_id}")
 async def show(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    """A draft with what keeps it from starting; what has started with how far it is."""
+    """Show a draft with its pre-send check, or a started campaign with its progress."""
     return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id))
 
 
@@ -170,7 +169,7 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: 
 
 @router.get("/{campaign_id}/forecast")
 async def show_forecast(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    """When it ends and what would change that: a simulation, asked for once the page is there."""
+    """Estimate when the campaign finishes and what would change that. Loaded after the page."""
     database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
     found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
     why = await explain_campaign(
@@ -183,7 +182,7 @@ async def show_forecast(request: Request, parts: Parts, visitor: Viewing, campai
 
 @router.get("/{campaign_id}/checks")
 async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    """What starting would say, asked for once the page is there: the audience is counted for it."""
+    """Run the pre-send check. Loaded after the page, because it counts the audience."""
     campaign = await _found(parts, visitor, campaign_id)
 
     async def ask() -> CampaignCheck:
@@ -205,7 +204,7 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
 async def show_mail(
     parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", scheme: str = "light", reader: str = ""
 ) -> Response:
-    """For the frame: the mail as a reader would get it."""
+    """Render the email for the preview frame."""
     campaign = await _found(parts, visitor, campaign_id)
     trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
     try:
@@ -213,14 +212,14 @@ async def show_mail(
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
     found = versions.get(version) or next(iter(versions.values()))
-    return email_frame(previews.shown(found, is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(found, is_dark=scheme == "dark"))
 
 
 @router.get("/{campaign_id}/content")
 async def show_content(
     request: Request, parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
 ) -> Response:
-    """What it says, to whom and under which limits, beside the mail."""
+    """Show recipients, limits and a preview of the email."""
     line = await _row(parts, await _found(parts, visitor, campaign_id))
     shown = await _mail_values(parts, line.campaign, version, reader)
     form = fields_from(line.campaign.definition, viewer_zone(request))
@@ -238,7 +237,7 @@ async def show_recipients(
     show: Literal["all", "failed", "unconfirmed"] = "all",
     cursor: str = "",
 ) -> Response:
-    """All in the order of addresses; those that went wrong in the order in which they were met."""
+    """List recipients: all by address, failed and unconfirmed ones by time."""
     line = await _row(parts, await _found(parts, visitor, campaign_id))
     found: Sequence[Any]
     if show == "all":
@@ -264,7 +263,7 @@ async def show_report(request: Request, parts: Parts, visitor: Viewing, campaign
 
 @router.get("/{campaign_id}/report/figures")
 async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    """Asked for once the page is there: all events of the campaign are looked at."""
+    """Show the statistics. Loaded after the page, because they read all events of the campaign."""
     line = await _row(parts, await _found(parts, visitor, campaign_id))
     found = await campaign_statistics(parts.database, line.campaign.key)
     values: dict[str, Any] = {
@@ -281,81 +280,81 @@ async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaig
 
 @router.get("/{campaign_id}/report.csv")
 async def download_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    """The same file as the API's."""
+    """Download the same file as the API."""
     campaign = await _found(parts, visitor, campaign_id)
     lines = report_csv(report.report_rows(parts.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-# What is done to a campaign.
+# Actions.
 
 
 @router.post("/{campaign_id}/start")
 async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    """Now, or at the time that the form names; the draft keeps it."""
+    """Start now, or at the send time of the form, which is saved in the draft."""
     form = await read_fields(request)
     acting, campaign = _acting(visitor), await _found(parts, visitor, campaign_id)
     try:
         begins_at = utc_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
         if form["when"] == "later" and begins_at is None:
-            raise InvalidInput("choose a day and a time", field="scheduledAt")
+            raise InvalidInput("Choose a date and time.", field="scheduledAt")
         await _reschedule(parts, acting, campaign, begins_at)
         await parts.campaigns.start(acting, campaign_id)
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id), error=error)
-    words = "Scheduled. It begins by itself." if begins_at else "Started. It takes its place in line."
+    words = "Campaign scheduled." if begins_at else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/pause")
 async def pause(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    words = "Paused. It keeps its place in line."
+    words = "Campaign paused. It keeps its position in the queue."
     return await _act(request, campaign_id, parts.campaigns.pause(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/resume")
 async def resume(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    return await _act(request, campaign_id, parts.campaigns.resume(_acting(visitor), campaign_id), "It goes on.")
+    return await _act(request, campaign_id, parts.campaigns.resume(_acting(visitor), campaign_id), "Campaign resumed.")
 
 
 @router.post("/{campaign_id}/cancel")
 async def cancel(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    words = "Cancelled. What was not sent is not sent any more."
+    words = "Campaign cancelled."
     return await _act(request, campaign_id, parts.campaigns.cancel(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/retry")
 async def retry_failed(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    words = "Everyone whose mail failed gets all attempts again."
+    words = "Failed emails are being retried."
     return await _act(request, campaign_id, parts.campaigns.retry_failed(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/accept")
 async def accept_failures(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    words = "It counts as sent, without those whom it did not reach."
+    words = "Failures accepted. The campaign is finished."
     return await _act(request, campaign_id, parts.campaigns.accept_failures(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/extend")
 async def extend(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     form = await read_fields(request)
-    deed = parts.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
-    return await _act(request, campaign_id, deed, "Also for whoever has joined since; nobody gets it twice.")
+    action = parts.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
+    return await _act(request, campaign_id, action, "Campaign extended to new recipients.")
 
 
 @router.post("/{campaign_id}/winner")
 async def choose_winner(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     form = await read_fields(request)
-    deed = parts.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
-    words = f"{form['version'][:100]} goes to everyone who has none yet."
-    return await _act(request, campaign_id, deed, words, back=f"/campaigns/{campaign_id}/report")
+    action = parts.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
+    words = f"Variant {form['version'][:100]} is sent to all remaining recipients."
+    return await _act(request, campaign_id, action, words, back=f"/campaigns/{campaign_id}/report")
 
 
 @router.post("/{campaign_id}/duplicate")
 async def duplicate(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     made = await parts.campaigns.duplicate(_acting(visitor), campaign_id)
-    return redirect(request, f"/campaigns/{made.campaign_id}/edit", "A draft with the same content and audience.")
+    return redirect(request, f"/campaigns/{made.campaign_id}/edit", "Campaign duplicated as a draft.")
 
 
 @router.post("/{campaign_id}/test")
@@ -369,13 +368,13 @@ async def send_test(request: Request, parts: Parts, visitor: Editing, campaign_i
     except (InvalidInput, CampaignNotStartable) as error:
         campaign = await _found(parts, visitor, campaign_id)
         return await _page(request, parts, visitor, campaign, error=error, form=form)
-    words = "1 test mail is on its way." if len(mails) == 1 else f"{len(mails)} test mails are on their way."
+    words = "1 test email sent." if len(mails) == 1 else f"{len(mails)} test emails sent."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/limits")
 async def edit_limits(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    """Within one batch also while it is being sent."""
+    """Change the limits, also while the campaign is being sent."""
     form = await read_fields(request)
     try:
         await parts.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
@@ -391,17 +390,17 @@ async def edit_limits(request: Request, parts: Parts, visitor: Editing, campaign
         }
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return await page(request, visitor, "campaigns/content.html", status=status, **values)
-    words = "The limits hold from the next batch on."
+    words = "Limits saved. They apply from the next batch."
     return redirect(request, f"/campaigns/{campaign_id}/content", words)
 
 
 async def _act(
-    request: Request, campaign_id: str, deed: Awaitable[Any], words: str, *, back: str | None = None
+    request: Request, campaign_id: str, action: Awaitable[Any], words: str, *, back: str | None = None
 ) -> Response:
-    """What is not possible now is said above the campaign, which shows why."""
+    """Run an action and redirect; if it is not possible, show the reason."""
     to = back or f"/campaigns/{campaign_id}"
     try:
-        await deed
+        await action
     except (NotPossibleNow, InvalidInput) as error:
         return redirect(request, to, str(error), tone="bad")
     return redirect(request, to, words)
@@ -414,7 +413,7 @@ async def _reschedule(parts: ApiParts, acting: Actor, campaign: Campaign, begins
         await parts.campaigns.edit(acting, campaign.campaign_id, wanted)
 
 
-# What the pages show.
+# Values for the templates.
 
 
 async def _page(
@@ -436,7 +435,7 @@ async def _page(
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
         "segments": await segments.list_all(parts.database, visitor.tenant_id),
-        "deeds": await audit_log.list_entries(
+        "activity": await audit_log.list_entries(
             parts.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id
         ),
     }
@@ -450,7 +449,7 @@ async def _page(
 
 
 async def _mail_values(parts: ApiParts, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
-    """The mail's words; the mail itself stands in a frame of its own."""
+    """Return the subject and text of the email; its HTML is served by `show_mail`."""
     trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
     values: dict[str, Any] = {"version": version, "reader": reader, "mail": None, "problem": None, "has_dark": False}
     values["given"] = variables_text(campaign.definition.variables)
@@ -468,7 +467,7 @@ def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
         return []
     path = f"/campaigns/{line.campaign.campaign_id}"
     places = ((path, "Progress"), (f"{path}/recipients", "Recipients"), (f"{path}/report", "Report"))
-    return [*places, (f"{path}/content", "Mail and limits")] if line.place else [(f"{path}/content", "Mail")]
+    return [*places, (f"{path}/content", "Content and limits")] if line.place else [(f"{path}/content", "Content")]
 
 
 async def _rows(parts: ApiParts, found: list[Campaign]) -> list[CampaignRow]:
@@ -486,13 +485,13 @@ async def _row(parts: ApiParts, campaign: Campaign) -> CampaignRow:
 
 
 async def _rate(parts: ApiParts, line: CampaignRow) -> float:
-    """Mails per second, where it is being sent."""
+    """Return emails per second while the campaign is being sent."""
     is_moving = line.place is not None and line.place.status is QueueStatus.PROCESSING
     return await sending_rate(parts.database, parts.clock.now()) if is_moving else 0.0
 
 
 async def _ab_test_report(parts: ApiParts, line: CampaignRow) -> AbTestReport | None:
-    """Undecided as it stands now; decided as it stood then, which the journal keeps."""
+    """Return current results, or the results at the time of the decision from the audit log."""
     asked = line.campaign.definition.ab_test
     if asked is None:
         return None
@@ -519,11 +518,11 @@ def _has_days(found: CampaignStatistics) -> bool:
 
 
 def _marks(found: CampaignStatistics) -> list[Instant]:
-    """Moments to name along the axis, the first and the last among them."""
+    """Return the times to label along the axis, including the first and the last."""
     if not found.steps:
         return []
     number = len(found.steps)
-    parts = min(_MOST_MARKS, number)
+    parts = min(_MAX_AXIS_LABELS, number)
     begins_at = [found.steps[number * part // parts].begins_at for part in range(parts)]
     return [*begins_at, found.steps[-1].begins_at + found.length]
 

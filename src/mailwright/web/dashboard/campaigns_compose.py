@@ -1,4 +1,4 @@
-"""Composing a campaign: what it says, to whom and when, beside the mail as a reader would get it."""
+"""The campaign editor with its live preview."""
 
 import re
 from datetime import tzinfo
@@ -24,7 +24,7 @@ from mailwright.sources.campaigns.test_send import CampaignTestSend, render_vari
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, field_errors_of, fields_from, variant_rows
-from mailwright.web.dashboard.forms import Errors, Fields, read_fields, read_values
+from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, read_values, sentence
 from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
@@ -33,15 +33,15 @@ from mailwright.web.session import Editing, Visitor
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
 FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "MJML"), (TemplateFormat.HTML, "HTML"))
-# Readers to look through the eyes of, and whose attributes are offered as variables.
+# Contacts offered for the preview; their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
-_MOST_TEMPLATES: Final = 200
+_MAX_TEMPLATES: Final = 200
 
 _LINE: Final = re.compile(r"\(line (\d+)\)")
 
 _STARTER_BODY: Final = """# Hello {{ name }}
 
-Write here what you have to say.
+Write your email here.
 
 ---
 
@@ -65,14 +65,16 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         made = await parts.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, error=error)
-    return redirect(request, f"/campaigns/{made.campaign_id}", "Saved as a draft. Nobody gets it before you start it.")
+    return redirect(
+        request, f"/campaigns/{made.campaign_id}", "Draft saved. Nothing is sent until you start the campaign."
+    )
 
 
 @router.get("/{campaign_id}/edit")
 async def show_edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
-        words = "What has started is fixed, but for its limits. Duplicate it to change what it says."
+        words = "A started campaign cannot be edited, except for its limits. Duplicate it to change its content."
         return redirect(request, f"/campaigns/{campaign_id}", words, tone="bad")
     form = fields_from(campaign.definition, viewer_zone(request))
     return await _page(request, parts, visitor, form, list(campaign.definition.lists), campaign=campaign)
@@ -87,25 +89,25 @@ async def edit(request: Request, parts: Parts, visitor: Editing, campaign_id: st
         await parts.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, campaign=campaign, error=error)
-    return redirect(request, f"/campaigns/{campaign_id}", "Saved.")
+    return redirect(request, f"/campaigns/{campaign_id}", "Draft saved.")
 
 
 @router.post("/preview")
 async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """For the frame: the mail of what is in the form now. Nothing is stored."""
+    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=VERBATIM)
     try:
         rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/preview/details")
 async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
+    """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
         rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
@@ -116,7 +118,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
         facts = PresendContext(postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "findings": _author_issues(found), "has_dark": has_dark}
+        values |= {"rendered": rendered, "issues": _author_issues(found), "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
@@ -125,14 +127,14 @@ def viewer_zone(request: Request) -> tzinfo:
 
 
 async def _render(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
-    definition = _shown_definition(form, await read_values(request, "lists"), viewer_zone(request))
+    definition = _preview_definition(form, await read_values(request, "lists"), viewer_zone(request))
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(parts.database, parts.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
 
 
-def _shown_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> CampaignDefinition:
-    """A preview does not wait for the name, nor for a limit that is half written."""
+def _preview_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> CampaignDefinition:
+    """Fill in missing fields and ignore limits, so that an incomplete form has a preview."""
     words = {name: value for name, value in form.items() if not name.startswith("limits.")}
     shown = Fields({**words, "scheduledAt": "", "name": form["name"] or "Preview"})
     if not shown["content.templateId"]:
@@ -162,7 +164,7 @@ async def _page(
         "variants": variant_rows(form),
         "lists": await lists.list_all(parts.database, tenant_id),
         "segments": await segments.list_all(parts.database, tenant_id),
-        "templates": await parts.templates.list_page(tenant_id, limit=_MOST_TEMPLATES),
+        "templates": await parts.templates.list_page(tenant_id, limit=_MAX_TEMPLATES),
         "readers": readers,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "zone_name": str(viewer_zone(request)),
@@ -176,11 +178,11 @@ def _sentence(error: MailwrightError) -> str:
         case CampaignNotStartable():
             return "; ".join(dict.fromkeys(each.message for each in error.problems))
         case RequestInvalid():
-            return "; ".join(dict.fromkeys(f"{each.field}: {each.message}" for each in error.errors))
+            return "; ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
         case _:
-            return str(error)
+            return sentence(str(error))
 
 
 def _author_issues(findings: list[PresendIssue]) -> list[PresendIssue]:
-    """The link to leave is put in by itself and the samples stand for values: what remains is the author's."""
+    """Leave out warnings about the unsubscribe link, which is added automatically."""
     return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

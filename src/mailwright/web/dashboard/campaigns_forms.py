@@ -17,18 +17,18 @@ from mailwright.sources.campaigns.definition import CampaignDefinition, Campaign
 from mailwright.sources.campaigns.snapshot import CampaignNotStartable
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 
-LIMITS_IN_NUMBERS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
-LIMITS_IN_WORDS: Final = ("workingHours", "timezone")
-LIMITS_TICKED: Final = ("warmup", "inReadersTimeZone", "oneAtATime")
-MOST_VARIANTS: Final = 5
-# What people type is kept to the letter; every other field loses the space around it.
+NUMERIC_LIMITS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
+TEXT_LIMITS: Final = ("workingHours", "timezone")
+BOOLEAN_LIMITS: Final = ("warmup", "inReadersTimeZone", "oneAtATime")
+MAX_VARIANTS: Final = 5
+# These fields keep their whitespace; all others are stripped.
 VERBATIM: Final = (
     "content.body",
     "content.text",
-    *(f"experiment.variants[{each}].body" for each in range(MOST_VARIANTS)),
+    *(f"experiment.variants[{each}].body" for each in range(MAX_VARIANTS)),
 )
 
-# What is wrong with the form as a whole is shown beside the field with which it can be put right.
+# API fields without a form field of their own: the form field that shows their errors.
 _BESIDE: Final = {"content": "content.body", "experiment": "experiment.variants[0].name", "filter": "segment"}
 _LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
 
@@ -36,7 +36,7 @@ _LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
 def definition_of(
     form: Fields, lists: Sequence[str], zone: tzinfo, kept: CampaignDefinition | None = None
 ) -> CampaignDefinition:
-    """`kept` is the draft until now: its filter, which no field shows, stays."""
+    """Parse the form. `kept` is the saved draft, whose filter has no form field and stays."""
     body = {
         "name": form["name"],
         "content": _content(form),
@@ -54,7 +54,7 @@ def definition_of(
 
 
 def limits_of(form: Fields) -> CampaignLimits:
-    # Within a definition, so that errors name the fields as this form does.
+    # Parsed inside a definition, so that errors have the field names of this form.
     body = {"name": "limits", "content": {"subject": "limits", "body": "limits"}, "limits": _limits(form)}
     return parse_strict(CampaignRequest, body).limits
 
@@ -87,30 +87,30 @@ def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
 
 
 def variant_rows(form: Mapping[str, str]) -> int:
-    """As many as are filled in and one more, so that nobody needs a button to add one."""
+    """Return the number of variant rows: the filled ones plus an empty one."""
     filled = [
         number
-        for number in range(MOST_VARIANTS)
+        for number in range(MAX_VARIANTS)
         if any(form[f"experiment.variants[{number}].{name}"] for name in ("name", "subject", "body"))
     ]
-    return min(MOST_VARIANTS, max(2, max(filled, default=-1) + 2))
+    return min(MAX_VARIANTS, max(2, max(filled, default=-1) + 2))
 
 
 def field_errors_of(error: MailwrightError) -> Errors:
-    """Each error beside its field."""
+    """Return the errors by form field."""
     found = field_errors(CampaignRefused(error) if isinstance(error, CampaignNotStartable) else error, _BESIDE)
     return Errors({name.partition("[")[0] if name.startswith("lists[") else name: text for name, text in found.items()})
 
 
 def variables_of(text: str) -> dict[str, Any]:
-    """A line each, `name = value`. What reads as JSON is a number, a list or whatever it is; all else is a text."""
+    """Parse lines of `name = value`. A value that is valid JSON is decoded; any other value is a text."""
     found: dict[str, Any] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
-            raise InvalidInput(f"line {number}: write `name = value`", field="variables")
+            raise InvalidInput(f"Line {number} must have the form name = value.", field="variables")
         try:
             found[name.strip()] = orjson.loads(value)
         except ValueError:
@@ -123,13 +123,13 @@ def variables_text(variables: Mapping[str, Any]) -> str:
 
 
 def utc_text(text: str, zone: tzinfo) -> str | None:
-    """What a field for a time says, which knows no zone: the viewer's is meant."""
+    """Convert the value of a datetime field, which has no time zone, from the viewer's zone to UTC."""
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return text  # field_errors_of of by whoever reads it
+        return text  # the API rejects it
     return moment.replace(tzinfo=zone).astimezone(UTC).isoformat() if moment.tzinfo is None else text
 
 
@@ -141,22 +141,22 @@ def _content(form: Fields) -> dict[str, Any]:
     said = {"subject": form["content.subject"], "preheader": form["content.preheader"]}
     if form["content.templateId"]:
         return _given({**said, "templateId": form["content.templateId"]})
-    # An empty body is an error of its own, beside the body; a field that is left out would be one of the whole.
+    # Sent even if empty, so that the error appears beside the body.
     body = _lines(form["content.body"])
     text = _lines(form["content.text"]) if form["content.text"].strip() else ""
     return {**_given({**said, "format": form["content.format"] or "html", "text": text}), "body": body}
 
 
 def _limits(form: Fields) -> dict[str, Any]:
-    numbers = {name: _number(form[f"limits.{name}"]) for name in LIMITS_IN_NUMBERS}
-    words = {name: form[f"limits.{name}"] for name in LIMITS_IN_WORDS}
-    ticked = {name: True for name in LIMITS_TICKED if form[f"limits.{name}"]}
+    numbers = {name: _number(form[f"limits.{name}"]) for name in NUMERIC_LIMITS}
+    words = {name: form[f"limits.{name}"] for name in TEXT_LIMITS}
+    ticked = {name: True for name in BOOLEAN_LIMITS if form[f"limits.{name}"]}
     return _given({**numbers, **words, **ticked})
 
 
 def _experiment(form: Fields) -> dict[str, Any]:
     variants = []
-    for number in range(MOST_VARIANTS):
+    for number in range(MAX_VARIANTS):
         said = {name: form[f"experiment.variants[{number}].{name}"] for name in ("name", "subject", "body")}
         if any(each.strip() for each in said.values()):
             variants.append(
@@ -175,13 +175,13 @@ def _experiment(form: Fields) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | str:
-    """What is no number goes on as it is, and is field_errors_of of there."""
+    """Return a number, or the text itself, which the API rejects."""
     plain = text.replace(" ", "").replace("\u202f", "")
     return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 12 else text
 
 
 def _lines(text: str) -> str:
-    """Browsers send another end of lines than people write."""
+    """Convert the CRLF that browsers send."""
     return text.replace("\r\n", "\n")
 
 
@@ -192,7 +192,7 @@ def _value_text(value: Any) -> str:
         orjson.loads(value)
     except ValueError:
         return value if value == value.strip() and "\n" not in value else orjson.dumps(value).decode()
-    return orjson.dumps(value).decode()  # a text that reads as a number
+    return orjson.dumps(value).decode()  # a text that looks like JSON must be quoted
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

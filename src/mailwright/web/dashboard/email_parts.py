@@ -1,4 +1,4 @@
-"""A mail taken apart for people: its headers, what it says as HTML and as text, and what is attached to it."""
+"""Parse an email for display: headers, HTML, plain text and attachments."""
 
 import base64
 import re
@@ -18,8 +18,8 @@ from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.shell import email_frame
 
 VIEWS: Final = {"html": "HTML", "text": "Text", "headers": "Headers", "source": "Source"}
-# A page shows so much of a source; whoever wants all of it downloads it.
-LONGEST_SOURCE: Final = 200_000
+# Longer sources are cut on the page; the download is complete.
+MAX_SOURCE_BYTES: Final = 200_000
 _INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
 
 
@@ -40,12 +40,12 @@ class EmailPart:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEmail:
-    """`html` shows its own images in place, whatever its frame may load."""
+    """A parsed email. Inline images in `html` are embedded as data URLs."""
 
     headers: tuple[tuple[str, str], ...]
     html: str | None
     text: str | None
-    attached: tuple[EmailPart, ...]
+    attachments: tuple[EmailPart, ...]
     source: bytes
 
     def header(self, name: str) -> str:
@@ -57,59 +57,59 @@ class ParsedEmail:
         return [(name, words) for name, words in VIEWS.items() if not missing.get(name)]
 
     @property
-    def shown_source(self) -> str:
-        return self.source[:LONGEST_SOURCE].decode("utf-8", "replace").replace("\r\n", "\n")
+    def source_text(self) -> str:
+        return self.source[:MAX_SOURCE_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
 
     @property
     def is_source_cut(self) -> bool:
-        return len(self.source) > LONGEST_SOURCE
+        return len(self.source) > MAX_SOURCE_BYTES
 
     def view(self, wanted: str) -> str:
-        """The one that is asked for, or the first that there is."""
+        """Return the wanted view, or the first one that this email has."""
         names = [name for name, _ in self.views]
         return wanted if wanted in names else names[0]
 
 
 def parse_email(source: bytes) -> ParsedEmail:
-    """Whatever is in it: a part that cannot be read is an attachment, and a header is shown as it stands."""
-    letter = message_from_bytes(source, policy=policy.compat32)
+    """Parse any email. Unreadable parts become attachments; headers are shown as they are."""
+    message = message_from_bytes(source, policy=policy.compat32)
     html = text = None
     inline: dict[str, str] = {}
-    attached: list[EmailPart] = []
-    for part in _leaves(letter):
+    attachments: list[EmailPart] = []
+    for part in _leaves(message):
         kind, content = part.get_content_type(), _content(part)
-        is_attached = part.get_content_disposition() == "attachment"
-        if kind == "text/html" and html is None and not is_attached:
-            html = _words(part, content)
-        elif kind == "text/plain" and text is None and not is_attached:
-            text = _words(part, content)
+        is_attachment = part.get_content_disposition() == "attachment"
+        if kind == "text/html" and html is None and not is_attachment:
+            html = _decode_text(part, content)
+        elif kind == "text/plain" and text is None and not is_attachment:
+            text = _decode_text(part, content)
         else:
             cid = str(part.get("Content-ID", "")).strip("<> ")
             if cid and kind.startswith("image/"):
                 inline[cid] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
-            name = part.get_filename() or cid or f"part-{len(attached) + 1}"
-            attached.append(EmailPart(len(attached), readable(name), kind, content))
+            name = part.get_filename() or cid or f"part-{len(attachments) + 1}"
+            attachments.append(EmailPart(len(attachments), readable(name), kind, content))
     if html is not None and inline:
         html = _INLINE.sub(lambda found: inline.get(found[1], found[0]), html)
-    headers = tuple((name, readable(str(value))) for name, value in letter.items())
-    return ParsedEmail(headers, html, text, tuple(attached), source)
+    headers = tuple((name, readable(str(value))) for name, value in message.items())
+    return ParsedEmail(headers, html, text, tuple(attachments), source)
 
 
-def frame_of(mail: ParsedEmail | str, *, is_dark: bool = False) -> Response:
-    """For the frame: the mail as its reader sees it, in a place where it can do nothing."""
+def frame_response(mail: ParsedEmail | str, *, is_dark: bool = False) -> Response:
+    """Serve the email for a sandboxed frame."""
     if isinstance(mail, str):
         return email_frame(previews.notice(mail))
     if mail.html is None:
-        return email_frame(previews.notice("This mail has no HTML."))
+        return email_frame(previews.notice("This email has no HTML."))
     return email_frame(previews.in_dark(mail.html) if is_dark else previews.in_light(mail.html))
 
 
-def file_of(mail: ParsedEmail | str, number: int) -> Response:
-    """Handed out as a file to be kept, whatever it says it is: nothing of a mail runs on our address."""
-    if isinstance(mail, str) or not 0 <= number < len(mail.attached):
+def file_response(mail: ParsedEmail | str, number: int) -> Response:
+    """Serve an attachment as a download, so that nothing in it runs on our origin."""
+    if isinstance(mail, str) or not 0 <= number < len(mail.attachments):
         raise NotFound
-    found = mail.attached[number]
-    return download(found.content, found.name)
+    attachment = mail.attachments[number]
+    return download(attachment.content, attachment.name)
 
 
 def download(content: bytes, name: str, kind: str = "application/octet-stream") -> Response:
@@ -122,8 +122,8 @@ def download(content: bytes, name: str, kind: str = "application/octet-stream") 
     return Response(content, HTTPStatus.OK, headers=headers, media_type=kind)
 
 
-def _leaves(letter: Message) -> Iterator[Message]:
-    for part in letter.walk():
+def _leaves(message: Message) -> Iterator[Message]:
+    for part in message.walk():
         if not part.is_multipart():
             yield part
 
@@ -133,7 +133,7 @@ def _content(part: Message) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-def _words(part: Message, content: bytes) -> str:
+def _decode_text(part: Message, content: bytes) -> str:
     try:
         return content.decode(part.get_content_charset() or "utf-8", "replace")
     except LookupError:
@@ -141,7 +141,7 @@ def _words(part: Message, content: bytes) -> str:
 
 
 def readable(value: str) -> str:
-    """Encoded words as they read; what is not decodable stays as it is."""
+    """Decode RFC 2047 words; leave undecodable text as it is."""
     unfolded = re.sub(r"\r?\n\s+", " ", value)
     try:
         return str(make_header(decode_header(unfolded)))

@@ -1,6 +1,6 @@
-"""The mailbox in the browser: what the provider `mailbox` took, for whoever tries things out on their own machine.
+"""The local mailbox: emails that the provider `mailbox` stored instead of sending.
 
-One folder holds the mail of all tenants; a visitor is shown only what the outbox knows as their tenant's.
+One folder holds the emails of all tenants; a visitor sees only those of their own tenant.
 """
 
 import asyncio
@@ -21,7 +21,14 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.storage.tables import messages
-from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_of, frame_of, parse_email, readable
+from mailwright.web.dashboard.email_parts import (
+    ParsedEmail,
+    download,
+    file_response,
+    frame_response,
+    parse_email,
+    readable,
+)
 from mailwright.web.dashboard.shell import PageRoute, page, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
@@ -32,15 +39,15 @@ router = APIRouter(prefix="/mailbox", route_class=PageRoute, include_in_schema=F
 PAGE: Final = 50
 _SUFFIX: Final = ".mailwright"
 _FOLDERS: Final = ("new", "cur")
-# Asked of the database together.
-_AT_ONCE: Final = 200
+# The number of files looked up in one query.
+_BATCH: Final = 200
 _NEWEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxFile:
     outbox_id: str
-    arrived_ns: int
+    stored_at_ns: int
     path: str
 
 
@@ -49,11 +56,11 @@ class MailboxRow:
     outbox_id: str
     to_email: str
     subject: str
-    arrived_ns: int
+    stored_at_ns: int
 
     @property
     def at(self) -> Instant:
-        return self.arrived_ns // 1_000_000
+        return self.stored_at_ns // 1_000_000
 
 
 @router.get("")
@@ -99,12 +106,12 @@ async def show(
 
 @router.get("/{outbox_id}/frame")
 async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    return frame_of(await _read_email(parts, visitor, outbox_id))
+    return frame_response(await _read_email(parts, visitor, outbox_id))
 
 
 @router.get("/{outbox_id}/files/{number}")
 async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
-    return file_of(await _read_email(parts, visitor, outbox_id), number)
+    return file_response(await _read_email(parts, visitor, outbox_id), number)
 
 
 @router.get("/{outbox_id}/source.eml")
@@ -116,11 +123,11 @@ async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Res
 async def _list_values(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
     before = decode_cursor("mailbox", cursor)[0] if cursor else _NEWEST
     words = q.strip()[:320]
-    lines = await _rows(parts, visitor, words, before) if parts.mailbox_folder is not None else []
-    following = encode_cursor("mailbox", lines[PAGE - 1].arrived_ns) if len(lines) > PAGE else None
+    rows = await _rows(parts, visitor, words, before) if parts.mailbox_folder is not None else []
+    following = encode_cursor("mailbox", rows[PAGE - 1].stored_at_ns) if len(rows) > PAGE else None
     return {
         "is_on": parts.mailbox_folder is not None,
-        "lines": lines[:PAGE],
+        "rows": rows[:PAGE],
         "following": following,
         "q": words,
         "cursor": cursor,
@@ -128,15 +135,15 @@ async def _list_values(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -
 
 
 async def _rows(parts: ApiParts, visitor: Visitor, words: str, before: int) -> list[MailboxRow]:
-    """One more than a page, the latest first."""
+    """Return one more than a page, the latest first."""
     arrived = await asyncio.to_thread(_files, parts.mailbox_folder or Path(), before)
     found: list[MailboxRow] = []
-    for start in range(0, len(arrived), _AT_ONCE):
-        some = arrived[start : start + _AT_ONCE]
+    for start in range(0, len(arrived), _BATCH):
+        some = arrived[start : start + _BATCH]
         known = await _addresses_of(parts, visitor, [each.outbox_id for each in some])
         mine = [each for each in some if each.outbox_id in known]
         for each, subject in zip(mine, await asyncio.to_thread(_subjects, mine), strict=True):
-            line = MailboxRow(each.outbox_id, known[each.outbox_id], subject, each.arrived_ns)
+            line = MailboxRow(each.outbox_id, known[each.outbox_id], subject, each.stored_at_ns)
             if words.lower() in line.subject.lower() or words.lower() in line.to_email:
                 found.append(line)
         if len(found) > PAGE:
@@ -153,19 +160,19 @@ def _files(folder: Path, before: int) -> list[MailboxFile]:
             for entry in entries:
                 outbox_id = entry.name.partition(_SUFFIX)[0]
                 if _SUFFIX in entry.name and is_uuid(outbox_id):
-                    arrived_ns = entry.stat().st_mtime_ns
-                    if arrived_ns < before:
-                        found.append(MailboxFile(outbox_id, arrived_ns, entry.path))
-    return sorted(found, key=lambda each: each.arrived_ns, reverse=True)
+                    stored_at_ns = entry.stat().st_mtime_ns
+                    if stored_at_ns < before:
+                        found.append(MailboxFile(outbox_id, stored_at_ns, entry.path))
+    return sorted(found, key=lambda each: each.stored_at_ns, reverse=True)
 
 
 def _subjects(some: Sequence[MailboxFile]) -> list[str]:
-    """As the mails themselves have them: a campaign's message is kept with the subject of all."""
-    return [_subject(each.path, each.arrived_ns) for each in some]
+    """Read the subjects from the emails: a stored campaign message has the subject before personalization."""
+    return [_subject(each.path, each.stored_at_ns) for each in some]
 
 
 @lru_cache(maxsize=10_000)
-def _subject(path: str, arrived_ns: int) -> str:
+def _subject(path: str, stored_at_ns: int) -> str:
     try:
         with Path(path).open("rb") as file:
             head = BytesHeaderParser().parse(file)
@@ -175,7 +182,7 @@ def _subject(path: str, arrived_ns: int) -> str:
 
 
 async def _addresses_of(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
-    """Which of these are the tenant's, with the address of each."""
+    """Return the recipient addresses of those messages that belong to the tenant."""
     mine = (messages.c.tenant_id == visitor.tenant_id, messages.c.outbox_id.in_(outbox_ids))
     async with parts.database.read() as tx:
         rows = await tx.execute(select(messages.c.outbox_id, messages.c.to_email).where(*mine))
@@ -186,15 +193,15 @@ async def _read_email(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Pars
     if parts.mailbox_folder is None or not is_uuid(outbox_id):
         raise NotFound
     if not await _addresses_of(parts, visitor, [outbox_id]):
-        raise NotFound("There is no such mail in this mailbox.")
+        raise NotFound("This email is not in the mailbox.")
     content = await asyncio.to_thread(_content, parts.mailbox_folder, outbox_id)
     if content is None:
-        raise NotFound("This mail is no longer in the mailbox.")
+        raise NotFound("This email is no longer in the mailbox.")
     return parse_email(content)
 
 
 def _content(folder: Path, outbox_id: str) -> bytes | None:
-    """A mail program that was pointed at the folder moves a mail to `cur`, and puts marks behind its name."""
+    """Read an email. Mail clients move files to `cur` and append flags to their names."""
     for name in _FOLDERS:
         for path in sorted((folder / name).glob(f"{outbox_id}{_SUFFIX}*")):
             try:

@@ -89,7 +89,7 @@ async def show_mail(
         written = await mailouts.read_content(asked)
     except _NOT_SENT as error:
         return email_frame(previews.notice(str(error)))
-    return email_frame(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(mailouts.preview(written), is_dark=scheme == "dark"))
 
 
 @router.post("/~send")

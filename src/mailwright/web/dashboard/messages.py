@@ -1,4 +1,4 @@
-"""Messages as people look after them: found by what they remember, with their story, their mail and what to do."""
+"""Message pages: search, delivery timeline, preview, actions and dead letters."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSear
 from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_of, frame_of, parse_email
+from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_response, frame_response, parse_email
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
@@ -31,10 +31,9 @@ from mailwright.web.session import Editing, Viewing, Visitor
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 50
-# Somebody decides these by hand; more at once is a thing for the command line.
-MOST_RETRIED: Final = 500
+# Use the command line to retry more at once.
+MAX_RETRIED: Final = 500
 
-# In the order in which people look for them.
 STATUSES: Final = (
     Status.PENDING,
     Status.SENT_ATTEMPT,
@@ -52,43 +51,46 @@ SOURCES: Final = {
     Source.ARTICLE: "Article",
     Source.NOTIFICATION: "Notification",
 }
-# What a decision about a doubt means, in the words of its button and after it.
+# Ways to resolve an unconfirmed email: the label of the button and its explanation.
 RESOLUTIONS: Final = {
-    Resolution.SENT: ("It arrived", "You know that the provider has it. It counts as sent, and nothing is sent again."),
-    Resolution.RESEND: ("Send it again", "It is sent once more. Should the first one have arrived, it comes twice."),
+    Resolution.SENT: ("Mark as sent", "The provider accepted it. The email counts as sent and is not sent again."),
+    Resolution.RESEND: (
+        "Send again",
+        "Sends the email once more. If the first one arrived, the recipient gets it twice.",
+    ),
     Resolution.CLOSE: (
         "Close as unknown",
-        "You cannot find out. It is not sent again, and counts neither as sent nor as failed. "
-        "This cannot be taken back.",
+        "The result stays unknown. The email is not sent again and counts neither as sent nor as failed. "
+        "This cannot be undone.",
     ),
 }
 _RESOLVED: Final = {
-    Resolution.SENT: "It counts as sent.",
-    Resolution.RESEND: "It is sent once more.",
-    Resolution.CLOSE: "It is closed as unknown.",
+    Resolution.SENT: "Email marked as sent.",
+    Resolution.RESEND: "Email queued to be sent again.",
+    Resolution.CLOSE: "Email closed as unknown.",
 }
 
-# What each step means, and what of it people want to read.
+# Labels of events in the timeline.
 _EVENT_LABELS: Final = {
-    EventType.RECEIVED: "A worker took it up",
-    EventType.VALIDATED: "It was found in order",
-    EventType.VALIDATION_FAILED: "It was refused before any provider saw it",
-    EventType.SENT_ATTEMPT: "It was handed to the provider",
-    EventType.SENT: "The provider took it",
-    EventType.FAILED: "It failed for good",
-    EventType.RETRY_SCHEDULED: "It did not work; it is tried again",
-    EventType.IN_DOUBT: "The answer was lost: it may or may not have arrived",
-    EventType.CLOSED_UNKNOWN: "It was closed without knowing",
-    EventType.CANCELLED: "It was cancelled",
-    EventType.REQUEUED: "It was put in line again",
-    EventType.ACCEPTED: "The provider says: accepted",
-    EventType.DELIVERED: "The provider says: delivered",
-    EventType.OPENED: "It was opened",
-    EventType.CLICKED: "A link in it was followed",
-    EventType.BOUNCED: "It came back",
-    EventType.COMPLAINED: "The reader marked it as spam",
-    EventType.UNSUBSCRIBED: "The reader left",
-    EventType.DEFERRED: "The provider puts it off",
+    EventType.RECEIVED: "Claimed by a worker",
+    EventType.VALIDATED: "Validated",
+    EventType.VALIDATION_FAILED: "Rejected by validation",
+    EventType.SENT_ATTEMPT: "Handed to the provider",
+    EventType.SENT: "Sent",
+    EventType.FAILED: "Failed permanently",
+    EventType.RETRY_SCHEDULED: "Failed temporarily; retry scheduled",
+    EventType.IN_DOUBT: "No definite provider response",
+    EventType.CLOSED_UNKNOWN: "Closed as unknown",
+    EventType.CANCELLED: "Cancelled",
+    EventType.REQUEUED: "Queued again",
+    EventType.ACCEPTED: "Accepted for delivery",
+    EventType.DELIVERED: "Delivered",
+    EventType.OPENED: "Opened",
+    EventType.CLICKED: "Link clicked",
+    EventType.BOUNCED: "Bounced",
+    EventType.COMPLAINED: "Marked as spam",
+    EventType.UNSUBSCRIBED: "Unsubscribed",
+    EventType.DEFERRED: "Delivery deferred",
 }
 _TONES: Final = {
     EventType.SENT: "good",
@@ -107,28 +109,28 @@ _TONES: Final = {
 _DETAILS: Final = {
     "attempt": "attempt",
     "provider": "provider",
-    "source": "told by",
+    "source": "reported by",
     "recipient": "to",
-    "bounceType": "kind",
-    "bounceSubtype": "in detail",
-    "feedbackType": "kind",
+    "bounceType": "type",
+    "bounceSubtype": "subtype",
+    "feedbackType": "type",
     "status": "status",
-    "diagnosticCode": "answer",
+    "diagnosticCode": "response",
     "errorCode": "code",
-    "errorMessage": "answer",
-    "originalCode": "provider’s code",
-    "message": "answer",
-    "providerMessageId": "provider’s id",
+    "errorMessage": "response",
+    "originalCode": "provider code",
+    "message": "response",
+    "providerMessageId": "provider message ID",
     "deferReason": "reason",
     "reason": "reason",
-    "backoffDelay": "again after",
+    "backoffDelay": "retry after",
     "nextAttemptNumber": "next attempt",
     "worker": "worker",
-    "previousStatus": "before",
-    "previousErrorCode": "failed before with",
-    "resolvedBy": "decided by",
-    "as": "decision",
-    "durationMs": "took",
+    "previousStatus": "previous status",
+    "previousErrorCode": "previous error",
+    "resolvedBy": "resolved by",
+    "as": "resolution",
+    "durationMs": "duration",
     "link": "link",
     "url": "link",
 }
@@ -137,7 +139,7 @@ _MILLISECONDS: Final = ("backoffDelay", "durationMs")
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One event of a story. `after` is how long after the message was accepted."""
+    """One event of the timeline. `after` is the time since the message was accepted."""
 
     type: str
     words: str
@@ -150,7 +152,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What the form above the list asks for."""
+    """The filters of the message list."""
 
     q: str = ""
     status: Status | None = None
@@ -158,7 +160,7 @@ class MessageFilter:
     campaign: str = ""
 
     @property
-    def is_anything(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.q or self.status or self.source or self.campaign)
 
 
@@ -174,13 +176,13 @@ async def list_messages(
     campaign: str = "",
     cursor: str = "",
 ) -> Response:
-    asked = MessageFilter(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
-    if is_uuid(asked.q):
-        return RedirectResponse(f"/messages/{asked.q}", HTTPStatus.SEE_OTHER)
-    wanted = await _search_for(parts, visitor, asked, decode_cursor("message", cursor)[0] if cursor else NEWEST)
+    criteria = MessageFilter(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
+    if is_uuid(criteria.q):
+        return RedirectResponse(f"/messages/{criteria.q}", HTTPStatus.SEE_OTHER)
+    wanted = await _search_for(parts, visitor, criteria, decode_cursor("message", cursor)[0] if cursor else NEWEST)
     found = await find_page(parts.database, visitor.tenant_id, wanted, limit=PAGE)
     values: dict[str, Any] = {
-        "asked": asked,
+        "criteria": criteria,
         "found": found.messages,
         "subjects": await render_subjects(
             parts.database,
@@ -195,8 +197,8 @@ async def list_messages(
         "statuses": STATUSES,
         "sources": SOURCES,
         "decisions": RESOLUTIONS,
-        "campaign_name": await _campaign_name(parts, visitor, asked.campaign),
-        "has_dead_letters": asked.status is Status.FAILED and await _has_dead_letters(parts, visitor),
+        "campaign_name": await _campaign_name(parts, visitor, criteria.campaign),
+        "has_dead_letters": criteria.status is Status.FAILED and await _has_dead_letters(parts, visitor),
     }
     return await page(request, visitor, "messages/list.html", **values)
 
@@ -240,12 +242,12 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, outbox_id: st
 
 @router.get("/messages/{outbox_id}/frame")
 async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    return frame_of(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)))
+    return frame_response(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)))
 
 
 @router.get("/messages/{outbox_id}/files/{number}")
 async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
-    return file_of(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)), number)
+    return file_response(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)), number)
 
 
 @router.get("/messages/{outbox_id}/source.eml")
@@ -259,13 +261,13 @@ async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Res
 @router.post("/messages/{outbox_id}/cancel")
 async def cancel(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
     await parts.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"/messages/{outbox_id}", "Cancelled. It is not sent.")
+    return redirect(request, f"/messages/{outbox_id}", "Email cancelled.")
 
 
 @router.post("/messages/{outbox_id}/retry")
 async def retry(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
     await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"/messages/{outbox_id}", "It has all its attempts again.")
+    return redirect(request, f"/messages/{outbox_id}", "Email queued again with all its attempts.")
 
 
 @router.post("/messages/{outbox_id}/resolve")
@@ -274,7 +276,7 @@ async def resolve(request: Request, parts: Parts, visitor: Editing, outbox_id: s
     try:
         decision = Resolution(form["as"])
     except ValueError as error:
-        raise InvalidInput("choose one of the decisions", field="as") from error
+        raise InvalidInput("Choose one of the actions.", field="as") from error
     await parts.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
     back = local_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
     return redirect(request, back, _RESOLVED[decision])
@@ -291,10 +293,10 @@ async def list_dead_letters(request: Request, parts: Parts, visitor: Viewing, cu
 
 @router.post("/dead-letters/retry")
 async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """Each by itself: one that somebody else has decided meanwhile stops no other."""
-    wanted = (await read_values(request, "message"))[:MOST_RETRIED]
+    """Retry each message on its own, so that one that has changed meanwhile does not stop the others."""
+    wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:
-        return redirect(request, "/dead-letters", "Tick the mails that are to be tried again.", tone="bad")
+        return redirect(request, "/dead-letters", "Select the emails to retry.", tone="bad")
     retried = 0
     for outbox_id in wanted:
         try:
@@ -302,9 +304,9 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
             retried += 1
         except (NotFound, NotPossibleNow):
             continue
-    words = f"{retried} mail{'' if retried == 1 else 's'} tried again."
+    words = f"{retried} email{'' if retried == 1 else 's'} queued again."
     left = len(wanted) - retried
-    return redirect(request, "/dead-letters", f"{words} {left} had been decided already." if left else words)
+    return redirect(request, "/dead-letters", f"{words} {left} could no longer be retried." if left else words)
 
 
 async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
@@ -315,12 +317,12 @@ async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> MessageRe
     try:
         return await message_records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
     except NotFound as error:
-        raise NotFound("There is no such message here. It may be another tenant’s.") from error
+        raise NotFound("This message does not exist, or it belongs to another tenant.") from error
 
 
 async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
     if parts.identity is None:
-        return "Mails cannot be looked at on this server."
+        return "This server cannot render emails."
     summary = record.summary
     mail = await render_message(
         parts.database,
@@ -360,18 +362,18 @@ def _timeline(message: MessageSummary, events: Sequence[Event]) -> Iterator[Time
             _EVENT_LABELS[event.type],
             _TONES.get(event.type, "info"),
             event.at,
-            after(event.at - message.created_at),
+            format_delay(event.at - message.created_at),
             tuple(details),
             tuple(raw),
         )
 
 
 def _detail_text(name: str, value: Any) -> str:
-    return after(int(value)).removeprefix("+") if name in _MILLISECONDS else str(value)
+    return format_delay(int(value)).removeprefix("+") if name in _MILLISECONDS else str(value)
 
 
-def after(milliseconds: Instant) -> str:
-    """`+12 ms`, `+3.4 s`, `+2 h 05 min`: how long each step took is what people look for."""
+def format_delay(milliseconds: Instant) -> str:
+    """Format a duration as `+12 ms`, `+3.4 s` or `+2 h 05 min`."""
     if milliseconds < 1_000:
         return f"+{milliseconds} ms"
     if milliseconds < 60_000:
@@ -384,20 +386,20 @@ def after(milliseconds: Instant) -> str:
     return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
 
 
-async def _search_for(parts: ApiParts, visitor: Visitor, asked: MessageFilter, before: int) -> MessageSearch:
-    to_email, words = None, asked.q or None
-    if "@" in asked.q:
-        # A piece of an address is looked for as words.
+async def _search_for(parts: ApiParts, visitor: Visitor, criteria: MessageFilter, before: int) -> MessageSearch:
+    to_email, words = None, criteria.q or None
+    if "@" in criteria.q:
+        # Part of an address is searched as text.
         with contextlib.suppress(address.InvalidAddress):
-            to_email, words = address.normal(asked.q), None
+            to_email, words = address.normal(criteria.q), None
     key = None
-    if asked.campaign:
-        campaign = await parts.campaigns.find(asked.campaign, tenant_id=visitor.tenant_id)
+    if criteria.campaign:
+        campaign = await parts.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
     return MessageSearch(
-        status=asked.status,
+        status=criteria.status,
         to_email=to_email,
-        source=asked.source,
+        source=criteria.source,
         before_key=before,
         words=words,
         campaign_key=key,
@@ -411,7 +413,7 @@ async def _campaign_name(parts: ApiParts, visitor: Visitor, campaign_id: str) ->
 
 
 def _one_of(kind: Any, text: str) -> Any:
-    """None for everything that is none: an address that somebody typed wrongly shows all."""
+    """Return the enum member, or None for an unknown value of a query parameter."""
     try:
         return kind(text) if text else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Previews: a mail as it looks on a desk, on a phone, in the dark and without HTML, in a frame that can do nothing."""
+"""Render emails for previews in light and dark mode."""
 
 import re
 from html import escape
@@ -9,12 +9,12 @@ from mailwright.content.template import RenderedEmail
 _SCHEME = re.compile(r"\(\s*prefers-color-scheme\s*:\s*(dark|light)\s*\)", re.IGNORECASE)
 _HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
 
-# Whatever the viewer's own machine prefers: a width says yes or no to all of them.
+# Media queries that always or never match replace prefers-color-scheme, whatever the viewer prefers.
 _ALWAYS: Final = "(min-width: 0px)"
 _NEVER: Final = "(max-width: 0px)"
 _LIGHT_PAGE: Final = "<style>:root{color-scheme:light}</style>"
 _DARK_PAGE: Final = "<style>:root{color-scheme:dark}</style>"
-# About what the programs do that darken mails by themselves: everything is turned round, and images are turned back.
+# Simulates email clients that force dark mode: invert everything, then invert images back.
 _DARKENED: Final = (
     "<style>:root{color-scheme:light;background:#fff;filter:invert(.92) hue-rotate(180deg)}"
     "img,video{filter:invert(1) hue-rotate(180deg)}</style>"
@@ -22,32 +22,32 @@ _DARKENED: Final = (
 
 
 def in_light(html: str) -> str:
-    return _with_style(_SCHEME.sub(lambda found: _chosen(found[1].lower() == "light"), html), _LIGHT_PAGE)
+    return _with_style(_SCHEME.sub(lambda found: _media_query(found[1].lower() == "light"), html), _LIGHT_PAGE)
 
 
 def in_dark(html: str) -> str:
-    """By the mail's own rules where it has some; else as programs darken it that do so by themselves."""
+    """Apply the dark mode styles of the email, or simulate a client that forces dark mode."""
     if not has_dark_style(html):
         return _with_style(html, _DARKENED)
-    return _with_style(_SCHEME.sub(lambda found: _chosen(found[1].lower() == "dark"), html), _DARK_PAGE)
+    return _with_style(_SCHEME.sub(lambda found: _media_query(found[1].lower() == "dark"), html), _DARK_PAGE)
 
 
 def has_dark_style(html: str) -> bool:
     return any(found[1].lower() == "dark" for found in _SCHEME.finditer(html))
 
 
-def shown(rendered: RenderedEmail, *, is_dark: bool) -> str:
+def preview_html(rendered: RenderedEmail, *, is_dark: bool) -> str:
     html = rendered.html if rendered.html is not None else _plain(rendered.text or "")
     return in_dark(html) if is_dark else in_light(html)
 
 
 def notice(text: str) -> str:
-    """What stands in the frame where there is no mail to show."""
+    """Return a page for the frame when there is no email to show."""
     style = "font:15px/1.5 system-ui,sans-serif;color:#5d6069;padding:24px;margin:0"
     return f'<!DOCTYPE html><html lang="en"><title>No preview</title><p style="{style}">{escape(text)}</p></html>'
 
 
-def _chosen(is_on: bool) -> str:
+def _media_query(is_on: bool) -> str:
     return _ALWAYS if is_on else _NEVER
 
 

@@ -88,13 +88,13 @@ async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Resp
         rendered = await _render(parts, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")
 async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
         rendered = await _render(parts, visitor, form)
     except MailwrightError as error:
@@ -106,7 +106,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
         facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "findings": found, "has_dark": has_dark}
+        values |= {"rendered": rendered, "issues": found, "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
@@ -126,7 +126,7 @@ async def show_mail(
         rendered = stored.render(_samples(stored), parts.templates.standard)
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
-    return email_frame(previews.shown(rendered, is_dark=scheme == "dark"))
+    return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
 
 
 @router.get("/{template_id}/edit")
@@ -315,7 +315,7 @@ async def _page(
         "versions": versions,
         "newest": dict(sorted(newest.items())),
         "variables": stored.expected_variables(),
-        "findings": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts),
+        "issues": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts),
         "advice": ADVICE.get,
         "mail": None,
         "problem": None,

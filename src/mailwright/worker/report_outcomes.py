@@ -1,4 +1,4 @@
-"""What was settled is told to metrics and logs here, once a batch: the road itself stays free of both."""
+"""Report settled messages to metrics and logs, once per commit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,27 +11,27 @@ from mailwright.ops.logs import logger
 
 log = logger(__name__)
 
-_HAPPY_ROAD = (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
+_SENT_EVENTS = (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
 _LEVELS = {Status.FAILED: "warning", Status.IN_DOUBT: "warning", Status.RETRY_SCHEDULED: "info"}
 
 
-def announce(outcomes: Sequence[Outcome]) -> None:
+def report_outcomes(outcomes: Sequence[Outcome]) -> None:
     delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
     settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
     transitions = Counter([event.type for settlement in settlements for event in settlement.events])
-    for state in _HAPPY_ROAD:
+    for state in _SENT_EVENTS:
         transitions[state] += len(delivered)
     for state, count in transitions.items():
         metrics.STATE_TRANSITIONS.labels(state).inc(count)
-    _finish(Status.SENT, delivered)
+    _observe(Status.SENT, delivered)
     for status in {settlement.status for settlement in settlements}:
-        _finish(status, [settlement for settlement in settlements if settlement.status is status])
+        _observe(status, [settlement for settlement in settlements if settlement.status is status])
     for settlement in settlements:
-        _tell(settlement)
+        _log_settlement(settlement)
 
 
-def _finish(status: Status, group: Sequence[Outcome]) -> None:
-    """Every duration is counted; the slowest of the batch is the example that leads to a message."""
+def _observe(status: Status, group: Sequence[Outcome]) -> None:
+    """Observe every duration, with the slowest message of the batch as exemplar."""
     if status in FINAL and group:
         metrics.FINAL_STATES.labels(status).inc(len(group))
     measured = [(outcome.duration_ms, outcome.claimed) for outcome in group if outcome.duration_ms is not None]
@@ -45,12 +45,12 @@ def _finish(status: Status, group: Sequence[Outcome]) -> None:
 
 
 def _exemplar(claimed: Claimed) -> dict[str, str]:
-    """Names and values together have at most 128 characters."""
+    """Return the exemplar's labels, which may have at most 128 characters together."""
     return {"outboxId": claimed.outbox_id, "requestId": claimed.request_id[:64]}
 
 
-def _tell(settlement: Settlement) -> None:
-    """One line for whatever did not simply go out. Sent mails are told by their events, not by the log."""
+def _log_settlement(settlement: Settlement) -> None:
+    """Log every outcome except a sent message, which only its events record."""
     claimed = settlement.claimed
     if settlement.status is Status.RETRY_SCHEDULED:
         metrics.RETRIES.labels(settlement.error_category or "").inc()

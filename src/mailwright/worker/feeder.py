@@ -1,0 +1,109 @@
+"""Claim due messages and pass those that the gate admits to the builder."""
+
+import asyncio
+from collections.abc import Sequence
+
+from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import Claimed
+from mailwright.worker.parts import WorkerParts, WorkerSettings
+from mailwright.worker.queues import Backoff, Queues, wait_and_clear
+from mailwright.worker.settler import ResultSettler
+
+# One claim takes no more than this: on SQLite the next commit of results waits for it.
+CLAIM_BATCH = 100
+# A draining worker waits for its own deferrals up to this long.
+LONGEST_DEFERRAL_TO_WAIT_FOR: Instant = 2 * SECOND
+
+
+class Feeder:
+    def __init__(self, parts: WorkerParts, settings: WorkerSettings, queues: Queues, settler: ResultSettler) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._queues = queues
+        self._settler = settler
+
+    async def run(self) -> None:
+        """Claim until the worker stops; a draining worker ends when nothing is due."""
+        queues, backoff = self._queues, Backoff()
+        try:
+            while not queues.is_stopping:
+                try:
+                    if await self._claim_more():
+                        backoff.reset()
+                    elif not queues.is_draining:
+                        await self._parts.wake.wait(self._settings.poll_seconds)
+                    elif not queues.is_idle():
+                        await wait_and_clear(queues.feed_event)
+                    elif not await self._is_more_due() and not await self._wait_for_own_deferrals():
+                        return
+                except NotDurable as error:
+                    await backoff.wait(error)
+        finally:
+            queues.is_feeding = False
+            queues.wake_all()
+
+    async def _claim_more(self) -> bool:
+        """Claim one batch, or wait until the builder needs more; return False if nothing was due."""
+        if self._parts.route.deferral() is not None:
+            return False
+        if self._parts.maintenance.has_suspects:
+            return await self._claim_suspects()
+        admitted, target = self._queues.admitted, self._target()
+        # Claim only when half of them are used: claiming many costs little more than claiming one.
+        if len(admitted) * 2 > target or target == 0:
+            await wait_and_clear(self._queues.feed_event)
+            return True
+        return await self._admit(await self._parts.claims.claim(min(target - len(admitted), CLAIM_BATCH)))
+
+    async def _claim_suspects(self) -> bool:
+        """Handle messages that may have crashed their worker alone, so that they affect no other message."""
+        while not self._queues.is_idle() and not self._queues.is_stopping:
+            await wait_and_clear(self._queues.feed_event)
+        suspects = await self._parts.claims.claim_suspects(self._settings.claim_batch)
+        self._parts.maintenance.has_suspects = bool(suspects)
+        return await self._admit(suspects)
+
+    async def _admit(self, batch: Sequence[Claimed]) -> bool:
+        if not batch:
+            return False
+        if self._queues.is_stopping:
+            self._settler.give_back(batch)
+            return True
+        try:
+            admitted = await self._parts.gate.admit(self._parts.claims, batch)
+            await self._parts.composer.load_inputs([message.claimed for message in admitted])
+        except NotDurable:
+            self._settler.give_back(batch)
+            raise
+        self._queues.admitted.extend(admitted)
+        self._queues.build_event.set()
+        return bool(admitted) or self._parts.gate.has_deferred
+
+    def _target(self) -> int:
+        """Hold about half a second of work: a password reset must not wait behind many newsletters."""
+        if self._parts.route.is_probing:
+            return 1 if self._queues.is_idle() else 0
+        settings = self._settings
+        return max(settings.window, min(settings.claim_batch, self._settler.settled_per_second() // 2))
+
+    async def _is_more_due(self) -> bool:
+        """Before a draining worker ends: check crashed workers, messages in doubt and the sources once more."""
+        maintenance, duties, settler = self._parts.maintenance, self._parts.source_duties, self._settler
+        await maintenance.recover_lost_work()
+        await duties.run_once()
+        did_work, duties.did_work = duties.did_work, False
+        has_decided, maintenance.has_decided = maintenance.has_decided, False
+        is_due_again, settler.is_due_again = settler.is_due_again, False
+        is_open = self._parts.route.deferral() is None
+        return is_open and (has_decided or is_due_again or maintenance.has_suspects or did_work)
+
+    async def _wait_for_own_deferrals(self) -> bool:
+        """Wait for what this worker deferred briefly; longer deferrals do not keep a draining worker."""
+        gate, settler = self._parts.gate, self._settler
+        pause = max(settler.deferred_until, gate.deferred_until) - self._parts.clock.now()
+        settler.deferred_until = gate.deferred_until = 0
+        if not 0 < pause <= LONGEST_DEFERRAL_TO_WAIT_FOR:
+            return False
+        await asyncio.sleep(pause / 1000)
+        return True

@@ -1,0 +1,43 @@
+"""What a worker is made of and how much it takes on."""
+
+from dataclasses import dataclass
+
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.outbox.claim import Claims
+from mailwright.outbox.settle import Settler
+from mailwright.pipeline.compose import Composer
+from mailwright.providers.route import Route
+from mailwright.worker.gate import Gate
+from mailwright.worker.maintenance import Maintenance
+from mailwright.worker.pacing import Pacing
+from mailwright.worker.source_duties import SourceDuties
+from mailwright.worker.wake import Wake
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How much a worker takes on. The window limits how many messages a crash can leave in doubt."""
+
+    window: int = 64
+    claim_batch: int = 500  # The most messages claimed ahead of need.
+    poll_seconds: float = 0.5
+    maintenance_seconds: float = 1.0
+    source_duty_seconds: float = 1.0
+    shutdown_grace: Instant = 30 * SECOND
+    doubt_grace: Instant = 0  # How long to wait for a provider's report before a message in doubt is decided.
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """The collaborators of a worker; `app` creates them."""
+
+    clock: Clock
+    claims: Claims
+    settling: Settler
+    composer: Composer
+    gate: Gate
+    route: Route
+    maintenance: Maintenance
+    source_duties: SourceDuties
+    wake: Wake
+    pacing: Pacing

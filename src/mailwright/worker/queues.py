@@ -1,0 +1,83 @@
+"""The queues between the parts of a worker."""
+
+import asyncio
+import contextlib
+from collections import deque
+
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import Admitted, Claimed, Outcome
+from mailwright.domain.permits import Deferral
+from mailwright.ops.logs import logger
+from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.worker.pacing import Pacing
+
+log = logger(__name__)
+
+LONGEST_BACKOFF_SECONDS = 5.0
+
+
+class Queues:
+    """Every message that a worker holds is in exactly one of these queues, or waits for its send time in `pacing`."""
+
+    def __init__(self, pacing: Pacing) -> None:
+        self.pacing = pacing  # builder → sender: messages that wait for a send time
+        self.admitted: deque[Admitted] = deque()  # feeder → builder
+        self.building: list[Admitted] = []
+        self.ready: deque[ReadyMessage] = deque()  # builder → sender
+        self.resends: deque[ReadyMessage] = deque()  # builder → sender: in doubt before, so sent one at a time
+        self.in_flight: dict[int, ReadyMessage] = {}  # sender → provider
+        self.outcomes: list[Outcome] = []  # builder, sender → settler
+        self.releases: list[Claimed] = []  # any part → settler: to be claimed again at once
+        self.deferrals: list[tuple[Claimed, Deferral]] = []  # any part → settler: to be claimed again later
+        self.committing: list[Claimed] = []  # part of the commit that is running
+        # One event for each part that waits; the part checks its condition again whenever the event is set.
+        self.feed_event = asyncio.Event()  # `admitted` shrank, or results were settled.
+        self.build_event = asyncio.Event()  # `admitted` grew, or `ready` shrank.
+        self.send_event = asyncio.Event()  # A message was built, answered by its provider or given back.
+        self.is_stopping = False
+        self.is_draining = False  # Stop as soon as nothing is due.
+        self.is_feeding = True  # False once no more messages will be claimed.
+
+    def is_idle(self) -> bool:
+        built = self.ready or self.resends or self.pacing
+        waiting = self.admitted or self.building or built or self.committing
+        return not (waiting or self.in_flight or self.outcomes or self.releases or self.deferrals)
+
+    def leased(self) -> list[Claimed]:
+        """List every message whose lease must be renewed, including results that are not written yet."""
+        admitted = [message.claimed for message in (*self.admitted, *self.building)]
+        unsent = (*self.ready, *self.resends, *self.pacing.waiting())
+        built = [ready.claimed for ready in (*unsent, *self.in_flight.values())]
+        settled = [outcome.claimed for outcome in self.outcomes]
+        deferred = [claimed for claimed, _ in self.deferrals]
+        return [*admitted, *built, *self.committing, *settled, *self.releases, *deferred]
+
+    def wake_all(self) -> None:
+        for event in (self.feed_event, self.build_event, self.send_event):
+            event.set()
+
+
+async def wait_and_clear(event: asyncio.Event, until: float | None = None) -> None:
+    """Wait for an event, or until a time of the event loop's clock, and reset the event."""
+    if until is None:
+        await event.wait()
+    else:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await event.wait()
+    event.clear()
+
+
+class Backoff:
+    """Wait longer after each failure of the database, and log it."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def reset(self) -> None:
+        self._seconds = 0.0
+
+    async def wait(self, error: NotDurable) -> None:
+        self._seconds = min(max(0.1, self._seconds * 2), LONGEST_BACKOFF_SECONDS)
+        log.warning("database_unavailable", error=str(error), retryInSeconds=self._seconds)
+        await asyncio.sleep(self._seconds)

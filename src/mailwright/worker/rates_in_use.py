@@ -1,0 +1,106 @@
+"""What a worker knows about the send rates that its messages use."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.permits import PacingRules, SendRate
+from mailwright.outbox.ledger import TAKE_OVER, Booking, RateCheckpoint
+
+# How far ahead send times are booked: a commit for one costs as much as a commit for all of these.
+AHEAD: Instant = 200
+
+
+@dataclass(slots=True)
+class SendTime:
+    """A booked send time."""
+
+    time_us: int  # By the clock that all workers share.
+    starts_at: float  # The same time by this process's monotonic clock.
+
+
+class RatesInUse:
+    def __init__(self) -> None:
+        self.checkpoints: dict[str, RateCheckpoint] = {}  # How this worker left each rate in the ledger.
+        self._ahead: Counter[str] = Counter()  # Booked send times that have not passed, by rate.
+        self._booked_alone: Counter[str] = Counter()  # Booked messages, by owner that sends one at a time.
+        self._exact: set[str] = set()
+        self._started: dict[str, float] = {}  # When the last send of an exact rate started.
+
+    def can_book(self, pacing: PacingRules) -> bool:
+        if not pacing.rates:
+            return not any(self._booked_alone[owner] > 0 for owner in pacing.alone)
+        return all(self._ahead[rate.name] * 2 <= _most_ahead(rate) for rate in pacing.rates)
+
+    def room(self, rates: Sequence[SendRate]) -> int:
+        return min(_most_ahead(rate) - self._ahead[rate.name] for rate in rates)
+
+    def remember(self, rates: Sequence[SendRate], booking: Booking) -> None:
+        for rate in rates:
+            left_at = booking.left_at[rate.name]
+            self.checkpoints[rate.name] = RateCheckpoint(left_at, left_at // 2)
+            self._exact |= {rate.name} if rate.is_exact else set()
+
+    def count(self, pacing: PacingRules, number: int) -> None:
+        """Count booked messages. Owners that send one at a time also book the next while one is in flight, so that
+        it can start as soon as that one ends."""
+        self.count_rates(pacing, number)
+        self.count_alone(pacing, number)
+
+    def count_rates(self, pacing: PacingRules, number: int) -> None:
+        for rate in pacing.rates:
+            self._ahead[rate.name] += number
+
+    def count_alone(self, pacing: PacingRules, number: int) -> None:
+        for owner in pacing.alone:
+            self._booked_alone[owner] += number
+
+    # Exact rates: the next interval counts from when the last send really started.
+
+    def earliest_starts(self, pacing: PacingRules, send_time: SendTime) -> Iterator[float]:
+        """Yield when the exact rates allow a message to start."""
+        for rate in pacing.rates:
+            if rate.is_exact and (last := self._started.get(rate.name)) is not None:
+                earliest = last + rate.interval_us / 1_000_000
+                # A larger gap means that the shared clock was changed.
+                if earliest - send_time.starts_at <= TAKE_OVER / 2_000:
+                    yield earliest
+
+    def record_start(self, pacing: PacingRules, now: float, late_seconds: float) -> None:
+        for rate in pacing.rates:
+            self._ahead[rate.name] -= 1
+            if rate.is_exact:
+                self._started[rate.name] = now
+                checkpoint = self.checkpoints[rate.name]
+                next_us = checkpoint.left_at // 2 + max(0, ceil(late_seconds * 1_000_000))
+                self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
+
+    def note_start(self, pacing: PacingRules, now: float) -> None:
+        """Count the next interval from here: the send has started by now."""
+        for rate in pacing.rates:
+            if rate.is_exact:
+                self._started[rate.name] = now
+
+    # Returning what is not used.
+
+    def unused(self, wanted: Collection[str]) -> list[str]:
+        """List the rates that no message here needs any more: other workers may use them at once."""
+        return [name for name in self.checkpoints if name not in wanted and self._ahead[name] <= 0]
+
+    def is_worth_returning(self, name: str) -> bool:
+        checkpoint = self.checkpoints[name]
+        return name in self._exact or checkpoint.next_us < checkpoint.left_at // 2
+
+    def return_send_time(self, pacing: PacingRules, send_time: SendTime) -> None:
+        """Let the next worker use a send time that is not used, if nobody has booked since."""
+        for rate in pacing.rates:
+            if rate.batch_size == 1:  # Otherwise several messages share a send time, and some of them use it.
+                checkpoint = self.checkpoints[rate.name]
+                next_us = min(checkpoint.next_us, send_time.time_us)
+                self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
+
+
+def _most_ahead(rate: SendRate) -> int:
+    return max(1, ceil(AHEAD * 1_000 / rate.interval_us)) * rate.batch_size

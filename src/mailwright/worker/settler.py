@@ -1,0 +1,129 @@
+"""Record results, begin the next attempts in the same commit, and return what this worker does not send."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+
+from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.message import Claimed, Delivered, Outcome
+from mailwright.domain.permits import Deferral
+from mailwright.ops import tracing
+from mailwright.outbox.settle import BegunAttempts
+from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.worker.parts import WorkerParts
+from mailwright.worker.queues import Queues
+from mailwright.worker.report_outcomes import report_outcomes
+
+# A draining worker stops waiting for a lane that was given back this often without a send.
+MOST_GIVE_BACKS = 8
+
+
+class ResultSettler:
+    def __init__(self, parts: WorkerParts, queues: Queues) -> None:
+        self._parts = parts
+        self._queues = queues
+        self._is_traced = tracing.is_on()
+        self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of results, of the last second.
+        self._settled_recently = 0
+        self.sent_by_provider: Counter[str] = Counter()
+        self.is_due_again = False  # A settled message is due at once, because another provider may send it.
+        self.deferred_until: Instant = 0  # The latest time that this worker deferred a message to.
+        self.lane_give_backs: Counter[int] = Counter()  # Per lane, since its last send.
+
+    # Results.
+
+    async def commit(self, attempts: Sequence[ReadyMessage]) -> BegunAttempts:
+        """Settle all results and begin these attempts in one transaction. Only attempts that it begins may be sent."""
+        queues = self._queues
+        if queues.releases or queues.deferrals:
+            await self._return_messages()
+        outcomes = list(queues.outcomes)
+        queues.outcomes.clear()
+        queues.committing = [*(outcome.claimed for outcome in outcomes), *(attempt.claimed for attempt in attempts)]
+        try:
+            begun = await self._parts.settling.exchange(outcomes, attempts)
+        except BaseException:
+            # It is unknown whether the commit happened. Results are written again, which the claim token makes
+            # harmless. Attempts that were perhaps begun were not handed over, so they can be given back.
+            queues.outcomes[:0] = outcomes
+            self.give_back(attempt.claimed for attempt in attempts)
+            raise
+        finally:
+            queues.committing = []
+            queues.wake_all()  # In any case the queue of ready messages has shrunk.
+        self._report(outcomes)
+        return begun
+
+    def settled_per_second(self) -> int:
+        now = self._parts.clock.now()
+        while self._recent and self._recent[0][0] < now - SECOND:
+            self._settled_recently -= self._recent.popleft()[1]
+        return self._settled_recently
+
+    def _report(self, outcomes: Sequence[Outcome]) -> None:
+        if outcomes:
+            now = self._parts.clock.now()
+            self._recent.append((now, len(outcomes)))
+            self._settled_recently += len(outcomes)
+            self.sent_by_provider.update(outcome.provider for outcome in outcomes if isinstance(outcome, Delivered))
+            if self.is_due_again and not self._queues.is_draining:
+                self.is_due_again = False
+                self._parts.wake.set()
+            report_outcomes(outcomes)
+            if self._is_traced:
+                tracing.record(outcomes, now)
+
+    # Messages that this worker does not send.
+
+    def give_back(self, messages: Iterable[Claimed]) -> None:
+        """Release messages so that any worker can claim them at once."""
+        released = list(messages)
+        if released:
+            for claimed in released:
+                self._queues.pacing.drop(claimed)
+            self._parts.composer.forget(released)
+            self._queues.releases += released
+            self._queues.send_event.set()
+
+    def give_back_in_order(self, ready: ReadyMessage, until: Instant | None = None) -> None:
+        """Give a message back. If its lane sends in order, give back what follows it, so that order is kept."""
+        self.give_back([ready.claimed])
+        if ready.admitted.lane_limit is None:
+            return
+        lane, admitted = ready.claimed.lane, self._queues.admitted
+        following = [paced.claimed for paced in self._queues.pacing.clear_lane(lane)]
+        following += [message.claimed for message in admitted if message.claimed.lane == lane]
+        others = [message for message in admitted if message.claimed.lane != lane]
+        admitted.clear()
+        admitted.extend(others)
+        self.give_back(following)
+        if until is not None:
+            self._parts.claims.skip_lane(lane, until)
+            self.lane_give_backs[lane] += 1
+            # A draining worker waits for a short deferral, but not for another worker's lease, which may last.
+            if self.lane_give_backs[lane] <= MOST_GIVE_BACKS:
+                self.deferred_until = max(self.deferred_until, until)
+
+    def defer(self, claimed: Claimed, deferral: Deferral) -> None:
+        """Defer this message alone; the rest of its lane continues."""
+        self._queues.pacing.drop(claimed)
+        self.deferred_until = max(self.deferred_until, deferral.until)
+        self._queues.deferrals.append((claimed, deferral))
+        self._queues.send_event.set()
+
+    def give_back_unsent(self) -> None:
+        """Give back every message whose attempt has not begun."""
+        queues = self._queues
+        self.give_back(message.claimed for message in queues.admitted)
+        self.give_back(ready.claimed for ready in (*queues.ready, *queues.resends, *queues.pacing.clear()))
+        queues.admitted.clear()
+        queues.ready.clear()
+        queues.resends.clear()
+
+    async def _return_messages(self) -> None:
+        queues, gate = self._queues, self._parts.gate
+        releases, deferrals = list(queues.releases), list(queues.deferrals)
+        await self._parts.claims.release(releases)
+        await gate.defer(deferrals)
+        del queues.releases[: len(releases)]
+        del queues.deferrals[: len(deferrals)]
+        await gate.give_back(releases)

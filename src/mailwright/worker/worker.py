@@ -1,0 +1,102 @@
+"""The worker process: wire the parts together, run them side by side and stop them gracefully.
+
+The life of a message in a worker:
+
+1. claim: the feeder takes it from the outbox under a lease (`feeder.py`),
+2. admit: the gate checks limits and reserves permits, or defers it (`gate.py`),
+3. build: the builder validates, renders and signs it, one window ahead (`builder.py`),
+4. begin: the sender chooses its provider, and the commit records the attempt (`sender.py`),
+5. send: the provider receives it and responds,
+6. settle: the next commit records the result and begins the next attempts (`settler.py`).
+
+Only messages whose attempt is recorded are sent, so a crash leaves at most one window of messages in doubt. Two more
+tasks run beside these: maintenance renews leases and recovers the work of lost workers (`maintenance.py`), and the
+source duties turn campaigns into messages (`source_duties.py`).
+"""
+
+import asyncio
+import contextlib
+
+from mailwright.domain.errors import NotDurable
+from mailwright.ops import metrics
+from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.workers import WorkerPresence
+from mailwright.worker.builder import Builder
+from mailwright.worker.feeder import Feeder
+from mailwright.worker.parts import WorkerParts, WorkerSettings
+from mailwright.worker.queues import Queues
+from mailwright.worker.sender import Sender
+from mailwright.worker.settler import ResultSettler
+
+
+class Worker:
+    def __init__(self, parts: WorkerParts, settings: WorkerSettings) -> None:
+        self.parts = parts
+        self.settings = settings
+        self.queues = Queues(parts.pacing)
+        self._settler = ResultSettler(parts, self.queues)
+        self._feeder = Feeder(parts, settings, self.queues, self._settler)
+        self._builder = Builder(parts, settings.window, self.queues, self._settler)
+        self._sender = Sender(parts, settings, self.queues, self._settler)
+
+    async def run(self, *, drain: bool = False) -> None:
+        """Work until `stop` is called; with `drain`, until nothing is due."""
+        self.queues.is_draining = drain
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # If this task fails, the worker ends: without renewed leases others would claim what it is sending.
+                maintenance = tasks.create_task(self._maintain(), name="maintenance")
+                duties = tasks.create_task(self._run_source_duties(), name="source duties")
+                async with asyncio.TaskGroup() as work:
+                    work.create_task(self._feeder.run(), name="feeder")
+                    work.create_task(self._builder.run(), name="builder")
+                    work.create_task(self._sender.run(), name="sender")
+                maintenance.cancel()
+                duties.cancel()
+        finally:
+            await self._sender.abandon()
+            with contextlib.suppress(NotDurable):
+                await self.parts.maintenance.sign_off()
+
+    def stop(self) -> None:
+        """Claim no more, give back what has not begun, and let sends in flight finish."""
+        self.queues.is_stopping = True
+        self.queues.wake_all()
+        self.parts.wake.set()
+
+    async def _maintain(self) -> None:
+        # The feeder and the sender already log that the database is unavailable.
+        async def maintain() -> None:
+            try:
+                await self.parts.maintenance.tick(self.queues.leased, self._presence())
+            finally:
+                self._update_metrics()
+
+        await run_periodically("maintenance", maintain, seconds=self.settings.maintenance_seconds, logs_expected=False)
+
+    async def _run_source_duties(self) -> None:
+        """Run apart from maintenance: enqueueing a large audience must not delay the renewal of leases."""
+
+        async def run_duties() -> float | None:
+            if self.queues.is_stopping or not await self.parts.source_duties.run_once():
+                return None
+            self.parts.wake.set()
+            return 0.0
+
+        await run_periodically(
+            "source_duties", run_duties, seconds=self.settings.source_duty_seconds, logs_expected=False
+        )
+
+    def _presence(self) -> list[WorkerPresence]:
+        rows = []
+        for member in self.parts.route.members:
+            deferral = member.breaker.deferral()
+            reason = member.breaker.explanation if deferral else None
+            until = deferral.until if deferral else None
+            rows.append(WorkerPresence(member.name, until, reason, sent=self._settler.sent_by_provider[member.name]))
+        return rows
+
+    def _update_metrics(self) -> None:
+        metrics.SEND_RATE.set(self._settler.settled_per_second())
+        for member in self.parts.route.members:
+            metrics.CIRCUIT_STATE.labels(member.name).set(member.breaker.state.value)
