@@ -129,7 +129,7 @@ def test_most_specific_locale_is_chosen(wanted: str | None, got: str) -> None:
 
 
 async def test_locales_share_one_version_sequence(store: TemplateStore) -> None:
-    with pytest.raises(InvalidInput, match="for everyone first"):
+    with pytest.raises(InvalidInput, match="without a locale first"):
         await store.write(1, "hello", a_draft(locale="pt"))
     with pytest.raises(InvalidInput, match="pt-BR"):
         await store.write(1, "hello", a_draft(locale="klingon"))
@@ -188,7 +188,7 @@ async def test_declared_variables_must_match_used_ones(store: TemplateStore) -> 
 async def test_undeclared_template_lists_used_variables(store: TemplateStore) -> None:
     stored = await store.write(1, "hello", a_draft('<p>{{ a }}{{ b|default("") }}{{ email }}</p>'))
     assert stored.expected_variables() == (Variable("a"), Variable("b", is_required=False))
-    with pytest.raises(InvalidTemplate, match="needs a: give"):
+    with pytest.raises(InvalidTemplate, match="needs a: provide"):
         stored.render({})
 
 

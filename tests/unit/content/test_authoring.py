@@ -230,18 +230,18 @@ def test_mjml_adds_no_external_fonts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words", "line"),
+    ("source", "message", "line"),
     [
-        ("<mjml>\n<mj-body>\n<mj-txt>x</mj-txt></mj-body></mjml>", "no <mj-txt> in MJML", 3),
-        ("<mjml>{# a\nb #}\n<mj-body><mj-section></mj-body></mj-section></mjml>", "</mj-body> ends", 3),
+        ("<mjml>\n<mj-body>\n<mj-txt>x</mj-txt></mj-body></mjml>", "MJML has no element <mj-txt>", 3),
+        ("<mjml>{# a\nb #}\n<mj-body><mj-section></mj-body></mj-section></mjml>", "</mj-body> does not match", 3),
         ('<mjml>\n<mj-body>{{ "é" }}\n\n<mj-include path="x" /></mj-body></mjml>', "included template", 4),
-        ("<mjml><mj-body>", "<mj-body> is opened and not ended", None),
-        ("<p>Hello</p>", "cannot be read", 1),
-        ("", "cannot be read", None),
+        ("<mjml><mj-body>", "<mj-body> is not closed", None),
+        ("<p>Hello</p>", "MJML is not valid", 1),
+        ("", "MJML is not valid", None),
     ],
 )
-def test_mjml_problem_is_reported_with_its_line(source: str, words: str, line: int | None) -> None:
-    with pytest.raises(InvalidTemplate, match=re.escape(words)) as refused:
+def test_mjml_problem_is_reported_with_its_line(source: str, message: str, line: int | None) -> None:
+    with pytest.raises(InvalidTemplate, match=re.escape(message)) as refused:
         compile_to_html(source, TemplateFormat.MJML)
     assert refused.value.line == line
 
@@ -263,7 +263,7 @@ def test_mjml_problem_is_reported_with_its_line(source: str, words: str, line: i
     ids=["html", "formatting", "markdown", "mjml", "wrappers", "paragraphs", "quotes", "endings", "comments", "hidden"],
 )
 def test_excessive_nesting_is_refused(source: str, format_: TemplateFormat) -> None:
-    with pytest.raises(InvalidTemplate, match=r"more than \d+ elements|larger than"):
+    with pytest.raises(InvalidTemplate, match=r"More than \d+ elements|larger than"):
         compile_to_html(source, format_)
 
 

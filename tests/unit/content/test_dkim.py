@@ -128,15 +128,15 @@ def test_canonical_body_matches_independent_verifier(pieces: list[bytes]) -> Non
 
 @pytest.mark.promise("content-dkim")
 @pytest.mark.parametrize(
-    ("key", "domain", "selector", "said"),
+    ("key", "domain", "selector", "reason"),
     [
         ("nonsense", "example.com", "s", "not a private key"),
         (pem(rsa.generate_private_key(65537, 1024)), "example.com", "s", "1024 bits"),
-        (pem(ec.generate_private_key(ec.SECP256R1())), "example.com", "s", "RSA or an Ed25519"),
+        (pem(ec.generate_private_key(ec.SECP256R1())), "example.com", "s", "RSA or Ed25519"),
         (pem(ed25519.Ed25519PrivateKey.generate()), "not a domain", "s", "is not a domain"),
         (pem(ed25519.Ed25519PrivateKey.generate()), "example.com", "s; d=x", "is not a selector"),
     ],
 )
-def test_invalid_key_is_refused_with_the_reason(key: str, domain: str, selector: str, said: str) -> None:
-    with pytest.raises(ConfigurationInvalid, match=said):
+def test_invalid_key_is_refused_with_the_reason(key: str, domain: str, selector: str, reason: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match=reason):
         DkimKey.load(key, domain, selector)

@@ -69,7 +69,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("source", ACTIVE)
 def test_active_content_is_found(source: str) -> None:
-    assert re.match(r"the HTML has a", html.html_problem(source) or "")
+    assert re.match(r"The HTML has a", html.html_problem(source) or "")
 
 
 @pytest.mark.parametrize("source", HARMLESS)
@@ -101,7 +101,7 @@ def test_fast_check_knows_every_entity_of_a_scheme() -> None:
     ["", " \n", "<p>&nbsp;&zwnj;</p>", "<title>x</title>", "<style>a{}</style>", "<p><!-- <b>x</b> --></p>", "<br>"],
 )
 def test_html_without_text_or_image_is_blank(source: str) -> None:
-    assert html.html_problem(source) == "the HTML is blank: it has neither text nor an image"
+    assert html.html_problem(source) == "The HTML is blank: it has neither text nor an image."
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
     assert html.html_problem("x" * html.MAX_BYTES) is None
     assert "bytes" in (html.html_problem("ж" * (html.MAX_BYTES // 2 + 1)) or "")
     assert "comments" in (html.html_problem("<!--[if mso]><b></b><![endif]-->\\" * 2_000) or "")
-    assert "open at once" in (html.html_problem("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
+    assert "open elements at once" in (html.html_problem("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
 
 
 @given(st.text(max_size=300))
