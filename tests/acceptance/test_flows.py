@@ -52,7 +52,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink) -> 
 # The three flows.
 
 
-async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+async def test_sent_message_has_four_events(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     start = clock.now()
     message = a_message()
     await bench.accept(message)
@@ -83,9 +83,7 @@ async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, cloc
     assert message.outbox_id.encode() in sink.messages[0].content
 
 
-async def test_a_mail_that_fails_for_now_passes_all_steps_again(
-    bench: Bench, clock: ManualClock, sink: SmtpSink
-) -> None:
+async def test_retried_message_repeats_all_steps(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     start = clock.now()
     message = a_message()
     await bench.accept(message)
@@ -123,9 +121,7 @@ async def test_a_mail_that_fails_for_now_passes_all_steps_again(
     assert len(sink.messages) == 1
 
 
-async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provider(
-    bench: Bench, clock: ManualClock, sink: SmtpSink
-) -> None:
+async def test_unknown_recipient_fails_before_the_provider(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message(recipient_id=uuid7(0))
     await bench.accept(message)
     await bench.drain()
@@ -157,9 +153,7 @@ async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provide
     assert await dead_letters(bench.database, DEFAULT_TENANT, limit=10) == []
 
 
-async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
-    bench: Bench, clock: ManualClock, sink: SmtpSink
-) -> None:
+async def test_permanent_rejection_is_not_retried(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message, other = a_message(), a_message()
     await bench.accept(message, other)
     sink.answer(Step.RCPT, "550 5.1.1 no such user", recipient=message.to_email)
@@ -186,9 +180,7 @@ async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
 
 @pytest.mark.promise("attempt-rule")
 @pytest.mark.promise("dead-letter")
-async def test_the_fifth_failure_is_the_last_and_leaves_a_dead_letter(
-    bench: Bench, clock: ManualClock, sink: SmtpSink
-) -> None:
+async def test_fifth_failure_leaves_a_dead_letter(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "451 4.3.0 later")
@@ -217,7 +209,7 @@ async def test_the_fifth_failure_is_the_last_and_leaves_a_dead_letter(
 
 
 @pytest.mark.promise("throttle-free")
-async def test_being_told_to_slow_down_costs_no_attempt(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
@@ -238,7 +230,7 @@ async def test_being_told_to_slow_down_costs_no_attempt(bench: Bench, clock: Man
 
 
 @pytest.mark.promise("throttle-free")
-async def test_a_used_up_daily_quota_waits_for_hours(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+async def test_exhausted_daily_quota_waits_for_hours(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "454 4.7.0 Daily message quota exceeded", times=1)
@@ -253,7 +245,7 @@ async def test_a_used_up_daily_quota_waits_for_hours(bench: Bench, clock: Manual
 
 
 @pytest.mark.promise("circuit-configuration")
-async def test_a_wrong_password_stops_the_provider_and_costs_no_message_an_attempt(
+async def test_wrong_password_opens_circuit_without_counting_attempts(
     engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     async with SmtpSink(users={"shop": "right"}) as sink:
@@ -279,7 +271,7 @@ async def test_a_wrong_password_stops_the_provider_and_costs_no_message_an_attem
 
 
 @pytest.mark.promise("doubt-resend-once")
-async def test_an_answer_that_was_cut_off_is_a_doubt_and_then_sent_once_more(
+async def test_interrupted_response_is_in_doubt_and_resent_once(
     bench: Bench, clock: ManualClock, sink: SmtpSink
 ) -> None:
     message = a_message()
@@ -331,12 +323,12 @@ def code_and_kind(record: MessageRecord) -> tuple[str | None, Any]:
     ],
     ids=str,
 )
-async def test_a_payload_that_is_not_whole_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
+async def test_incomplete_payload_fails_validation(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
     record = await outcome(bench, a_message_with(**content), sink)
     assert code_and_kind(record) == ("INVALID_PAYLOAD", "INTEGRITY")
 
 
-async def test_a_delivery_whose_message_is_gone_is_refused(bench: Bench, sink: SmtpSink) -> None:
+async def test_delivery_without_its_message_fails_validation(bench: Bench, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
     async with bench.database.write() as tx:
@@ -349,7 +341,7 @@ async def test_a_delivery_whose_message_is_gone_is_refused(bench: Bench, sink: S
 
 
 @pytest.mark.parametrize("which", ["unknown", "deleted", "of another tenant", "with another address"])
-async def test_a_recipient_must_be_the_tenants_own_and_alive(bench: Bench, sink: SmtpSink, which: str) -> None:
+async def test_recipient_must_be_an_existing_contact_of_the_tenant(bench: Bench, sink: SmtpSink, which: str) -> None:
     message = a_message()
     fields: dict[str, Any] = {}
     email = message.to_email
@@ -365,7 +357,7 @@ async def test_a_recipient_must_be_the_tenants_own_and_alive(bench: Bench, sink:
     assert code_and_kind(record) == ("RECIPIENT_NOT_FOUND", "RECIPIENT")
 
 
-async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> None:
+async def test_known_recipient_receives_the_message(bench: Bench, sink: SmtpSink) -> None:
     contact = await a_contact(bench.database, "known@example.com")
     (outbox_id,) = await bench.accept(a_message(to="known@example.com", recipient_id=contact))
     await bench.drain()
@@ -374,13 +366,13 @@ async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> 
 
 
 @pytest.mark.parametrize("to", ["no-at-sign", "a@b@", "a@-b.example", "a b@example.com", "a@example", ".a@example.com"])
-async def test_an_address_that_is_none_is_refused(bench: Bench, sink: SmtpSink, to: str) -> None:
+async def test_invalid_address_fails_validation(bench: Bench, sink: SmtpSink, to: str) -> None:
     record = await outcome(bench, a_message(to=to), sink)
     assert code_and_kind(record) == ("INVALID_EMAIL", "RECIPIENT")
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_whoever_has_left_is_not_written_to(bench: Bench, sink: SmtpSink) -> None:
+async def test_suppressed_recipient_is_skipped(bench: Bench, sink: SmtpSink) -> None:
     await suppress(bench.database, "left@example.com")
     record = await outcome(bench, a_message(to="left@example.com"), sink)
     assert code_and_kind(record) == ("RECIPIENT_SUPPRESSED", "RECIPIENT")
@@ -389,7 +381,7 @@ async def test_whoever_has_left_is_not_written_to(bench: Bench, sink: SmtpSink) 
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_another_tenants_suppression_is_none_of_ours(bench: Bench, sink: SmtpSink) -> None:
+async def test_suppression_of_another_tenant_is_ignored(bench: Bench, sink: SmtpSink) -> None:
     await suppress(bench.database, "reader@example.com", await a_tenant(bench.database, "other"))
     await bench.accept(a_message(to="reader@example.com"))
     await bench.drain()
@@ -412,13 +404,13 @@ async def test_another_tenants_suppression_is_none_of_ours(bench: Bench, sink: S
     ],
     ids=lambda content: str(content)[:40],
 )
-async def test_content_that_could_do_harm_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
+async def test_unsafe_content_fails_validation(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
     record = await outcome(bench, a_message_with(**content), sink)
     assert code_and_kind(record) == ("INVALID_TEMPLATE", "TEMPLATE")
 
 
 @pytest.mark.promise("validate-order")
-async def test_the_first_failure_is_the_one_that_is_told(bench: Bench, sink: SmtpSink) -> None:
+async def test_first_validation_failure_is_reported(bench: Bench, sink: SmtpSink) -> None:
     """Each message breaks one more rule than the next; each is told of the first rule that it breaks."""
     await suppress(bench.database, "left@example.com")
     unknown = uuid7(0)
@@ -444,7 +436,7 @@ async def test_the_first_failure_is_the_one_that_is_told(bench: Bench, sink: Smt
         (Step.DOT, "554 not authorized to perform this", "SMTP_SENDER_NOT_ALLOWED", Status.RETRY_SCHEDULED),
     ],
 )
-async def test_a_sender_that_requests_chose_and_the_server_refuses_holds_nobody_else(
+async def test_rejected_custom_sender_affects_only_its_message(
     bench: Bench, sink: SmtpSink, step: Step, reply: str, code: str, status: Status
 ) -> None:
     content = {"to": "bob@example.com", "from": "me@evil.example", "subject": "Hi", "html": "<p>Hi</p>"}

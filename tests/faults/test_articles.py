@@ -8,7 +8,7 @@ from tests.faults.stage import a_stage
 
 
 @pytest.mark.promise("article-resumed")
-async def test_a_batch_whose_workers_are_killed_is_completed_and_nobody_gets_it_twice(engine: DatabaseAddress) -> None:
+async def test_killed_workers_complete_a_batch_without_duplicates(engine: DatabaseAddress) -> None:
     async with a_stage(engine.url) as stage:
         figures = await articles.run(stage, kills=2, readers=300)
     assert not figures.misses

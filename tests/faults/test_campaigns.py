@@ -8,7 +8,7 @@ from tests.faults.stage import a_stage
 
 
 @pytest.mark.promise("campaign-each-once")
-async def test_a_campaign_whose_workers_are_killed_reaches_everyone_and_nobody_twice(engine: DatabaseAddress) -> None:
+async def test_killed_workers_complete_a_campaign_without_duplicates(engine: DatabaseAddress) -> None:
     async with a_stage(engine.url) as stage:
         figures = await campaigns.run(stage, kills=2, readers=300)
     assert not figures.misses

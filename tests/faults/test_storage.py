@@ -10,7 +10,7 @@ from mailwright.storage.hot import Runner
 from tests.builders import Attempt, a_message, an_acceptor, claims_of, statuses
 
 
-async def test_the_first_mark_after_a_failed_one_is_written(database: Database, clock: ManualClock) -> None:
+async def test_first_attempt_after_a_failed_commit_is_written(database: Database, clock: ManualClock) -> None:
     """What a failed transaction had prepared for itself is gone with it: the next one must not count on it."""
     await an_acceptor(database, clock).accept([a_message(), a_message()])
     claimed = await claims_of(database, clock).claim(2)

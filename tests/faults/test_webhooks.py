@@ -10,7 +10,7 @@ from tests.faults import webhooks
 from tests.faults.stage import a_stage
 
 
-async def test_webhooks_in_any_order_and_number_end_as_if_each_had_come_once(
+async def test_webhooks_in_any_order_count_once(
     engine: DatabaseAddress, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     server: PostgresServer | None = None

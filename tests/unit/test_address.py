@@ -29,7 +29,7 @@ def is_valid(text: str) -> bool:
         f"a@{'b' * 63}.example",
     ],
 )
-def test_addresses_that_mail_can_be_sent_to(text: str) -> None:
+def test_valid_addresses_are_accepted(text: str) -> None:
     assert is_valid(text)
 
 
@@ -69,11 +69,11 @@ def test_addresses_that_mail_can_be_sent_to(text: str) -> None:
         f"a@{'b.' * 130}example",
     ],
 )
-def test_texts_that_are_no_address(text: str) -> None:
+def test_invalid_addresses_are_rejected(text: str) -> None:
     assert not is_valid(text)
 
 
-def test_spellings_of_one_address_have_one_normal_form() -> None:
+def test_spellings_of_an_address_have_one_normal_form() -> None:
     spellings = [
         "Anna@Bücher.Example",
         "anna@BÜCHER.example",
@@ -83,12 +83,12 @@ def test_spellings_of_one_address_have_one_normal_form() -> None:
     assert {address.normal(spelling) for spelling in spellings} == {"anna@xn--bcher-kva.example"}
 
 
-def test_the_envelope_keeps_the_local_part_as_it_was_written() -> None:
+def test_envelope_keeps_the_local_part_unchanged() -> None:
     assert address.deliverable("Anna@Bücher.Example") == "Anna@xn--bcher-kva.example"
 
 
 @given(st.text(max_size=80) | st.emails() | st.from_regex(r"[\w.+-]{1,20}@[\w.-]{1,30}", fullmatch=True))
-def test_whatever_the_text_a_normal_form_is_an_address_and_its_own_normal_form(text: str) -> None:
+def test_normal_form_is_valid_and_stable(text: str) -> None:
     try:
         normal = address.normal(text)
     except InvalidAddress:
@@ -101,14 +101,14 @@ def test_whatever_the_text_a_normal_form_is_an_address_and_its_own_normal_form(t
 
 
 @given(st.text(alphabet="a.@-", min_size=255, max_size=4_000))
-def test_what_is_too_long_is_refused_before_it_is_looked_at(text: str) -> None:
+def test_too_long_address_is_rejected_first(text: str) -> None:
     with pytest.raises(InvalidAddress, match="longer than 254"):
         address.parse(text)
 
 
 @pytest.mark.promise("logs-no-secret")
 @given(st.emails())
-def test_a_masked_address_shows_two_letters_and_the_ending(email: str) -> None:
+def test_masked_address_shows_two_letters_and_the_suffix(email: str) -> None:
     masked = address.mask(email)
     local, _, domain = email.rpartition("@")
     assert masked.startswith(f"{local[0]}***@{domain[0]}***")

@@ -18,7 +18,7 @@ def circuit(clock: ManualClock) -> CircuitBreaker:
 
 
 @pytest.mark.promise("circuit-configuration")
-def test_a_configuration_error_opens_it_at_once_and_says_why(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_configuration_error_opens_at_once_with_a_reason(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert circuit.deferral() == Deferral(clock.now() + 10 * SECOND, "provider_unavailable")
     assert circuit.explanation == "AUTH_FAILED: wrong password"
@@ -26,7 +26,7 @@ def test_a_configuration_error_opens_it_at_once_and_says_why(circuit: CircuitBre
 
 
 @pytest.mark.promise("circuit-failures")
-def test_five_failures_of_the_provider_in_a_row_open_it(circuit: CircuitBreaker) -> None:
+def test_five_provider_failures_in_a_row_open_it(circuit: CircuitBreaker) -> None:
     for _ in range(4):
         circuit.record(DOWN)
         assert circuit.deferral() is None
@@ -36,7 +36,7 @@ def test_five_failures_of_the_provider_in_a_row_open_it(circuit: CircuitBreaker)
 
 @pytest.mark.promise("circuit-failures")
 @pytest.mark.parametrize("answer", [SENT, REFUSAL, THROTTLE, FAULT], ids=lambda answer: str(answer.code or answer.kind))
-def test_any_answer_about_a_mail_shows_that_the_provider_is_there(circuit: CircuitBreaker, answer: object) -> None:
+def test_response_about_a_message_resets_failures(circuit: CircuitBreaker, answer: object) -> None:
     for _ in range(20):
         for _ in range(4):
             circuit.record(DOWN)
@@ -44,7 +44,7 @@ def test_any_answer_about_a_mail_shows_that_the_provider_is_there(circuit: Circu
         assert circuit.deferral() is None
 
 
-def test_when_the_pause_is_over_one_mail_tries(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_one_message_probes_after_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert not circuit.is_probing
     clock.advance(10 * SECOND - 1)
@@ -58,7 +58,7 @@ def test_when_the_pause_is_over_one_mail_tries(circuit: CircuitBreaker, clock: M
 
 
 @pytest.mark.parametrize("failure", [MISCONFIGURED, DOWN], ids=lambda failure: str(failure.code))
-def test_a_try_that_fails_doubles_the_pause_up_to_five_minutes(
+def test_failed_probe_doubles_the_pause_up_to_five_minutes(
     circuit: CircuitBreaker, clock: ManualClock, failure: object
 ) -> None:
     circuit.record(MISCONFIGURED)
@@ -70,9 +70,7 @@ def test_a_try_that_fails_doubles_the_pause_up_to_five_minutes(
     assert pauses == [10 * SECOND * 2**n for n in range(5)] + [5 * MINUTE] * 3
 
 
-def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(
-    circuit: CircuitBreaker, clock: ManualClock
-) -> None:
+def test_failures_in_flight_do_not_extend_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     clock.advance(SECOND)
     for _ in range(10):
@@ -80,7 +78,7 @@ def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(
     assert circuit.deferred_until() == clock.now() + 9 * SECOND
 
 
-def test_after_a_success_the_pauses_begin_anew(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_success_resets_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(4):
         circuit.record(MISCONFIGURED)
         clock.advance(5 * MINUTE)
@@ -94,18 +92,18 @@ def test_after_a_success_the_pauses_begin_anew(circuit: CircuitBreaker, clock: M
 ASKED_TO_WAIT = replace(THROTTLE, retry_after=7 * SECOND)
 
 
-def test_a_throttle_that_says_how_long_is_obeyed_at_once(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_retry_after_pauses_at_once(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(ASKED_TO_WAIT)
     assert circuit.deferral() == Deferral(clock.now() + 7 * SECOND, "provider_throttled")
     assert circuit.explanation == "THROTTLED: slower"
 
 
-def test_a_wish_of_hours_is_tried_again_within_minutes(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_long_retry_after_is_probed_within_minutes(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(replace(THROTTLE, retry_after=4 * 60 * MINUTE))
     assert circuit.deferral() == Deferral(clock.now() + 5 * MINUTE, "provider_throttled")
 
 
-def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_three_throttled_messages_in_a_row_pause_sending(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(10):
         circuit.record(THROTTLE)
         circuit.record(THROTTLE)
@@ -116,7 +114,7 @@ def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: CircuitB
     assert circuit.deferral() == Deferral(clock.now() + SECOND, "provider_throttled")
 
 
-def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
+def test_results_in_flight_do_not_change_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     clock.advance(SECOND // 2)
@@ -125,9 +123,7 @@ def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: Circuit
     assert circuit.deferred_until() == clock.now() + SECOND // 2
 
 
-def test_a_throttled_try_doubles_the_pause_up_to_a_minute_and_a_success_ends_that(
-    circuit: CircuitBreaker, clock: ManualClock
-) -> None:
+def test_throttled_probe_doubles_the_pause_until_a_success(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     pauses = []
@@ -146,9 +142,7 @@ def test_a_throttled_try_doubles_the_pause_up_to_a_minute_and_a_success_ends_tha
 
 
 @pytest.mark.promise("circuit-configuration")
-def test_a_wrong_password_found_while_throttled_opens_it_for_longer(
-    circuit: CircuitBreaker, clock: ManualClock
-) -> None:
+def test_wrong_password_while_throttled_extends_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     circuit.record(MISCONFIGURED)

@@ -10,7 +10,7 @@ from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, pa
 NOW = 1_800_000_000_250
 
 
-def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
+def test_domain_limits_are_parsed() -> None:
     limits = parse_domain_limits("gmail.com=20/s, Yahoo.COM = 10c 5/s ,web.de=7c,*=100/s")
     assert limits == DomainLimits(
         {"gmail.com": DomainLimit(20), "yahoo.com": DomainLimit(5, 10), "web.de": DomainLimit(at_once=7)},
@@ -23,7 +23,7 @@ def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
     assert parse_domain_limits("gmail.com=20/s").of("example.com") is None
 
 
-def test_a_domain_may_be_written_in_its_own_letters() -> None:
+def test_international_domain_is_accepted() -> None:
     assert parse_domain_limits("bücher.example=5/s").of("xn--bcher-kva.example") == DomainLimit(5)
 
 
@@ -41,20 +41,20 @@ def test_a_domain_may_be_written_in_its_own_letters() -> None:
         ("gmail.com=5/s,,", "'': must look like"),
     ],
 )
-def test_limits_that_cannot_be_read_name_the_part(text: str, told: str) -> None:
+def test_invalid_domain_limit_names_the_problem(text: str, told: str) -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_domain_limits(text)
     assert raised.value.problems[0].startswith(f"MAILWRIGHT_DOMAIN_LIMITS: {told}")
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_domain_limits("a.example=x, b.example=1/s, c.example")
     assert len(raised.value.problems) == 2
 
 
 @pytest.mark.promise("domain-rate")
-def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_with_it() -> None:
+def test_domain_counter_includes_the_previous_half_second() -> None:
     first, same, second, third = (window("gmail.com", 20, NOW + later) for later in (0, 249, 250, 750))
     assert first == same
     assert len({first.name, second.name, third.name}) == 3
@@ -64,7 +64,7 @@ def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_
     assert window("web.de", 20, NOW).name != first.name
 
 
-def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
+def test_deferred_message_gets_the_next_free_slot() -> None:
     slots = SendSlots()
     given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
     assert given == [NOW, NOW + 250, NOW + 500, NOW + 750, NOW + SECOND]
@@ -73,7 +73,7 @@ def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
     assert slots.take(1, "gmail.com", per_second=4, earliest=NOW + 9 * SECOND) == NOW + 9 * SECOND
 
 
-def test_lines_that_nobody_stands_in_are_forgotten() -> None:
+def test_passed_slots_are_forgotten() -> None:
     slots = SendSlots()
     for number in range(100):
         slots.take(1, f"{number}.example", per_second=1, earliest=NOW)

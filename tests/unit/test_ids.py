@@ -12,7 +12,7 @@ instants = st.integers(0, 2**48 - 1)
 
 
 @given(now=instants, tail=st.binary(min_size=10, max_size=10))
-def test_an_id_is_a_uuid_of_version_seven_that_holds_its_time(now: int, tail: bytes) -> None:
+def test_id_is_uuid7_with_its_time(now: int, tail: bytes) -> None:
     text = uuid7(now, lambda _size: tail)
     parsed = uuid.UUID(text)
     assert (parsed.version, parsed.variant, str(parsed)) == (7, uuid.RFC_4122, text)
@@ -20,24 +20,24 @@ def test_an_id_is_a_uuid_of_version_seven_that_holds_its_time(now: int, tail: by
 
 
 @given(earlier=instants, later=instants)
-def test_ids_sort_by_the_time_they_were_made(earlier: int, later: int) -> None:
+def test_ids_sort_by_creation_time(earlier: int, later: int) -> None:
     if earlier < later:
         assert uuid7(earlier) < uuid7(later)
 
 
-def test_ids_of_one_moment_differ() -> None:
+def test_ids_of_the_same_time_differ() -> None:
     assert len({uuid7(1) for _ in range(10_000)}) == 10_000
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "01A3185C-5000-7B6E-AA48-55DBA5A7399C", "{01a3185c-5000-7b6e-aa48-55dba5a7399c}"]
 )
-def test_an_id_has_one_spelling(text: str) -> None:
+def test_id_has_one_spelling(text: str) -> None:
     assert is_uuid(uuid7(0))
     assert not is_uuid(text)
 
 
-def test_a_token_fits_every_engine() -> None:
+def test_token_fits_a_bigint() -> None:
     tokens = {token() for _ in range(1_000)}
     assert len(tokens) == 1_000
     assert all(0 < token < 2**63 for token in tokens)

@@ -22,7 +22,7 @@ lanes = st.lists(
 
 @pytest.mark.promise("claim-fair")
 @given(lanes=lanes, limit=st.integers(0, 600), start_after=st.integers(0, 2**55))
-def test_no_more_is_given_than_there_is(lanes: list[Lane], limit: int, start_after: int) -> None:
+def test_shares_never_exceed_the_limit(lanes: list[Lane], limit: int, start_after: int) -> None:
     given_ = shares(lanes, limit, start_after)
     assert sum(share for _, share in given_) <= limit
     assert all(share >= 1 for _, share in given_)
@@ -32,7 +32,7 @@ def test_no_more_is_given_than_there_is(lanes: list[Lane], limit: int, start_aft
 
 @pytest.mark.promise("claim-fair")
 @given(lanes=lanes, start_after=st.integers(0, 2**55))
-def test_with_room_enough_nobody_of_the_best_priority_goes_away_empty(lanes: list[Lane], start_after: int) -> None:
+def test_every_tenant_gets_a_share_if_possible(lanes: list[Lane], start_after: int) -> None:
     best = min((lane.priority for lane in lanes), default=0)
     equals = [lane for lane in lanes if lane.priority == best]
     limit = 2 * sum(lane.weight for lane in equals)
@@ -42,7 +42,7 @@ def test_with_room_enough_nobody_of_the_best_priority_goes_away_empty(lanes: lis
 
 @pytest.mark.promise("claim-fair")
 @given(lanes=lanes, rounds=st.integers(1, 3))
-def test_with_one_place_a_batch_every_tenant_gets_its_turn(lanes: list[Lane], rounds: int) -> None:
+def test_tenants_take_turns_with_one_message_per_batch(lanes: list[Lane], rounds: int) -> None:
     equals = [lane for lane in lanes if lane.priority == Priority.BULK]
     last, turns = 0, []
     for _ in range(rounds * len(equals)):
@@ -55,14 +55,14 @@ def test_with_one_place_a_batch_every_tenant_gets_its_turn(lanes: list[Lane], ro
 
 @pytest.mark.promise("claim-priority")
 @given(lanes=lanes, limit=st.integers(1, 600))
-def test_the_best_priority_is_served_first(lanes: list[Lane], limit: int) -> None:
+def test_highest_priority_is_served_first(lanes: list[Lane], limit: int) -> None:
     priorities = [lane.priority for lane, _ in shares(lanes, limit)]
     assert priorities == sorted(priorities)
 
 
 @pytest.mark.promise("claim-fair")
 @given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=10))
-def test_equals_share_by_weight(weights: list[int]) -> None:
+def test_equal_priorities_share_by_weight(weights: list[int]) -> None:
     equals = [Lane(lane_number(Priority.BULK, tenant), weight) for tenant, weight in enumerate(weights, start=1)]
     given_ = dict(shares(equals, 10 * sum(weights)))
     assert [given_[lane] for lane in equals] == [10 * weight for weight in weights]
@@ -70,7 +70,7 @@ def test_equals_share_by_weight(weights: list[int]) -> None:
 
 @pytest.mark.promise("campaign-order")
 @given(places=st.lists(st.integers(0, 2**28 - 1), min_size=1, max_size=10, unique=True), other=st.integers(0, 100))
-def test_campaigns_of_a_tenant_go_one_after_another_beside_other_tenants(places: list[int], other: int) -> None:
+def test_campaigns_of_a_tenant_are_served_in_order(places: list[int], other: int) -> None:
     mine = [Lane(lane_number(Priority.BULK, 7, place)) for place in places]
     theirs = Lane(lane_number(Priority.BULK, 9, other))
     given_ = dict(shares([*mine, theirs], 100))
@@ -82,7 +82,7 @@ def test_campaigns_of_a_tenant_go_one_after_another_beside_other_tenants(places:
     tenant=st.integers(1, 2**24 - 1),
     place=st.integers(0, 2**28 - 1),
 )
-def test_a_lane_number_holds_its_priority_tenant_and_place(priority: int, tenant: int, place: int) -> None:
+def test_lane_number_encodes_priority_tenant_and_place(priority: int, tenant: int, place: int) -> None:
     lane = Lane(lane_number(priority, tenant, place))
     assert (lane.priority, lane.tenant_id, place_of(lane.number)) == (priority, tenant, place)
     assert lane.number < 2**63

@@ -65,7 +65,7 @@ def bulk_held(limits: Limits, now: Instant) -> Instant | None:
 
 @pytest.mark.promise("hours-zone")
 @pytest.mark.parametrize("zone", ZONES)
-def test_bulk_mail_waits_for_the_tenants_own_morning(zone: str) -> None:
+def test_bulk_message_waits_for_working_hours(zone: str) -> None:
     limits = Limits(working_hours="09:00-18:00", timezone=zone)
     opening = at("2027-01-12T09:00", zone)
     assert bulk_held(limits, opening - 1) == opening
@@ -76,15 +76,13 @@ def test_bulk_mail_waits_for_the_tenants_own_morning(zone: str) -> None:
 
 @pytest.mark.promise("hours-bulk-only")
 @given(now=moments, zone=st.sampled_from(ZONES), hours=hours)
-def test_a_receipt_never_waits(now: Instant, zone: str, hours: str) -> None:
+def test_transactional_message_never_waits(now: Instant, zone: str, hours: str) -> None:
     assert outside_hours(Limits(working_hours=hours, timezone=zone), is_bulk=False, now=now) is None
 
 
 @pytest.mark.promise("hours-zone")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), hours=hours)
-def test_a_hold_ends_in_the_future_within_two_days_and_the_mail_may_then_go(
-    now: Instant, zone: str, hours: str
-) -> None:
+def test_deferral_ends_within_two_days_inside_working_hours(now: Instant, zone: str, hours: str) -> None:
     limits = Limits(working_hours=hours, timezone=zone)
     until = bulk_held(limits, now)
     if until is not None:
@@ -102,9 +100,7 @@ def test_a_hold_ends_in_the_future_within_two_days_and_the_mail_may_then_go(
         (NEW_YORK, "2027-11-06T18:00", "2027-11-07T09:00", 16),
     ],
 )
-def test_the_morning_after_the_clocks_change_begins_at_nine_all_the_same(
-    zone: str, eve: str, morning: str, night_is: int
-) -> None:
+def test_opening_time_is_local_after_a_clock_change(zone: str, eve: str, morning: str, night_is: int) -> None:
     evening = at(eve, zone)
     opening = bulk_held(Limits(working_hours="09:00-18:00", timezone=zone), evening)
     assert opening == at(morning, zone)
@@ -112,7 +108,7 @@ def test_the_morning_after_the_clocks_change_begins_at_nine_all_the_same(
 
 
 @pytest.mark.promise("hours-zone")
-def test_an_opening_that_the_clocks_skip_is_not_early() -> None:
+def test_skipped_opening_time_is_not_early() -> None:
     limits = Limits(working_hours="02:30-18:00", timezone=NEW_YORK)
     until = bulk_held(limits, at("2027-03-14T01:00", NEW_YORK))
     assert until is not None
@@ -120,7 +116,7 @@ def test_an_opening_that_the_clocks_skip_is_not_early() -> None:
 
 
 @pytest.mark.promise("hours-zone")
-def test_an_opening_that_comes_twice_is_kept_when_the_clocks_go_back() -> None:
+def test_repeated_opening_time_is_handled() -> None:
     limits = Limits(working_hours="01:30-18:00", timezone=NEW_YORK)
     first, again = at("2027-11-07T01:30", NEW_YORK), at("2027-11-07T01:30", NEW_YORK, fold=1)
     assert bulk_held(limits, first - MINUTE) == first
@@ -137,7 +133,7 @@ def test_an_opening_that_comes_twice_is_kept_when_the_clocks_go_back() -> None:
         (NEW_YORK, "2027-06-01", 24),
     ],
 )
-def test_a_day_is_as_long_as_it_is_there(zone: str, day: str, length: int) -> None:
+def test_local_day_has_its_local_length(zone: str, day: str, length: int) -> None:
     limits = Limits(timezone=zone)
     begins = at(f"{day}T00:00", zone)
     assert local_day(limits, begins) == (day, begins + length * HOUR)
@@ -146,7 +142,7 @@ def test_a_day_is_as_long_as_it_is_there(zone: str, day: str, length: int) -> No
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES))
-def test_days_follow_each_other_without_gap_or_overlap(now: Instant, zone: str) -> None:
+def test_local_days_have_no_gap_or_overlap(now: Instant, zone: str) -> None:
     limits = Limits(timezone=zone)
     day, ends = local_day(limits, now)
     assert now < ends <= now + 26 * HOUR
@@ -155,7 +151,7 @@ def test_days_follow_each_other_without_gap_or_overlap(now: Instant, zone: str) 
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), later=st.integers(0, 2 * DAY))
-def test_windows_of_one_name_end_at_one_moment(now: Instant, zone: str, later: int) -> None:
+def test_windows_with_one_name_end_together(now: Instant, zone: str, later: int) -> None:
     """Two workers that look at different moments of a window share it; of different windows, never."""
     limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone)
     for early, late in zip(windows(limits, 7, now), windows(limits, 7, now + later), strict=True):
@@ -176,13 +172,13 @@ def test_each_limit_defers_to_its_own_reopening() -> None:
     assert windows(Limits(), 7, now) == ()
 
 
-def test_a_used_up_day_reopens_with_the_tenants_own_hours() -> None:
+def test_exhausted_day_reopens_with_working_hours() -> None:
     now = at("2027-03-27T10:00", LISBON)
     assert next_opening(Limits(timezone=LISBON), now) == at("2027-03-28T09:00", LISBON)
     assert next_opening(Limits(timezone=LISBON, working_hours="07:30-12:00"), now) == at("2027-03-28T07:30", LISBON)
 
 
-def test_an_hour_in_the_night_when_clocks_go_back_is_two_hours() -> None:
+def test_repeated_hour_has_two_windows() -> None:
     limits = Limits(rate_per_hour=1, timezone=NEW_YORK)
     first = at("2027-11-07T01:30", NEW_YORK)
     again = at("2027-11-07T01:30", NEW_YORK, fold=1)

@@ -25,7 +25,7 @@ NOW = at("2027-01-12T10:20:30.400")
 
 @pytest.mark.promise("limits-sliding-hour")
 @given(now=moments, earlier=st.integers(0, HOUR))
-def test_whatever_went_within_the_last_sixty_minutes_counts(now: Instant, earlier: int) -> None:
+def test_sliding_hour_counts_the_last_sixty_minutes(now: Instant, earlier: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now - earlier)
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
     assert then.name in {window.name, *(related.name for related in window.related)}
@@ -33,7 +33,7 @@ def test_whatever_went_within_the_last_sixty_minutes_counts(now: Instant, earlie
 
 @pytest.mark.promise("limits-sliding-hour")
 @given(now=moments, ahead=st.integers(0, HOUR))
-def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: Instant, ahead: int) -> None:
+def test_sliding_hour_counts_after_the_clock_is_set_back(now: Instant, ahead: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now + ahead)
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
     assert then.name in {window.name, *(related.name for related in window.related)}
@@ -42,7 +42,7 @@ def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: In
 @pytest.mark.promise("limits-sliding-hour")
 @settings(deadline=None, max_examples=15)
 @given(now=moments)
-def test_a_minute_makes_room_once_it_is_an_hour_old_and_not_before(now: Instant) -> None:
+def test_minute_frees_permits_after_one_hour(now: Instant) -> None:
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
     assert window.deferred_until == window.ends_at + HOUR
     for related in window.related:
@@ -59,7 +59,7 @@ def test_a_minute_makes_room_once_it_is_an_hour_old_and_not_before(now: Instant)
 @pytest.mark.parametrize(
     ("day", "limit"), [(-3, 50), (0, 50), (1, 100), (2, 200), (5, 1_600), (17, 6_553_600), (18, None), (9_999, None)]
 )
-def test_a_new_sender_begins_with_fifty_and_doubles_every_day(day: int, limit: int | None) -> None:
+def test_warm_up_doubles_every_day(day: int, limit: int | None) -> None:
     assert warmup.limit_after(Limits(), day) == limit
 
 
@@ -69,7 +69,7 @@ def test_a_new_sender_begins_with_fifty_and_doubles_every_day(day: int, limit: i
     factor=st.floats(1, 100),
     days=st.integers(0, 4_000),
 )
-def test_a_warm_up_never_shrinks_and_always_ends_if_it_grows(start: int, factor: float, days: int) -> None:
+def test_growing_warm_up_never_shrinks_and_ends(start: int, factor: float, days: int) -> None:
     limits = Limits(warmup_start=start, warmup_factor=factor)
     today, tomorrow = warmup.limit_after(limits, days), warmup.limit_after(limits, days + 1)
     if today is None:
@@ -80,7 +80,7 @@ def test_a_warm_up_never_shrinks_and_always_ends_if_it_grows(start: int, factor:
 
 @pytest.mark.promise("limits-warmup")
 @given(now=moments | changes, zone=st.sampled_from(ZONES))
-def test_a_warm_up_counts_the_senders_own_days(now: Instant, zone: str) -> None:
+def test_warm_up_counts_local_days(now: Instant, zone: str) -> None:
     local = datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(zone)).date()
     limits = Limits(timezone=zone, warmup_since=local - timedelta(days=2))
     [window] = windows(limits, 7, now)
@@ -106,7 +106,7 @@ def told(remaining: int = 500, **changes: object) -> QuotaSnapshot:
 
 
 @pytest.mark.promise("quota-limits")
-def test_what_the_provider_said_is_left_is_all_that_goes_until_it_is_asked_again() -> None:
+def test_reported_quota_limits_sending_until_the_next_sync() -> None:
     [window] = windows(Limits(), 7, NOW + 1, told())
     assert (window.limit, window.reason, window.deferred_until) == (500, "quota_exhausted", NOW + 5 * MINUTE)
     assert windows(Limits(), 8, NOW + 99, told())[0].name == window.name  # every tenant shares it
@@ -114,7 +114,7 @@ def test_what_the_provider_said_is_left_is_all_that_goes_until_it_is_asked_again
 
 
 @pytest.mark.promise("quota-limits")
-def test_what_was_told_a_day_ago_holds_nobody_any_more() -> None:
+def test_day_old_quota_is_ignored() -> None:
     assert quota.windows(told(), NOW + DAY - 1)
     assert quota.windows(told(), NOW + DAY) == ()
     assert quota.windows(None, NOW) == ()
@@ -122,13 +122,13 @@ def test_what_was_told_a_day_ago_holds_nobody_any_more() -> None:
 
 @pytest.mark.promise("quota-limits")
 @given(moved=st.integers(-2 * HOUR, DAY - 1))
-def test_the_next_sync_is_always_ahead_whatever_the_clock_does(moved: int) -> None:
+def test_next_sync_is_always_in_the_future(moved: int) -> None:
     upcoming = quota.next_sync(told(), NOW + moved)
     assert NOW + moved < upcoming <= NOW + moved + 5 * MINUTE
 
 
 @pytest.mark.promise("quota-limits")
-def test_what_is_still_counted_by_the_figure_before_is_taken_off_the_new_one() -> None:
+def test_late_counts_of_the_previous_sync_are_subtracted() -> None:
     [before] = quota.windows(told(synced_at=NOW - HOUR), NOW)
     [window] = quota.windows(told(remaining=100, previous_sync=NOW - HOUR, counted_before=40), NOW)
     assert window.limit == 140
@@ -140,7 +140,7 @@ def test_what_is_still_counted_by_the_figure_before_is_taken_off_the_new_one() -
 
 
 @pytest.mark.promise("limits-levels")
-def test_a_campaign_has_counters_of_its_own_beside_its_tenants() -> None:
+def test_campaign_and_tenant_have_separate_counters() -> None:
     levels = (
         LimitLevel("7", Limits(rate_per_hour=100)),
         LimitLevel("campaign-3", Limits(rate_per_hour=20, daily_limit=50)),
@@ -156,7 +156,7 @@ def test_a_campaign_has_counters_of_its_own_beside_its_tenants() -> None:
 
 
 @pytest.mark.promise("limits-levels")
-def test_a_campaigns_limits_are_its_own_and_its_days_its_tenants() -> None:
+def test_campaign_limits_use_the_tenants_days() -> None:
     tenant = Limits(rate_per_hour=100, working_hours="08:00-17:00", timezone="Europe/Lisbon", sliding_hour=True)
     own = parse_campaign_limits('{"rate_per_hour": 5, "warmup": true, "working_hours": null}', tenant, NOW)
     assert (own.rate_per_hour, own.daily_limit, own.working_hours) == (5, None, "08:00-17:00")
@@ -165,7 +165,7 @@ def test_a_campaigns_limits_are_its_own_and_its_days_its_tenants() -> None:
     assert windows(plain, "campaign-1", NOW) == ()
 
 
-def test_smtpbz_alone_has_its_tariffs_hourly_limit_until_another_is_set() -> None:
+def test_smtpbz_has_its_plans_hourly_limit_by_default() -> None:
     assert default_limits(load(provider="smtpbz")).rate_per_hour == 100
     assert default_limits(load(provider="smtpbz", rate_per_hour=400)).rate_per_hour == 400
     assert default_limits(load(provider="mailbox")).rate_per_hour is None
@@ -176,7 +176,7 @@ def test_smtpbz_alone_has_its_tariffs_hourly_limit_until_another_is_set() -> Non
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours)
-def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, zone: str, open_hours: str) -> None:
+def test_closes_at_is_the_end_of_working_hours(now: Instant, zone: str, open_hours: str) -> None:
     limits = Limits(working_hours=open_hours, timezone=zone)
     if outside_hours(limits, is_bulk=True, now=now) is not None:
         return
@@ -192,7 +192,7 @@ def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, 
         assert outside_hours(limits, is_bulk=True, now=moment) is None
 
 
-def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself() -> None:
+def test_recipient_zone_defers_messages_but_not_the_lane() -> None:
     levels = (
         LimitLevel("7", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon")),
         LimitLevel("campaign-1", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon", in_recipient_zone=True)),
@@ -209,9 +209,7 @@ def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself(
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), theirs=st.sampled_from(ZONES), open_hours=hours)
-def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
-    now: Instant, zone: str, theirs: str, open_hours: str
-) -> None:
+def test_recipient_hours_are_respected_in_every_zone(now: Instant, zone: str, theirs: str, open_hours: str) -> None:
     limits = Limits(working_hours=open_hours, timezone=zone, in_recipient_zone=True)
     held = recipient_outside_hours((LimitLevel("7", limits),), theirs, now)
     own = Limits(working_hours=open_hours, timezone=theirs)
@@ -223,7 +221,7 @@ def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
 
 
 @pytest.mark.promise("limits-levels")
-def test_the_tenants_hours_and_the_campaigns_must_both_be_open() -> None:
+def test_hours_of_tenant_and_campaign_must_both_be_open() -> None:
     levels = (
         LimitLevel("7", Limits(working_hours="09:00-18:00")),
         LimitLevel("campaign-1", Limits(working_hours="14:00-24:00")),
@@ -240,9 +238,7 @@ def test_the_tenants_hours_and_the_campaigns_must_both_be_open() -> None:
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), moved=st.sampled_from([-HOUR, HOUR, 365 * DAY, -1, 1]))
-def test_windows_of_the_same_moment_are_the_same_however_the_clock_got_there(
-    now: Instant, zone: str, moved: int
-) -> None:
+def test_windows_depend_only_on_the_time(now: Instant, zone: str, moved: int) -> None:
     """Nothing is remembered between two calls: a clock that comes back finds the counters that it left."""
     limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone, warmup_since=date(2027, 1, 1))
     before = windows(limits, 7, now)

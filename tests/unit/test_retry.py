@@ -23,26 +23,24 @@ ids = st.uuids().map(str)
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_each_source_has_its_own_attempts_and_delays(
-    policy: RetryPolicy, attempts: int, delays: tuple[int, ...]
-) -> None:
+def test_each_source_has_its_own_retry_policy(policy: RetryPolicy, attempts: int, delays: tuple[int, ...]) -> None:
     assert (policy.max_attempts, policy.delays) == (attempts, delays)
     assert [policy.is_exhausted(attempt) for attempt in range(1, attempts + 2)] == [False] * (attempts - 1) + [True] * 2
 
 
 @pytest.mark.promise("retry-delays")
 @given(policy=policies, message_id=ids, attempts=st.integers(1, 20))
-def test_a_delay_stays_within_a_quarter_of_its_base(policy: RetryPolicy, message_id: str, attempts: int) -> None:
+def test_jitter_stays_within_a_quarter(policy: RetryPolicy, message_id: str, attempts: int) -> None:
     base = policy.delays[min(attempts, len(policy.delays)) - 1]
     assert 0.75 * base - 1 <= policy.delay(message_id, attempts) <= 1.25 * base + 1
 
 
 @given(policy=policies, message_id=ids, attempts=st.integers(0, 20))
-def test_a_replay_waits_as_long_as_the_first_time(policy: RetryPolicy, message_id: str, attempts: int) -> None:
+def test_delay_is_the_same_on_replay(policy: RetryPolicy, message_id: str, attempts: int) -> None:
     assert policy.delay(message_id, attempts) == policy.delay(message_id, attempts)
 
 
-def test_a_thousand_messages_that_failed_together_do_not_come_back_together() -> None:
+def test_retries_of_many_messages_are_spread() -> None:
     spreads = sorted(spread(f"message-{n}", 1) for n in range(1_000))
     assert spreads[0] < -0.95
     assert spreads[-1] > 0.95
@@ -52,7 +50,7 @@ def test_a_thousand_messages_that_failed_together_do_not_come_back_together() ->
 
 @pytest.mark.promise("retry-delays")
 @given(policy=policies, message_id=ids, attempts=st.integers(1, 5), wish=st.none() | st.integers(0, 10**9))
-def test_a_providers_wish_lengthens_a_delay_and_never_shortens_it(
+def test_retry_after_only_lengthens_a_delay(
     policy: RetryPolicy, message_id: str, attempts: int, wish: int | None
 ) -> None:
     assert policy.delay(message_id, attempts, wish) == max(policy.delay(message_id, attempts), wish or 0)

@@ -50,38 +50,36 @@ def weighted(clock: ManualClock) -> Route:
 # Who goes first.
 
 
-def test_in_order_the_first_carries_everything_that_it_can(ordered: Route) -> None:
+def test_ordered_route_uses_the_first_provider(ordered: Route) -> None:
     assert {chosen(ordered) for _ in range(50)} == {"ses"}
 
 
-def test_while_the_first_is_left_alone_the_next_carries_everything(ordered: Route) -> None:
+def test_ordered_route_uses_the_next_during_a_pause(ordered: Route) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     assert {chosen(ordered) for _ in range(50)} == {"smtp"}
     assert ordered.deferral() is None
 
 
-def test_by_weight_each_gets_its_share(weighted: Route) -> None:
+def test_weighted_route_shares_by_weight(weighted: Route) -> None:
     shares = Counter(chosen(weighted) for _ in range(4_000))
     assert shares["ses"] == pytest.approx(3_000, rel=0.05)
     assert shares["smtp"] == pytest.approx(1_000, rel=0.15)
 
 
-def test_by_weight_the_same_message_finds_the_same_provider(weighted: Route) -> None:
+def test_weighted_route_is_stable_per_message(weighted: Route) -> None:
     claims = [a_claim() for _ in range(100)]
     first, again = ([weighted.choose(claimed, ()) for claimed in claims] for _ in range(2))
     assert first == again
 
 
-def test_by_weight_those_that_are_left_share_what_one_cannot_take(weighted: Route) -> None:
+def test_remaining_providers_share_the_weight_of_a_paused_one(weighted: Route) -> None:
     weighted.record(replace(MISCONFIGURED, provider="ses"))
     assert {chosen(weighted) for _ in range(50)} == {"smtp"}
 
 
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("route", ["ordered", "weighted"])
-def test_whoever_could_not_take_a_mail_is_not_asked_for_it_again_while_another_can(
-    route: str, request: pytest.FixtureRequest
-) -> None:
+def test_failed_provider_is_avoided_while_another_is_available(route: str, request: pytest.FixtureRequest) -> None:
     both: Route = request.getfixturevalue(route)
     assert {chosen(both, failed_provider="ses") for _ in range(50)} == {"smtp"}
     both.record(replace(MISCONFIGURED, provider="smtp"))
@@ -92,7 +90,7 @@ def test_whoever_could_not_take_a_mail_is_not_asked_for_it_again_while_another_c
 
 
 @pytest.mark.promise("route-fail-over")
-def test_a_mail_fails_over_once_and_only_to_someone_who_takes_mail(ordered: Route) -> None:
+def test_message_fails_over_once_to_an_available_provider(ordered: Route) -> None:
     assert ordered.fails_over(a_claim(), "ses")
     assert not ordered.fails_over(a_claim(failed_provider="smtp"), "ses")
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
@@ -100,7 +98,7 @@ def test_a_mail_fails_over_once_and_only_to_someone_who_takes_mail(ordered: Rout
 
 
 @pytest.mark.promise("route-doubt-stays")
-def test_what_one_may_have_goes_to_no_other(ordered: Route, clock: ManualClock) -> None:
+def test_possibly_accepted_message_stays_with_its_provider(ordered: Route, clock: ManualClock) -> None:
     assert chosen(ordered, only_provider="smtp") == "smtp"
     assert not ordered.fails_over(a_claim(only_provider="smtp"), "smtp")
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
@@ -111,14 +109,14 @@ def test_what_one_may_have_goes_to_no_other(ordered: Route, clock: ManualClock) 
 
 
 @pytest.mark.promise("route-doubt-stays")
-def test_what_one_may_have_that_is_no_longer_there_waits_and_says_so(ordered: Route, clock: ManualClock) -> None:
+def test_message_of_a_removed_provider_is_deferred(ordered: Route, clock: ManualClock) -> None:
     assert chosen(ordered, only_provider="sendgrid") == Deferral(clock.now() + 5 * MINUTE, "provider_missing")
 
 
 # What it waits for.
 
 
-def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Route, clock: ManualClock) -> None:
+def test_deferral_ends_when_the_first_provider_returns(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
     clock.advance(4 * SECOND)
     ordered.record(replace(MISCONFIGURED, provider="ses"))
@@ -127,7 +125,7 @@ def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Rout
     assert chosen(ordered) == wait
 
 
-def test_a_provider_that_is_tried_again_gets_one_mail_and_the_others_go_on(ordered: Route, clock: ManualClock) -> None:
+def test_probed_provider_gets_one_message_at_a_time(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     clock.advance(10 * SECOND)
     assert not ordered.is_probing  # there is another for all the rest
@@ -137,7 +135,7 @@ def test_a_provider_that_is_tried_again_gets_one_mail_and_the_others_go_on(order
     assert chosen(ordered, "ses") == "ses"
 
 
-def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, clock: ManualClock) -> None:
+def test_other_messages_wait_while_all_providers_are_probed(ordered: Route, clock: ManualClock) -> None:
     for name in ("ses", "smtp"):
         ordered.record(replace(MISCONFIGURED, provider=name))
     clock.advance(10 * SECOND)
@@ -146,7 +144,7 @@ def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, c
     assert chosen(ordered, "ses", "smtp") == Deferral(clock.now() + SECOND, "provider_unavailable")
 
 
-def test_a_throttled_provider_is_passed_over_for_a_while(ordered: Route, clock: ManualClock) -> None:
+def test_throttled_provider_is_skipped(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(THROTTLE, provider="ses", retry_after=3 * SECOND))
     assert chosen(ordered) == "smtp"
     clock.advance(3 * SECOND)
@@ -154,7 +152,7 @@ def test_a_throttled_provider_is_passed_over_for_a_while(ordered: Route, clock: 
 
 
 @pytest.mark.promise("circuit-failures")
-def test_each_provider_has_failures_of_its_own(ordered: Route) -> None:
+def test_failures_are_counted_per_provider(ordered: Route) -> None:
     for _ in range(4):
         ordered.record(replace(DOWN, provider="ses"))
         ordered.record(replace(DOWN, provider="smtp"))
@@ -176,7 +174,7 @@ def test_each_provider_has_failures_of_its_own(ordered: Route) -> None:
         ("ses = 3,smtp= 1", {"ses": 3, "smtp": 1}),
     ],
 )
-def test_a_route_is_a_list_of_names_with_weights_or_without(text: str, found: dict[str, int | None]) -> None:
+def test_route_is_parsed_with_or_without_weights(text: str, found: dict[str, int | None]) -> None:
     parsed = parse_route(text, KNOWN)
     assert parsed == found
     assert list(parsed) == list(found)
@@ -193,7 +191,7 @@ def test_a_route_is_a_list_of_names_with_weights_or_without(text: str, found: di
         ("ses=3, smtp", ["give either every provider a weight (ses=3, smtp=1) or none"]),
     ],
 )
-def test_a_route_that_cannot_be_read_names_the_part(text: str, problems: list[str]) -> None:
+def test_invalid_route_names_the_problem(text: str, problems: list[str]) -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_route(text, KNOWN)
     assert len(raised.value.problems) == len(problems)

@@ -19,7 +19,7 @@ NOW = 1_800_000_000_000
         (NOW + 1, NOW + 1),  # whoever tells it this exactly means it
     ],
 )
-def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int, expected: int) -> None:
+def test_event_in_whole_seconds_follows_the_send(told: int, expected: int) -> None:
     attempt = Event(EventType.SENT_ATTEMPT, NOW + 400)
     story = order_events(sorted([Event(BOUNCED, told), attempt, Event(SENT, NOW + 660)], key=lambda event: event.at))
     [bounce] = [event for event in story if event.type is BOUNCED]
@@ -29,6 +29,6 @@ def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int,
         assert [event.type for event in story] == [EventType.SENT_ATTEMPT, SENT, BOUNCED]
 
 
-def test_events_of_one_moment_keep_their_order() -> None:
+def test_events_of_the_same_time_keep_their_order() -> None:
     story = [Event(SENT, NOW), Event(ACCEPTED, NOW), Event(BOUNCED, NOW)]
     assert [event.type for event in order_events(story)] == [SENT, ACCEPTED, BOUNCED]

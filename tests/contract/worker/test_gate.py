@@ -51,7 +51,7 @@ async def under_lock(bench: Bench) -> int:
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_in_the_next_hour(bench: Bench) -> None:
+async def test_hourly_limit_sends_the_rest_in_the_next_hour(bench: Bench) -> None:
     """1,800,000,000,000 is a full hour: the clock of the tests begins with one."""
     await change_tenant(bench.database, rate_per_hour=100)
     await bench.accept(*(a_newsletter() for _ in range(150)))
@@ -72,7 +72,7 @@ async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_in_the_next_hour(ben
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_two_workers_at_once_share_the_limit(bench: Bench) -> None:
+async def test_two_workers_share_one_limit(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     await bench.accept(*(a_newsletter() for _ in range(150)))
     provider = ScriptedProvider()
@@ -86,7 +86,7 @@ async def test_two_workers_at_once_share_the_limit(bench: Bench) -> None:
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_permits_of_mails_that_were_not_sent_are_given_back(bench: Bench) -> None:
+async def test_permits_of_unsent_messages_are_given_back(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=10)
     await bench.accept(*(a_message_with(html="<script>") for _ in range(9)))
     provider = ScriptedProvider()
@@ -97,7 +97,7 @@ async def test_permits_of_mails_that_were_not_sent_are_given_back(bench: Bench) 
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_permits_of_a_worker_that_is_stopped_are_given_back(bench: Bench) -> None:
+async def test_stopped_worker_gives_its_permits_back(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=10)
     await bench.accept(*(a_message() for _ in range(10)))
     provider = ScriptedProvider()
@@ -113,7 +113,7 @@ async def test_permits_of_a_worker_that_is_stopped_are_given_back(bench: Bench) 
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_one_tenants_limit_does_not_hold_another(bench: Bench) -> None:
+async def test_limit_of_one_tenant_does_not_defer_another(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=1)
     other = await a_tenant(bench.database, "other")
     await bench.accept(*(a_newsletter() for _ in range(5)), *(a_newsletter(tenant_id=other) for _ in range(5)))
@@ -122,7 +122,7 @@ async def test_one_tenants_limit_does_not_hold_another(bench: Bench) -> None:
     assert len(provider.mails) == 6
 
 
-async def test_a_rate_per_second_lets_a_mail_go_whenever_its_share_of_a_second_is_over(bench: Bench) -> None:
+async def test_rate_per_second_spaces_messages_evenly(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_second=4)
     await bench.accept(*(a_message() for _ in range(3)))
     provider = ScriptedProvider()
@@ -135,7 +135,7 @@ async def test_a_rate_per_second_lets_a_mail_go_whenever_its_share_of_a_second_i
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_a_daily_limit_opens_again_next_morning(bench: Bench) -> None:
+async def test_daily_limit_reopens_the_next_morning(bench: Bench) -> None:
     """From eight in the morning to nine on the next day, in the tenant's own zone."""
     await change_tenant(bench.database, daily_limit=3, timezone="UTC")
     await bench.accept(*(a_newsletter() for _ in range(5)))
@@ -149,7 +149,7 @@ async def test_a_daily_limit_opens_again_next_morning(bench: Bench) -> None:
 
 
 @pytest.mark.promise("hours-bulk-only")
-async def test_outside_working_hours_newsletters_wait_and_receipts_do_not(bench: Bench) -> None:
+async def test_only_newsletters_wait_outside_working_hours(bench: Bench) -> None:
     await change_tenant(bench.database, working_hours="09:00-18:00", timezone="UTC")
     (receipt, *_) = await bench.accept(a_message(), a_newsletter(), a_newsletter())
     provider = ScriptedProvider()
@@ -162,7 +162,7 @@ async def test_outside_working_hours_newsletters_wait_and_receipts_do_not(bench:
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_a_limit_that_an_operator_raises_takes_effect(bench: Bench) -> None:
+async def test_raised_limit_takes_effect(bench: Bench) -> None:
     await change_tenant(bench.database, DEFAULT_TENANT, rate_per_second=1)
     await bench.accept(*(a_message() for _ in range(5)))
     provider = ScriptedProvider()
@@ -174,7 +174,7 @@ async def test_a_limit_that_an_operator_raises_takes_effect(bench: Bench) -> Non
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_what_a_tenants_old_limit_held_goes_on_when_it_is_changed_and_what_a_person_holds_does_not(
+async def test_changed_limit_ends_its_deferral_but_not_a_manual_one(
     bench: Bench,
 ) -> None:
     other, paused = await a_tenant(bench.database, "other"), lane_number(Priority.BULK, DEFAULT_TENANT, 7)
@@ -194,7 +194,7 @@ async def test_what_a_tenants_old_limit_held_goes_on_when_it_is_changed_and_what
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_a_reader_who_has_left_takes_no_permit_from_one_who_has_not(bench: Bench) -> None:
+async def test_unsubscribed_recipient_uses_no_permit(bench: Bench) -> None:
     await change_tenant(bench.database, daily_limit=4)
     gone = [f"gone{number}@example.com" for number in range(4)]
     for address in gone:
@@ -207,7 +207,7 @@ async def test_a_reader_who_has_left_takes_no_permit_from_one_who_has_not(bench:
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_permits_that_come_back_are_used_before_their_window_ends(bench: Bench) -> None:
+async def test_returned_permits_are_used_before_their_window_ends(bench: Bench) -> None:
     """Nobody can tell before a mail is built that it cannot be: the lane was held for want of its permit."""
     await change_tenant(bench.database, daily_limit=4)
     await bench.accept(*(a_message_with(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
@@ -217,7 +217,7 @@ async def test_permits_that_come_back_are_used_before_their_window_ends(bench: B
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_what_was_bought_under_a_higher_limit_is_not_handed_out_under_a_lower_one(bench: Bench) -> None:
+async def test_permits_reserved_under_a_higher_limit_expire_with_it(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=1_000)
     await bench.accept(a_message())
     provider = ScriptedProvider()

@@ -68,7 +68,7 @@ async def live(engine: DatabaseAddress, redis_url: str | None) -> AsyncIterator[
         assert (await audit(bench.database)).ok
 
 
-async def test_two_mails_never_begin_sooner_after_each_other_than_the_interval(live: Bench) -> None:
+async def test_sends_never_start_closer_than_the_interval(live: Bench) -> None:
     await change_tenant(live.database, interval_ms=40)
     await live.accept(*(a_newsletter() for _ in range(30)))
     provider = Timed()
@@ -88,7 +88,7 @@ async def test_two_workers_share_one_interval(live: Bench) -> None:
     assert min(provider.gaps_ms) >= 50
 
 
-async def test_a_campaigns_own_interval_holds_and_its_tenants_other_mail_does_not_wait(live: Bench) -> None:
+async def test_campaign_interval_does_not_delay_other_messages(live: Bench) -> None:
     desk = Desk(live)
     await desk.start(6, limits={"intervalMs": 100})
     provider = Timed()
@@ -100,7 +100,7 @@ async def test_a_campaigns_own_interval_holds_and_its_tenants_other_mail_does_no
 
 
 @pytest.mark.parametrize("rate", [5, 120])
-async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -> None:
+async def test_no_second_exceeds_the_rate(live: Bench, rate: int) -> None:
     await change_tenant(live.database, rate_per_second=rate)
     await live.accept(*(a_newsletter() for _ in range(2 * rate)))
     provider = Timed()
@@ -111,8 +111,8 @@ async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -
     assert provider.most_in_any_second() <= rate
 
 
-async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(live: Bench) -> None:
-    told = {"remaining": None, "limit_per_day": None, "detail": "", "in_flight": 0, "counted_before": 0}
+async def test_reported_provider_rate_applies_to_all_tenants(live: Bench) -> None:
+    told = {"remaining": None, "limit_per_day": None, "detail": "", "under_way": 0, "counted_before": 0}
     async with live.database.write() as tx:
         row = {"provider": "scripted", "rate_per_second": 10, "synced_at": live.clock.now(), **told}
         await tx.execute(insert(quotas).values(**row))
@@ -124,7 +124,7 @@ async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(l
 
 
 @pytest.mark.parametrize("grace", [TAKE_OVER, 0], ids=["", "stumbling"])
-async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
+async def test_manual_clock_sends_one_message_per_interval(
     bench: Bench, grace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the process stands still for longer than any moment waits: on such a clock no time has passed."""
@@ -147,7 +147,7 @@ async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
     assert sent == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench: Bench) -> None:
+async def test_one_at_a_time_starts_after_the_previous_send_ends(bench: Bench) -> None:
     desk = Desk(bench)
     await desk.start(6, limits={"oneAtATime": True})
     provider = ScriptedProvider()
@@ -163,7 +163,7 @@ async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench
 # The ledger itself.
 
 
-async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_bookings_never_share_a_slot(database: Database, clock: ManualClock) -> None:
     pace = send_rates(Limits(rate_per_second=20), 1)
     ledgers = [DatabaseLedger(database, clock) for _ in range(4)]
     bookings = await asyncio.gather(*(ledger.book(pace, 3, {}) for ledger in ledgers for _ in range(5)))
@@ -172,9 +172,7 @@ async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clo
     assert min(after - before for before, after in pairwise(moments)) >= pace[0].interval_us
 
 
-async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_exact_rate_stays_with_its_worker_until_it_is_lost(database: Database, clock: ManualClock) -> None:
     pace = send_rates(Limits(interval_ms=500), 1)
     ledger = DatabaseLedger(database, clock)
     ours = await ledger.book(pace, 1, {})
@@ -185,9 +183,7 @@ async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
     assert late.slots[0] - ours.slots[0] >= 500_000
 
 
-async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_clock_set_back_does_not_block_a_rate(database: Database, clock: ManualClock) -> None:
     pace = send_rates(Limits(interval_ms=500), 1)
     ledger = DatabaseLedger(database, clock)
     await ledger.book(pace, 1, {})

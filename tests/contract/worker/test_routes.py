@@ -111,9 +111,7 @@ async def by_provider(bench: Bench) -> Counter[str]:
 
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("trouble", [DOWN, MISCONFIGURED, THROTTLE], ids=lambda result: str(result.code))
-async def test_what_the_first_cannot_take_the_second_sends_and_no_attempt_is_burned(
-    bench: Bench, stage: Stage, trouble: SendResult
-) -> None:
+async def test_failover_to_second_provider_counts_no_attempt(bench: Bench, stage: Stage, trouble: SendResult) -> None:
     await bench.accept(*(a_message() for _ in range(40)))
     stage.answers["ses"] = trouble
     await bench.drain(stage.route(), window=8)
@@ -125,7 +123,7 @@ async def test_what_the_first_cannot_take_the_second_sends_and_no_attempt_is_bur
 
 
 @pytest.mark.promise("route-fail-over")
-async def test_the_timeline_tells_of_both_providers(bench: Bench, stage: Stage) -> None:
+async def test_timeline_shows_both_providers(bench: Bench, stage: Stage) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = DOWN
     await bench.drain(stage.route())
@@ -139,9 +137,7 @@ async def test_the_timeline_tells_of_both_providers(bench: Bench, stage: Stage) 
 
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("trouble", [FAULT, REFUSAL], ids=lambda result: str(result.code))
-async def test_what_is_about_the_mail_itself_is_no_reason_to_ask_another(
-    bench: Bench, stage: Stage, trouble: SendResult
-) -> None:
+async def test_rejection_of_the_message_causes_no_failover(bench: Bench, stage: Stage, trouble: SendResult) -> None:
     await bench.accept(a_message())
     stage.answers["ses"] = trouble
     await bench.drain(stage.route())
@@ -150,9 +146,7 @@ async def test_what_is_about_the_mail_itself_is_no_reason_to_ask_another(
 
 
 @pytest.mark.promise("route-fail-over")
-async def test_a_mail_that_breaks_whoever_carries_it_does_not_go_to_and_fro_for_ever(
-    bench: Bench, stage: Stage
-) -> None:
+async def test_message_fails_over_only_once(bench: Bench, stage: Stage) -> None:
     """Others go well in between, so that no circuit opens."""
     (bad,) = await bench.accept(a_message())
     for provider in (stage.ses, stage.smtp):
@@ -167,7 +161,7 @@ async def test_a_mail_that_breaks_whoever_carries_it_does_not_go_to_and_fro_for_
 
 
 @pytest.mark.promise("circuit-configuration")
-async def test_two_wrong_keys_stop_everything_and_burn_nothing(bench: Bench, stage: Stage) -> None:
+async def test_misconfigured_providers_stop_sending_without_counting_attempts(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(30)))
     stage.answers = {"ses": MISCONFIGURED, "smtp": MISCONFIGURED}
     route = stage.route()
@@ -181,9 +175,7 @@ async def test_two_wrong_keys_stop_everything_and_burn_nothing(bench: Bench, sta
     assert await bench.statuses() == {Status.SENT: 30}
 
 
-async def test_by_weight_each_carries_its_share_and_one_that_fails_is_replaced(
-    bench: Bench, clock: ManualClock
-) -> None:
+async def test_weights_are_respected_and_a_failed_provider_replaced(bench: Bench, clock: ManualClock) -> None:
     stage = Stage(clock, weights=(3, 1))
     await bench.accept(*(a_message() for _ in range(200)))
     await bench.drain(stage.route())
@@ -199,7 +191,7 @@ async def test_by_weight_each_carries_its_share_and_one_that_fails_is_replaced(
     assert await bench.statuses() == {Status.SENT: 250}
 
 
-async def test_a_provider_that_is_back_is_tried_with_one_mail_before_the_rest(bench: Bench, stage: Stage) -> None:
+async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage: Stage) -> None:
     route = stage.route()
     stage.answers["ses"] = MISCONFIGURED
     await bench.accept(a_message())
@@ -224,7 +216,7 @@ async def test_a_provider_that_is_back_is_tried_with_one_mail_before_the_rest(be
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_the_mark_says_who_may_have_the_mail(bench: Bench, stage: Stage) -> None:
+async def test_attempt_records_its_provider(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     stage.ses.hold()
     async with running(await bench.worker(stage.route())):
@@ -235,7 +227,7 @@ async def test_the_mark_says_who_may_have_the_mail(bench: Bench, stage: Stage) -
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_a_doubt_is_sent_again_through_the_same_provider_only(bench: Bench, stage: Stage) -> None:
+async def test_message_in_doubt_is_resent_through_the_same_provider(bench: Bench, stage: Stage) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
     await bench.drain(stage.route())
@@ -248,7 +240,7 @@ async def test_a_doubt_is_sent_again_through_the_same_provider_only(bench: Bench
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_a_doubt_waits_while_its_provider_is_left_alone_and_others_go_on(bench: Bench, stage: Stage) -> None:
+async def test_message_in_doubt_waits_for_its_paused_provider(bench: Bench, stage: Stage) -> None:
     (doubted,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
     await bench.drain(stage.route())
@@ -273,9 +265,7 @@ async def test_a_doubt_waits_while_its_provider_is_left_alone_and_others_go_on(b
 
 @pytest.mark.promise("route-doubt-stays")
 @pytest.mark.parametrize("trouble", [DOWN, THROTTLE], ids=lambda result: str(result.code))
-async def test_a_resend_that_its_provider_cannot_take_now_stays_with_it(
-    bench: Bench, stage: Stage, trouble: SendResult
-) -> None:
+async def test_resend_stays_with_its_unavailable_provider(bench: Bench, stage: Stage, trouble: SendResult) -> None:
     (doubted,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
     await bench.drain(stage.route())
@@ -291,7 +281,7 @@ async def test_a_resend_that_its_provider_cannot_take_now_stays_with_it(
 
 @pytest.mark.promise("route-doubt-stays")
 @pytest.mark.parametrize("then", [None, DOWN, THROTTLE, MISCONFIGURED], ids=lambda result: str(result and result.code))
-async def test_what_a_provider_may_have_taken_when_it_broke_goes_to_no_other(
+async def test_possibly_accepted_message_goes_to_no_other_provider(
     bench: Bench, stage: Stage, then: SendResult | None
 ) -> None:
     (outbox_id,) = await bench.accept(a_message())
@@ -307,9 +297,7 @@ async def test_what_a_provider_may_have_taken_when_it_broke_goes_to_no_other(
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_what_may_be_taken_waits_for_its_provider_and_ends_when_that_reports_it(
-    bench: Bench, stage: Stage, clock: ManualClock
-) -> None:
+async def test_possibly_accepted_message_is_settled_by_a_report(bench: Bench, stage: Stage, clock: ManualClock) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = BROKEN
     await bench.drain(stage.route())
@@ -324,7 +312,7 @@ async def test_what_may_be_taken_waits_for_its_provider_and_ends_when_that_repor
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_what_a_dead_worker_had_handed_over_goes_to_the_same_provider_again(bench: Bench, stage: Stage) -> None:
+async def test_crashed_workers_message_is_resent_through_the_same_provider(bench: Bench, stage: Stage) -> None:
     (lost,) = await bench.accept(a_message())
     stage.ses.hold()
     async with running(await bench.worker(stage.route(), shutdown_grace=20)):
@@ -340,9 +328,7 @@ async def test_what_a_dead_worker_had_handed_over_goes_to_the_same_provider_agai
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_a_doubt_whose_provider_left_the_route_waits_and_says_so(
-    bench: Bench, stage: Stage, clock: ManualClock
-) -> None:
+async def test_message_in_doubt_waits_for_a_removed_provider(bench: Bench, stage: Stage, clock: ManualClock) -> None:
     (doubted,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
     await bench.drain(stage.route())
@@ -357,7 +343,7 @@ async def test_a_doubt_whose_provider_left_the_route_waits_and_says_so(
     assert answer.provider == "ses"
 
 
-async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(bench: Bench, stage: Stage) -> None:
+async def test_message_in_doubt_waits_only_for_its_providers_reports(bench: Bench, stage: Stage) -> None:
     for provider in (stage.ses, stage.smtp):
         await bench.accept(a_newsletter())
         provider.hold()
@@ -372,7 +358,7 @@ async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_a_mail_that_was_marked_and_not_handed_over_is_free_for_any_provider(bench: Bench, stage: Stage) -> None:
+async def test_begun_but_unsent_message_may_use_any_provider(bench: Bench, stage: Stage) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = SendResult(ResultKind.RETRYABLE, "ses", code="LOCK_EXPIRED")
     async with running(await bench.worker(stage.route())):
@@ -386,7 +372,7 @@ async def test_a_mail_that_was_marked_and_not_handed_over_is_free_for_any_provid
 # Slower, without burning.
 
 
-async def test_a_throttled_provider_is_not_asked_by_the_whole_batch(bench: Bench, stage: Stage) -> None:
+async def test_throttled_provider_does_not_get_the_whole_batch(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(100)))
     stage.answers["ses"] = replace(THROTTLE, retry_after=5 * SECOND)
     route = Route.of(stage.ses, bench.clock)
@@ -404,7 +390,7 @@ async def test_a_throttled_provider_is_not_asked_by_the_whole_batch(bench: Bench
 # What people see.
 
 
-async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stage) -> None:
+async def test_worker_reports_each_of_its_providers(bench: Bench, stage: Stage) -> None:
     await bench.accept(a_message())
     stage.answers["ses"] = MISCONFIGURED
     worker = await bench.worker(stage.route(), "worker-7")
@@ -430,7 +416,7 @@ async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stag
 # Keeping nothing.
 
 
-async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(bench: Bench, stage: Stage) -> None:
+async def test_inputs_of_a_returned_message_are_forgotten(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message_with(cc=["boss@example.com"]) for _ in range(30)))
     stage.answers["ses"] = MISCONFIGURED
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
@@ -444,7 +430,7 @@ async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(ben
 
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("password", ["wrong", "right"])
-async def test_a_server_that_refuses_our_password_is_replaced_by_the_next_of_the_route(
+async def test_wrong_password_fails_over_to_the_next_provider(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, password: str
 ) -> None:
     async with SmtpSink(users={"shop": "right"}) as sink:
@@ -460,7 +446,7 @@ async def test_a_server_that_refuses_our_password_is_replaced_by_the_next_of_the
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_an_answer_that_was_cut_off_never_sends_the_mail_through_the_next_of_the_route(
+async def test_interrupted_response_never_causes_failover(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with SmtpSink() as sink:
@@ -477,7 +463,7 @@ async def test_an_answer_that_was_cut_off_never_sends_the_mail_through_the_next_
 # From the settings.
 
 
-async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: ManualClock) -> None:
+async def test_every_provider_can_be_in_a_route(tmp_path: Path, clock: ManualClock) -> None:
     settings = settings_for(
         f"sqlite:///{tmp_path}/none.db",
         route="smtp=1, ses=2, sendgrid=3, smtpbz=4, mailbox=5",
@@ -508,7 +494,7 @@ async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: Man
         ({"sendgrid_webhook_public_key": "a-key"}, {"sendgrid"}),
     ],
 )
-async def test_reports_are_waited_for_only_where_something_is_set_up_that_brings_them(
+async def test_reports_are_awaited_only_if_configured(
     tmp_path: Path, clock: ManualClock, inlet: dict[str, str], reporting: set[str]
 ) -> None:
     settings = settings_for(
@@ -523,7 +509,7 @@ async def test_reports_are_waited_for_only_where_something_is_set_up_that_brings
     await route.close()
 
 
-def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) -> None:
+def test_smtpbz_uses_the_smtp_url_by_default(tmp_path: Path) -> None:
     where = {"smtp_url": "smtp://user:pw@connect.example:587?tls=starttls"}
     settings = settings_for(f"sqlite:///{tmp_path}/none.db", provider="smtpbz", **where)
     verify(settings)
@@ -533,7 +519,7 @@ def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) ->
         verify(other)
 
 
-def test_everything_that_a_route_misses_is_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_route_settings_are_reported_together(tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, ses, sendgrid, smtpbz", domain_limits="x=9")
     with pytest.raises(ConfigurationInvalid) as raised:
         verify(settings)

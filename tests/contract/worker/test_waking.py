@@ -39,7 +39,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_whoever_waits_hears_of_mail_that_another_process_took(valkey: Valkey) -> None:
+async def test_waiting_worker_is_woken_by_another_process(valkey: Valkey) -> None:
     async with a_wake(valkey.url) as here, a_wake(valkey.url) as there:
         waiting = asyncio.create_task(here.wait(20))
         while not waiting.done():  # the first hints may come before anybody listens
@@ -47,9 +47,7 @@ async def test_whoever_waits_hears_of_mail_that_another_process_took(valkey: Val
             await asyncio.sleep(0)
 
 
-async def test_a_worker_that_only_waits_tells_of_a_lost_valkey_once_and_of_its_return(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_worker_logs_valkey_loss_and_return_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wake, "RECONNECT_SECONDS", 0.001)
     with valkey_server(tmp_path) as server, structlog.testing.capture_logs() as lines:
         async with a_wake(server.url) as here:
@@ -62,9 +60,7 @@ async def test_a_worker_that_only_waits_tells_of_a_lost_valkey_once_and_of_its_r
                 assert losses(lines) == [*LOSSES]
 
 
-async def test_closing_ends_although_the_client_swallows_the_cancellation(
-    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_close_ends_if_the_client_swallows_cancellation(valkey: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
     listens = asyncio.Event()
 
     async def get_message(*_: object, **__: object) -> None:
@@ -78,7 +74,7 @@ async def test_closing_ends_although_the_client_swallows_the_cancellation(
         await listens.wait()
 
 
-async def test_a_process_that_only_accepts_tells_of_a_lost_valkey_once() -> None:
+async def test_accepting_process_logs_valkey_loss_once() -> None:
     with structlog.testing.capture_logs() as lines:
         async with a_wake("redis://127.0.0.1:1/0") as here:
             await here.announce()

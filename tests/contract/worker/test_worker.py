@@ -122,7 +122,7 @@ class Outage:
 
 
 @pytest.mark.promise("deliver-all")
-async def test_a_drained_worker_leaves_nothing_that_is_due(bench: Bench) -> None:
+async def test_draining_worker_leaves_nothing_due(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     await bench.accept(*(a_message() for _ in range(150)), *(a_newsletter(tenant_id=other) for _ in range(150)))
     provider = ScriptedProvider()
@@ -134,7 +134,7 @@ async def test_a_drained_worker_leaves_nothing_that_is_due(bench: Bench) -> None
 
 
 @pytest.mark.promise("claim-exclusive")
-async def test_two_workers_on_one_queue_send_each_mail_once(bench: Bench) -> None:
+async def test_two_workers_send_each_message_once(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(300)))
     provider = ScriptedProvider()
     workers = [await bench.worker(provider, name, window=8) for name in ("a", "b")]
@@ -143,7 +143,7 @@ async def test_two_workers_on_one_queue_send_each_mail_once(bench: Bench) -> Non
     assert len(provider.mails) == 300
 
 
-async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> None:
+async def test_tenant_never_exceeds_its_concurrency_limit(bench: Bench) -> None:
     limited = await a_tenant(bench.database, "limited", max_in_flight=3)
     await bench.accept(*(a_message(tenant_id=limited) for _ in range(20)))
     provider = ScriptedProvider()
@@ -156,7 +156,7 @@ async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> No
     assert provider.most_under_way <= 3
 
 
-async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
+async def test_raising_provider_leaves_one_message_in_doubt(bench: Bench) -> None:
     bad, *good = await bench.accept(a_newsletter(), *(a_newsletter() for _ in range(5)))
 
     def answer(mail: OutgoingMessage) -> SendResult:
@@ -181,7 +181,7 @@ class RaisingCarrier(ScriptedProvider):
         return run_with_callback(self.send(message), answered)
 
 
-async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
+async def test_raising_callback_provider_leaves_one_message_in_doubt(bench: Bench) -> None:
     await bench.accept(*(a_newsletter() for _ in range(6)))
     provider = RaisingCarrier()
     await bench.drain(provider)
@@ -191,7 +191,7 @@ async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Benc
 
 
 @pytest.mark.promise("circuit-configuration")
-async def test_while_the_circuit_is_open_nothing_is_claimed(bench: Bench) -> None:
+async def test_open_circuit_breaker_stops_claiming(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(20)))
     provider = ScriptedProvider(*[MISCONFIGURED] * 20)
     worker = await bench.worker(provider, window=4)
@@ -202,7 +202,7 @@ async def test_while_the_circuit_is_open_nothing_is_claimed(bench: Bench) -> Non
 
 
 @pytest.mark.promise("circuit-configuration")
-async def test_what_a_dead_worker_left_waits_for_the_circuit_too(bench: Bench) -> None:
+async def test_recovered_messages_wait_for_the_circuit_breaker(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     await claims_of(bench.database, bench.clock, "dead").claim(2)
     provider = ScriptedProvider(*[MISCONFIGURED] * 3)
@@ -216,7 +216,7 @@ async def test_what_a_dead_worker_left_waits_for_the_circuit_too(bench: Bench) -
 
 
 @pytest.mark.promise("drain-graceful")
-async def test_a_worker_that_is_told_to_stop_finishes_what_is_in_flight_and_gives_back_the_rest(bench: Bench) -> None:
+async def test_stopped_worker_finishes_sends_and_gives_back_the_rest(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(100)))
     provider = ScriptedProvider()
     provider.hold()
@@ -235,7 +235,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_is_in_flight_and_give
 
 
 @pytest.mark.promise("drain-graceful")
-async def test_a_worker_that_was_stopped_claims_nothing_more(bench: Bench) -> None:
+async def test_stopped_worker_claims_nothing(bench: Bench) -> None:
     provider = ScriptedProvider()
     worker = await bench.worker(provider)
     async with running(worker) as task:
@@ -250,7 +250,7 @@ async def test_a_worker_that_was_stopped_claims_nothing_more(bench: Bench) -> No
 
 
 @pytest.mark.promise("drain-graceful")
-async def test_a_provider_that_hangs_past_the_grace_leaves_a_doubt_and_no_loss(bench: Bench) -> None:
+async def test_hanging_provider_leaves_a_message_in_doubt_after_grace(bench: Bench) -> None:
     (hanging,) = await bench.accept(a_newsletter())
     provider = ScriptedProvider()
     provider.hold()
@@ -265,7 +265,7 @@ async def test_a_provider_that_hangs_past_the_grace_leaves_a_doubt_and_no_loss(b
 
 
 @pytest.mark.promise("claim-take-over")
-async def test_what_a_dead_worker_claimed_is_sent_by_another_when_its_lock_ends(bench: Bench) -> None:
+async def test_expired_lease_lets_another_worker_send(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(10)))
     await claims_of(bench.database, bench.clock, "dead").claim(10)
     provider = ScriptedProvider()
@@ -277,7 +277,7 @@ async def test_what_a_dead_worker_claimed_is_sent_by_another_when_its_lock_ends(
     assert len(provider.mails) == 10
 
 
-async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
+async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
     """An SMTP server may take ten minutes for the last dot; meanwhile nobody takes over."""
     ids = await bench.accept(*(a_message() for _ in range(3)))
     provider, other = ScriptedProvider(), ScriptedProvider()
@@ -305,9 +305,7 @@ async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
 
 
 @pytest.mark.promise("database-lost")
-async def test_results_that_could_not_be_written_are_written_when_the_database_is_back(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_results_are_written_when_the_database_returns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(30)))
     outage = Outage(bench.database, monkeypatch)
     provider = ScriptedProvider()
@@ -324,7 +322,7 @@ async def test_results_that_could_not_be_written_are_written_when_the_database_i
 
 
 @pytest.mark.promise("database-lost")
-async def test_commits_whose_answer_was_lost_double_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_commit_responses_cause_no_duplicates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = await bench.accept(*(a_message() for _ in range(40)))
     outage = Outage(bench.database, monkeypatch)
     provider = ScriptedProvider(*[FAULT] * 5)
@@ -343,9 +341,7 @@ async def test_commits_whose_answer_was_lost_double_nothing(bench: Bench, monkey
 
 
 @pytest.mark.promise("database-lost")
-async def test_an_outage_longer_than_the_locks_makes_a_living_worker_doubt_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_outage_longer_than_the_lease_causes_no_doubt(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(12)))
     outage = Outage(bench.database, monkeypatch)
     provider = ScriptedProvider()
@@ -365,9 +361,7 @@ async def test_an_outage_longer_than_the_locks_makes_a_living_worker_doubt_nothi
 
 
 @pytest.mark.promise("database-lost")
-async def test_an_answer_that_cannot_be_written_yet_keeps_its_lock(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwritten_result_keeps_its_lease(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     provider = ScriptedProvider()
     worker = await bench.worker(provider)
@@ -401,7 +395,7 @@ async def _locks_hold(bench: Bench, for_at_least: int = 1) -> bool:
 
 
 @pytest.mark.promise("database-lost")
-async def test_housekeeping_that_fails_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_maintenance_is_retried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = await bench.worker(ScriptedProvider())
     rounds = 0
 
@@ -419,7 +413,7 @@ async def test_housekeeping_that_fails_is_tried_again(bench: Bench, monkeypatch:
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_whoever_leaves_after_the_claim_and_before_the_mark_is_not_written_to(bench: Bench) -> None:
+async def test_unsubscribe_after_the_claim_prevents_the_send(bench: Bench) -> None:
     (outbox_id,) = await bench.accept(a_message(to="left@example.com"))
     held = await claims_of(bench.database, bench.clock).claim(1)
     await suppress(bench.database, "left@example.com")
@@ -432,7 +426,7 @@ async def test_whoever_leaves_after_the_claim_and_before_the_mark_is_not_written
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_whoever_leaves_while_their_mail_waits_in_a_busy_worker_is_not_written_to(bench: Bench) -> None:
+async def test_unsubscribe_while_queued_in_a_worker_prevents_the_send(bench: Bench) -> None:
     (first,) = await bench.accept(a_message())
     provider = ScriptedProvider()
     provider.hold()
@@ -448,7 +442,7 @@ async def test_whoever_leaves_while_their_mail_waits_in_a_busy_worker_is_not_wri
 
 
 @pytest.mark.promise("cancel-wins")
-async def test_what_is_cancelled_while_a_worker_holds_it_is_not_sent(bench: Bench) -> None:
+async def test_cancelled_message_held_by_a_worker_is_not_sent(bench: Bench) -> None:
     (first,) = await bench.accept(a_message())
     provider = ScriptedProvider()
     provider.hold()
@@ -475,7 +469,7 @@ async def _has_failed(bench: Bench, outbox_id: str) -> bool:
 
 
 @pytest.mark.promise("poison-isolated")
-async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Bench) -> None:
+async def test_poison_message_does_not_affect_others(bench: Bench) -> None:
     """Whoever holds the killer dies before it marks anything, and the next one finds all that it left."""
     ids = await bench.accept(*(a_message() for _ in range(60)))
     killer, settling, deaths = ids[30], a_settler(bench.database, bench.clock), 0
@@ -501,7 +495,7 @@ async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Benc
 
 @pytest.mark.promise("poison-isolated")
 @pytest.mark.promise("dead-letter")
-async def test_after_five_claims_without_a_result_a_message_is_a_dead_letter(bench: Bench) -> None:
+async def test_five_claims_without_result_make_a_dead_letter(bench: Bench) -> None:
     (killer,) = await bench.accept(a_message())
     for claim in range(5):
         mortal = claims_of(bench.database, bench.clock, f"mortal-{claim}")
@@ -522,7 +516,7 @@ async def test_after_five_claims_without_a_result_a_message_is_a_dead_letter(ben
 
 
 @pytest.mark.promise("poison-isolated")
-async def test_four_claims_without_a_result_are_forgiven(bench: Bench) -> None:
+async def test_four_claims_without_result_are_tolerated(bench: Bench) -> None:
     (unlucky,) = await bench.accept(a_message())
     for claim in range(4):
         mortal = claims_of(bench.database, bench.clock, f"mortal-{claim}")

@@ -38,7 +38,7 @@ def cut(reply: HttpResponse | Disconnect) -> Disconnect:
     return reply
 
 
-async def test_a_whole_answer_is_handed_over_as_it_came() -> None:
+async def test_complete_response_is_returned_unchanged() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(418, b"short and stout", {"X-Pot": "tea"}))
         reply = await client.request(
@@ -55,7 +55,7 @@ async def test_a_whole_answer_is_handed_over_as_it_came() -> None:
 @pytest.mark.parametrize(
     "size", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, 3 * PIECE_BYTES + 7]
 )
-async def test_a_body_of_any_size_arrives_whole(size: int) -> None:
+async def test_body_of_any_size_arrives_complete(size: int) -> None:
     body = bytes(index % 251 for index in range(size))
     async with HttpStandIn() as server, http() as client:
         assert isinstance(await post(client, server.url, body), HttpResponse)
@@ -71,7 +71,7 @@ async def test_connections_are_kept_and_shared() -> None:
         assert not server.violations
 
 
-async def test_many_requests_at_once_take_as_many_connections_as_allowed() -> None:
+async def test_concurrent_requests_use_the_allowed_connections() -> None:
     async with HttpStandIn() as server, http(connections=8) as client:
         replies = await asyncio.gather(*(post(client, server.url, str(number).encode()) for number in range(200)))
         assert all(isinstance(reply, HttpResponse) and reply.status == 200 for reply in replies)
@@ -82,7 +82,7 @@ async def test_many_requests_at_once_take_as_many_connections_as_allowed() -> No
 # Before anything left.
 
 
-async def test_a_refused_connection_is_from_before() -> None:
+async def test_refused_connection_is_before_sending() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with http() as client:
@@ -91,7 +91,7 @@ async def test_a_refused_connection_is_from_before() -> None:
     assert failure.cause == "Connection refused"
 
 
-async def test_a_name_that_does_not_exist_is_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_host_is_before_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*arguments: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -102,33 +102,33 @@ async def test_a_name_that_does_not_exist_is_from_before(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("url", ["no url at all", "http://", "ftp://example.com", "http://[::1"])
-async def test_an_address_that_is_none_is_from_before(url: str) -> None:
+async def test_invalid_url_is_before_sending(url: str) -> None:
     async with http() as client:
         assert cut(await client.request("POST", url, body=b"{}")).phase is HttpPhase.BEFORE
 
 
-async def test_headers_that_would_add_headers_are_not_sent() -> None:
+async def test_header_injection_is_rejected() -> None:
     async with HttpStandIn() as server, http() as client:
         reply = await client.request("POST", server.url, headers={"X-A": "a\r\nX-B: b"}, body=b"{}")
         assert cut(reply).phase is HttpPhase.BEFORE
         assert not server.begun
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_from_before() -> None:
+async def test_untrusted_certificate_is_before_sending() -> None:
     async with HttpStandIn(certificate=a_certificate()) as server, http() as client:
         failure = cut(await post(client, server.url))
         assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the certificate of the host is not trusted")
         assert not server.begun
 
 
-async def test_a_certificate_that_is_vouched_for_is_fine() -> None:
+async def test_trusted_certificate_is_accepted() -> None:
     certificate = a_certificate()
     tls = ssl.create_default_context(cafile=certificate.file)
     async with HttpStandIn(certificate=certificate) as server, http(tls=tls) as client:
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-async def test_a_server_that_speaks_no_tls_is_from_before() -> None:
+async def test_server_without_tls_is_before_sending() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 400 Bad Request\r\n\r\n", step=Step.CONNECTED)
         failure = cut(await post(client, server.url.replace("http:", "https:")))
@@ -136,14 +136,14 @@ async def test_a_server_that_speaks_no_tls_is_from_before() -> None:
         assert not server.begun
 
 
-async def test_a_handshake_that_does_not_end_times_out_before() -> None:
+async def test_hanging_handshake_times_out_before_sending() -> None:
     async with HttpStandIn() as server, http() as client:
         server.hold(Step.CONNECTED)
         failure = cut(await post(client, server.url.replace("http:", "https:"), timeout_seconds=0.1))
         assert (failure.phase, failure.is_timeout) == (HttpPhase.BEFORE, True)
 
 
-async def test_waiting_for_a_free_connection_times_out_before() -> None:
+async def test_wait_for_a_connection_times_out_before_sending() -> None:
     async with HttpStandIn() as server, http(connections=1) as client:
         hold = server.hold(Step.ANSWER)
         first = asyncio.ensure_future(post(client, server.url, b"first"))
@@ -155,7 +155,7 @@ async def test_waiting_for_a_free_connection_times_out_before() -> None:
         assert [request.body for request in server.requests] == [b"first"]
 
 
-async def test_a_request_that_may_no_longer_begin_does_not() -> None:
+async def test_request_is_not_sent_if_it_may_not_begin() -> None:
     async with HttpStandIn() as server, http() as client:
         reply = await client.request("POST", server.url, body=b"{}", may_begin=lambda: False)
         assert cut(reply).phase is HttpPhase.BEFORE
@@ -164,7 +164,7 @@ async def test_a_request_that_may_no_longer_begin_does_not() -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-async def test_nothing_is_sent_once_closed(is_used: bool) -> None:
+async def test_closed_client_sends_nothing(is_used: bool) -> None:
     async with HttpStandIn() as server:
         client = HttpClient()
         if is_used:
@@ -174,7 +174,7 @@ async def test_nothing_is_sent_once_closed(is_used: bool) -> None:
         assert len(server.requests) == is_used
 
 
-async def test_what_is_under_way_at_the_end_is_in_doubt() -> None:
+async def test_request_in_flight_at_close_is_in_doubt() -> None:
     async with HttpStandIn() as server:
         client = HttpClient()
         hold = server.hold(Step.ANSWER)
@@ -188,7 +188,7 @@ async def test_what_is_under_way_at_the_end_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
-async def test_a_cut_in_the_body_cannot_have_delivered_it(step: Step) -> None:
+async def test_interruption_in_the_body_is_not_delivered(step: Step) -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(step, nth=1)
         failure = cut(await post(client, server.url, LARGE))
@@ -198,7 +198,7 @@ async def test_a_cut_in_the_body_cannot_have_delivered_it(step: Step) -> None:
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-async def test_a_server_that_stops_reading_times_out_and_never_gets_the_rest() -> None:
+async def test_server_that_stops_reading_never_gets_the_rest() -> None:
     """Whatever waits in the buffers may still leave, so the last piece must not be among it."""
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.HEAD)
@@ -210,7 +210,7 @@ async def test_a_server_that_stops_reading_times_out_and_never_gets_the_rest() -
         assert not server.requests
 
 
-async def test_an_answer_in_the_middle_of_the_body_is_heard() -> None:
+async def test_response_during_the_body_is_received() -> None:
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.BODY)
         server.answer(Answer(413, b"too large"), step=Step.HEAD, times=1)
@@ -225,7 +225,7 @@ async def test_an_answer_in_the_middle_of_the_body_is_heard() -> None:
 
 
 @pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
-async def test_a_cut_before_the_whole_answer_is_in_doubt(step: Step) -> None:
+async def test_interruption_before_the_response_is_in_doubt(step: Step) -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(step, nth=1)
         failure = cut(await post(client, server.url))
@@ -234,7 +234,7 @@ async def test_a_cut_before_the_whole_answer_is_in_doubt(step: Step) -> None:
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-async def test_a_large_body_that_arrived_is_in_doubt_as_well() -> None:
+async def test_interruption_after_a_large_body_is_in_doubt() -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(Step.ANSWER, nth=1)
         assert cut(await post(client, server.url, LARGE)).phase is HttpPhase.AFTER
@@ -251,7 +251,7 @@ async def test_silence_after_the_request_is_in_doubt(step: Step) -> None:
 
 
 @pytest.mark.parametrize("ending", ["silence", "cut"])
-async def test_an_answer_that_stops_in_its_body_is_in_doubt(ending: str) -> None:
+async def test_incomplete_response_body_is_in_doubt(ending: str) -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"x" * 10_000), nth=1)
         server.hold(Step.MIDDLE, nth=1) if ending == "silence" else server.cut(Step.MIDDLE, nth=1)
@@ -273,14 +273,14 @@ async def test_an_answer_that_stops_in_its_body_is_in_doubt(ending: str) -> None
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
     ],
 )
-async def test_an_answer_that_is_not_http_is_in_doubt(garbage: bytes) -> None:
+async def test_malformed_response_is_in_doubt(garbage: bytes) -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(garbage, nth=1)
         assert cut(await post(client, server.url)).phase is HttpPhase.AFTER
         assert len(server.requests) == 1
 
 
-async def test_a_trickle_of_bytes_does_not_buy_time() -> None:
+async def test_trickling_bytes_do_not_extend_the_timeout() -> None:
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.MIDDLE)
         sending = asyncio.ensure_future(post(client, server.url, timeout_seconds=0.2))
@@ -292,13 +292,13 @@ async def test_a_trickle_of_bytes_does_not_buy_time() -> None:
         assert cut(await sending).is_timeout
 
 
-async def test_a_switch_to_another_protocol_is_no_answer() -> None:
+async def test_protocol_switch_is_not_a_response() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", nth=1)
         assert cut(await post(client, server.url)).phase is HttpPhase.AFTER
 
 
-async def test_an_answer_follows_whatever_was_said_before_it() -> None:
+async def test_informational_responses_are_skipped() -> None:
     async with HttpStandIn() as server, http() as client:
         whole = Answer(202, b"taken", {"X-Id": "1"}).wire()
         server.answer(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-Id: 0\r\n\r\n" + whole, nth=1)
@@ -307,7 +307,7 @@ async def test_an_answer_follows_whatever_was_said_before_it() -> None:
         assert (reply.status, reply.body, reply.headers["X-Id"]) == (202, b"taken", "1")
 
 
-async def test_an_answer_that_ends_with_its_connection_is_whole() -> None:
+async def test_response_ended_by_close_is_complete() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 200 OK\r\n\r\nall of it", nth=1)
         reply = await post(client, server.url)
@@ -320,7 +320,7 @@ async def test_an_answer_that_ends_with_its_connection_is_whole() -> None:
 # To each its own answer.
 
 
-async def test_a_second_answer_is_not_taken_for_the_answer_to_the_next_request() -> None:
+async def test_extra_response_is_not_used_for_the_next_request() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"first", {"X-Second": "comes"}), nth=1)
         hold = server.hold(Step.ANSWERED, nth=1)
@@ -334,7 +334,7 @@ async def test_a_second_answer_is_not_taken_for_the_answer_to_the_next_request()
         assert (reply.status, server.connections) == (200, 2)
 
 
-async def test_two_answers_at_once_are_one_too_many_for_the_connection() -> None:
+async def test_two_responses_at_once_close_the_connection() -> None:
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.ANSWERED, nth=1)
         not_asked_for = Answer(413).wire()
@@ -350,7 +350,7 @@ async def test_two_answers_at_once_are_one_too_many_for_the_connection() -> None
 # Never twice.
 
 
-async def test_a_post_is_never_repeated_on_a_connection_that_was_closed() -> None:
+async def test_post_is_never_repeated() -> None:
     """Each connection closes after one request, and nobody is told: a library that repeats would be seen here."""
     async with HttpStandIn(requests_per_connection=1) as server, http() as client:
         replies = [await post(client, server.url, str(number).encode()) for number in range(50)]
@@ -363,7 +363,7 @@ async def test_a_post_is_never_repeated_on_a_connection_that_was_closed() -> Non
                 assert number not in arrived
 
 
-async def test_idle_connections_that_the_server_closed_are_not_used_again() -> None:
+async def test_closed_idle_connections_are_not_reused() -> None:
     async with HttpStandIn() as server, http() as client:
         await post(client, server.url)
         await server.close_connections()
@@ -372,7 +372,7 @@ async def test_idle_connections_that_the_server_closed_are_not_used_again() -> N
         assert len(server.requests) == 2
 
 
-async def test_a_kept_connection_that_ends_with_the_request_on_it_is_in_doubt_and_not_repeated() -> None:
+async def test_kept_connection_that_closes_during_a_request_is_in_doubt() -> None:
     async with HttpStandIn() as server, http() as client:
         await post(client, server.url)
         server.cut(Step.ANSWER)
@@ -380,7 +380,7 @@ async def test_a_kept_connection_that_ends_with_the_request_on_it_is_in_doubt_an
         assert (len(server.requests), server.connections) == (2, 1)
 
 
-async def test_a_redirect_is_an_answer_like_any_other() -> None:
+async def test_redirect_is_not_followed() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(307, b"", {"Location": f"{server.url}/elsewhere"}))
         reply = await post(client, server.url)
@@ -389,7 +389,7 @@ async def test_a_redirect_is_an_answer_like_any_other() -> None:
         assert len(server.requests) == 1
 
 
-async def test_no_cookie_comes_back() -> None:
+async def test_cookies_are_not_sent_back() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"{}", {"Set-Cookie": "a=b; Path=/"}))
         await post(client, server.url)
@@ -397,7 +397,7 @@ async def test_no_cookie_comes_back() -> None:
         assert all("Cookie" not in request.headers for request in server.requests)
 
 
-async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_proxy_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with HttpStandIn() as server, http() as client:
         assert isinstance(await post(client, server.url), HttpResponse)
@@ -406,7 +406,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
 # Nothing grows.
 
 
-async def test_of_a_large_answer_only_the_beginning_is_read() -> None:
+async def test_large_response_is_truncated() -> None:
     large = a_large_answer()
     async with HttpStandIn() as server, http() as client:
         server.answer(large, times=1)
@@ -425,7 +425,7 @@ async def test_of_a_large_answer_only_the_beginning_is_read() -> None:
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-async def test_whoever_asks_for_more_gets_more() -> None:
+async def test_caller_can_raise_the_response_limit() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"x" * 1_000_000))
         reply = await client.request("POST", server.url, body=b"{}", most_answer_bytes=2_000_000)
@@ -433,7 +433,7 @@ async def test_whoever_asks_for_more_gets_more() -> None:
         assert len(reply.body) == 1_000_000
 
 
-async def test_a_compressed_answer_is_neither_asked_for_nor_inflated() -> None:
+async def test_compressed_response_is_not_inflated() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"\x1f\x8b bomb", {"Content-Encoding": "gzip"}))
         reply = await post(client, server.url)
@@ -442,7 +442,7 @@ async def test_a_compressed_answer_is_neither_asked_for_nor_inflated() -> None:
         assert server.requests[0].headers["Accept-Encoding"] == "identity"
 
 
-async def test_nothing_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_requests_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with HttpStandIn() as server, http() as client:
         server.cut(Step.ANSWER, nth=1)
@@ -451,7 +451,7 @@ async def test_nothing_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) 
         assert "s3cret" not in caplog.text
 
 
-async def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
+async def test_cancelled_request_leaves_nothing_behind() -> None:
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.ANSWER)
         sending = asyncio.ensure_future(post(client, server.url))

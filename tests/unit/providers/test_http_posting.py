@@ -64,7 +64,7 @@ async def poster(server: HttpStandIn) -> AsyncIterator[Poster]:
     await http.close()
 
 
-async def test_answers_come_over_the_line_that_is_there(poster: Poster, server: HttpStandIn) -> None:
+async def test_responses_use_the_open_connection(poster: Poster, server: HttpStandIn) -> None:
     server.answer(Answer(418, b"short and stout", {"X-Pot": "tea"}))
     reply = await poster.post(b"water", headers={"Authorization": "Bearer key"})
     assert isinstance(reply, HttpResponse)
@@ -75,7 +75,7 @@ async def test_answers_come_over_the_line_that_is_there(poster: Poster, server: 
     assert not server.violations
 
 
-async def test_many_at_once_take_as_many_connections_as_allowed(server: HttpStandIn) -> None:
+async def test_concurrent_posts_use_the_allowed_connections(server: HttpStandIn) -> None:
     http = HttpClient(connections=8)
     poster = Poster(http, server.url)
     for _ in range(2):  # on new lines, and on those that are kept
@@ -86,14 +86,14 @@ async def test_many_at_once_take_as_many_connections_as_allowed(server: HttpStan
     await http.close()
 
 
-async def test_a_body_in_several_pieces_arrives_whole(poster: Poster, server: HttpStandIn) -> None:
+async def test_body_in_several_pieces_arrives_complete(poster: Poster, server: HttpStandIn) -> None:
     body = b"x" * (3 * PIECE_BYTES + 7)
     assert isinstance(await poster.post(body), HttpResponse)
     assert [request.body for request in server.requests] == [body]
 
 
 @pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
-async def test_a_cut_is_in_doubt_and_the_next_takes_another_line(
+async def test_interruption_is_in_doubt_and_the_next_reconnects(
     poster: Poster, server: HttpStandIn, step: Step
 ) -> None:
     server.cut(step, nth=1)
@@ -104,7 +104,7 @@ async def test_a_cut_is_in_doubt_and_the_next_takes_another_line(
     assert (len(server.requests), server.connections) == (2, 2)
 
 
-async def test_garbage_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
+async def test_malformed_response_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     server.answer(GARBAGE, nth=1)
     assert await poster.post() == Disconnect(HttpPhase.AFTER, "the response was not HTTP")
     assert isinstance(await poster.post(), HttpResponse)
@@ -120,7 +120,7 @@ async def test_silence_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     assert server.connections == 2
 
 
-async def test_the_time_of_one_request_is_not_that_of_the_next(poster: Poster, server: HttpStandIn) -> None:
+async def test_timeouts_are_per_request(poster: Poster, server: HttpStandIn) -> None:
     assert isinstance(await poster.post(timeout_seconds=0.05), HttpResponse)
     hold = server.hold(Step.ANSWER, nth=1)
     slow = asyncio.ensure_future(poster.post())
@@ -130,7 +130,7 @@ async def test_the_time_of_one_request_is_not_that_of_the_next(poster: Poster, s
     assert isinstance(await slow, HttpResponse)
 
 
-async def test_a_line_that_was_closed_meanwhile_is_not_used(poster: Poster, server: HttpStandIn) -> None:
+async def test_closed_connection_is_not_used(poster: Poster, server: HttpStandIn) -> None:
     server.cut(Step.ANSWERED, nth=1)
     assert isinstance(await poster.post(), HttpResponse)
     await asyncio.sleep(0.01)  # the news has to come through the system
@@ -138,7 +138,7 @@ async def test_a_line_that_was_closed_meanwhile_is_not_used(poster: Poster, serv
     assert len(server.requests) == 2
 
 
-async def test_what_may_not_begin_does_not(poster: Poster, server: HttpStandIn) -> None:
+async def test_request_is_not_sent_if_it_may_not_begin(poster: Poster, server: HttpStandIn) -> None:
     cut = await poster.post(may_begin=False)
     assert isinstance(cut, Disconnect)
     assert cut.phase is HttpPhase.BEFORE
@@ -146,7 +146,7 @@ async def test_what_may_not_begin_does_not(poster: Poster, server: HttpStandIn) 
     assert isinstance(await poster.post(), HttpResponse)
 
 
-async def test_headers_that_would_add_headers_are_not_sent(poster: Poster, server: HttpStandIn) -> None:
+async def test_header_injection_is_rejected(poster: Poster, server: HttpStandIn) -> None:
     cut = await poster.post(headers={"X-A": "a\r\nX-B: b"})
     assert isinstance(cut, Disconnect)
     assert cut.phase is HttpPhase.BEFORE
@@ -155,7 +155,7 @@ async def test_headers_that_would_add_headers_are_not_sent(poster: Poster, serve
     assert server.connections == 1
 
 
-async def test_whoever_no_longer_waits_is_told_nothing(poster: Poster, server: HttpStandIn) -> None:
+async def test_cancelled_caller_is_not_called_back(poster: Poster, server: HttpStandIn) -> None:
     told: list[HttpResponse | Disconnect] = []
     hold = server.hold(Step.ANSWER, nth=1)
     sending = poster.begin(told.append)
@@ -167,7 +167,7 @@ async def test_whoever_no_longer_waits_is_told_nothing(poster: Poster, server: H
     assert not told
 
 
-async def test_whoever_waits_when_the_connections_are_closed_is_told(server: HttpStandIn) -> None:
+async def test_close_calls_waiting_callers_back(server: HttpStandIn) -> None:
     http = HttpClient()
     poster = Poster(http, server.url)
     await poster.post()
@@ -180,7 +180,7 @@ async def test_whoever_waits_when_the_connections_are_closed_is_told(server: Htt
     assert await poster.post() == Disconnect(HttpPhase.BEFORE, "the connections were closed")
 
 
-def test_an_answer_that_cannot_be_translated_is_a_doubt() -> None:
+def test_untranslatable_response_is_in_doubt() -> None:
     def meaning(_: HttpResponse | Disconnect) -> SendResult:
         raise ZeroDivisionError
 

@@ -48,7 +48,7 @@ def a_foreign_mail(content: bytes, *recipients: str) -> OutgoingMessage:
 
 
 @pytest.mark.promise("sendgrid-faithful")
-async def test_a_campaigns_mail_arrives_with_all_that_it_has() -> None:
+async def test_campaign_message_arrives_complete() -> None:
     mail = await told(
         a_mail(
             subject="Grüße aus dem Büro",
@@ -85,7 +85,7 @@ async def test_a_campaigns_mail_arrives_with_all_that_it_has() -> None:
 
 
 @pytest.mark.parametrize("tracks_opens", [True, False])
-async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> None:
+async def test_link_rewriting_is_disabled(tracks_opens: bool) -> None:
     mail = await told(a_mail(), tracks_opens=tracks_opens)
     assert mail["tracking_settings"] == {
         "click_tracking": {"enable": False, "enable_text": False},
@@ -95,7 +95,7 @@ async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> 
     }
 
 
-async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
+async def test_copies_keep_their_roles_without_duplicates() -> None:
     cc = (Mailbox("ce@bücher.example", "Cé"), Mailbox("JANE@example.org"), Mailbox("d@example.com"))
     letter = an_email(cc=cc)
     recipients = (
@@ -113,7 +113,7 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
     assert [box["email"].lower() for box in personalization["bcc"]] == ["blind@example.com"]
 
 
-async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
+async def test_recipients_in_headers_only_get_nothing() -> None:
     letter = an_email(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
     mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
     (personalization,) = (await told(mail))["personalizations"]
@@ -121,7 +121,7 @@ async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
     assert personalization.keys() == {"to", "custom_args"}
 
 
-async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
+async def test_blind_copies_are_not_shown_to_each_other() -> None:
     mail = OutgoingMessage(
         OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), build_email(an_email()), is_canonical=True
     )
@@ -136,7 +136,7 @@ async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
 
 
 @pytest.mark.promise("sendgrid-faithful")
-async def test_attachments_keep_their_names_bytes_and_places() -> None:
+async def test_attachments_keep_names_bytes_and_positions() -> None:
     files = (
         Attachment("rechnung ü.pdf", "application/pdf", bytes(range(256)) * 20),
         Attachment("Ü" * 80 + ".ics", "text/calendar; method=REQUEST", b"BEGIN:VCALENDAR"),
@@ -156,31 +156,31 @@ async def test_attachments_keep_their_names_bytes_and_places() -> None:
     assert [each["type"] for each in mail["content"]] == ["text/plain", "text/html"]
 
 
-async def test_a_mail_of_text_only_has_one_content() -> None:
+async def test_text_message_has_one_content() -> None:
     mail = await told(a_mail(html=None, text="Grüße\n.\n"))
     assert mail["content"] == [{"type": "text/plain", "value": "Grüße\n.\n"}]
 
 
-async def test_an_empty_text_is_left_out_and_an_empty_mail_refused() -> None:
+async def test_empty_text_is_left_out_and_empty_message_rejected() -> None:
     mail = await told(a_mail(html="<p>Hello</p>", text=""))
     assert mail["content"] == [{"type": "text/html", "value": "<p>Hello</p>"}]
     result = await refused(a_mail(html="", text=""))
     assert (result.kind, result.code) == (ResultKind.FAILED, "INVALID_CONTENT")
 
 
-async def test_a_header_that_is_not_ascii_stays_encoded() -> None:
+async def test_non_ascii_header_stays_encoded() -> None:
     """SendGrid asks for that: it writes headers out as they are."""
     value = (await told(a_mail(headers={"X-Note": "Grüße " * 20})))["headers"]["X-Note"]
     assert re.fullmatch(r"=\?utf-8\?b\?[^ ]+\?=( =\?utf-8\?b\?[^ ]+\?=)+", value)
 
 
-async def test_a_header_that_is_written_twice_is_told_once() -> None:
+async def test_repeated_header_is_sent_once() -> None:
     mail = await told(a_mail(headers={"X-Note": "first", "x-note": "second"}))
     assert mail["headers"]["X-Note"] == "first"
     assert "x-note" not in mail["headers"]
 
 
-async def test_our_own_signature_stays_behind() -> None:
+async def test_own_dkim_signature_is_removed() -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -192,7 +192,7 @@ async def test_our_own_signature_stays_behind() -> None:
     assert (await told(mail))["headers"].keys() == {"Message-ID"}
 
 
-async def test_a_filled_layout_is_read_like_a_composed_letter() -> None:
+async def test_layout_parses_like_a_composed_message() -> None:
     frame = SharedHeaders(
         Mailbox("news@example.com", "Nachrichten für alle"), Mailbox("r@example.com"), {"X-A": "b"}, "a:b:c:d"
     )
@@ -247,7 +247,7 @@ LETTER = st.builds(
 @pytest.mark.promise("sendgrid-faithful")
 @settings(max_examples=150, deadline=None)
 @given(LETTER)
-def test_our_own_reading_gives_back_what_was_written(letter: EmailParts) -> None:
+def test_own_parser_returns_what_was_written(letter: EmailParts) -> None:
     try:
         content = build_email(letter)
     except InvalidHeader:
@@ -287,7 +287,7 @@ PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_char
         st.builds(Attachment, st.sampled_from(["a.txt", "ä" * 70]), st.just("image/png"), st.binary()), max_size=2
     ),
 )
-def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text: str, files: list[Attachment]) -> None:
+def test_general_parser_agrees(subject: str, name: str, html: str | None, text: str, files: list[Attachment]) -> None:
     boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)
     letter = an_email(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
@@ -300,7 +300,7 @@ def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text
 
 
 @pytest.mark.promise("sendgrid-faithful")
-async def test_a_mail_that_another_writer_wrote_arrives_as_well() -> None:
+async def test_foreign_mime_arrives_complete() -> None:
     message = EmailMessage()
     message["From"] = "Jürgen Müller <j@example.com>"
     message["To"] = "undisclosed-recipients:;"
@@ -347,7 +347,7 @@ async def test_a_mail_that_another_writer_wrote_arrives_as_well() -> None:
     ],
 )
 @pytest.mark.parametrize("is_canonical", [True, False])
-async def test_what_is_no_mail_is_refused_without_a_request(content: bytes, is_canonical: bool) -> None:
+async def test_unparsable_message_is_rejected_without_a_request(content: bytes, is_canonical: bool) -> None:
     mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
     result = await refused(mail)
     assert (result.kind, result.code, result.category) == (
@@ -363,7 +363,7 @@ async def test_what_is_no_mail_is_refused_without_a_request(content: bytes, is_c
     st.binary(max_size=300)
     | st.text(st.sampled_from('From:to \r\n\r\n=?utf-8b"<>@é;,-_'), max_size=300).map(str.encode)
 )
-def test_no_bytes_break_the_reading(content: bytes) -> None:
+def test_parser_survives_any_bytes(content: bytes) -> None:
     for beginning in (
         b"",
         b"From: a@example.com\r\n",
@@ -376,7 +376,7 @@ def test_no_bytes_break_the_reading(content: bytes) -> None:
             continue
 
 
-async def test_eight_bit_mail_and_unknown_character_sets_are_read() -> None:
+async def test_eight_bit_content_and_unknown_charsets_are_parsed() -> None:
     content = (
         "From: a@example.com\r\nTo: b@example.com\r\nSubject: Grüße\r\nX-Note: Grüße\r\n"
         "Content-Type: text/plain; charset=klingon\r\n\r\nGrüße\r\n"

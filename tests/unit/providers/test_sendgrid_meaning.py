@@ -43,7 +43,7 @@ TABLE = [
 @pytest.mark.parametrize(
     ("status", "words", "kind", "code", "category", "blames"), TABLE, ids=[f"{row[0]} {row[1]}" for row in TABLE]
 )
-async def test_each_answer_means_one_thing(
+async def test_each_response_has_its_meaning(
     status: int, words: str, kind: ResultKind, code: str, category: ErrorCategory, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
@@ -57,12 +57,12 @@ async def test_each_answer_means_one_thing(
         assert len(server.requests) == 1
 
 
-def test_every_row_is_tried() -> None:
+def test_every_rule_is_tested() -> None:
     assert {row.meaning.code for row in RESPONSE_RULES} == {row[3] for row in TABLE}
     assert len(RESPONSE_RULES) == len(TABLE)
 
 
-async def test_a_mail_that_is_taken_is_sent_under_sendgrids_id() -> None:
+async def test_accepted_message_has_sendgrids_id() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         result = await sendgrid.send(a_mail())
         assert (result.kind, result.provider_message_id) == (SENT, server.message_ids[0])
@@ -71,7 +71,7 @@ async def test_a_mail_that_is_taken_is_sent_under_sendgrids_id() -> None:
 
 @pytest.mark.promise("provider-unknown")
 @pytest.mark.parametrize("status", [301, 402, 418, 501, 520, 599])
-async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: int) -> None:
+async def test_unknown_response_is_temporary(status: int) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(status, "whatever", Location="/elsewhere"))
         result = await sendgrid.send(a_mail())
@@ -108,7 +108,7 @@ def test_every_status_has_a_meaning(headers: dict[bytes, bytes]) -> None:
     ],
     ids=["empty", "html", "json", "202 without id", "empty id", "words", "long id", "204", "10 MB"],
 )
-async def test_a_yes_that_is_not_sendgrids_is_in_doubt(answer: Answer) -> None:
+async def test_foreign_success_response_is_in_doubt(answer: Answer) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(answer)
         result = await sendgrid.send(a_mail())
@@ -116,7 +116,7 @@ async def test_a_yes_that_is_not_sendgrids_is_in_doubt(answer: Answer) -> None:
         assert len(server.requests) == 1
 
 
-async def test_an_answer_that_is_not_http_is_in_doubt() -> None:
+async def test_malformed_response_is_in_doubt() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(GARBAGE)
         assert (await sendgrid.send(a_mail())).kind is DOUBT
@@ -126,7 +126,7 @@ async def test_an_answer_that_is_not_http_is_in_doubt() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"errors": "x"}', b'{"errors": [1, {}]}', b"\xff", b" " * 10**7]
 )
-async def test_a_refusal_needs_no_explanation(body: bytes) -> None:
+async def test_rejection_without_explanation_is_understood(body: bytes) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(Answer(400, body))
         result = await sendgrid.send(a_mail())
@@ -134,17 +134,15 @@ async def test_a_refusal_needs_no_explanation(body: bytes) -> None:
         assert len(result.message or "") < 100
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(503, "503 without a body"), (418, "unknown response: 418 without a body")]
-)
-async def test_an_answer_without_a_body_is_told_by_its_status(status: int, told: str) -> None:
+@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (418, "unknown answer: 418 without a body")])
+async def test_response_without_body_is_described_by_its_status(status: int, told: str) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(Answer(status))
         assert (await sendgrid.send(a_mail())).message == told
         assert (await sendgrid.check()).summary.endswith(f": {status} without a body")
 
 
-async def test_the_field_that_is_wrong_is_named_and_long_explanations_are_cut() -> None:
+async def test_explanation_names_the_field_and_is_truncated() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(400, "Does not contain a valid address.", "personalizations.0.to"), nth=1)
         server.answer(refusal(400, "x" * 20_000), nth=1)
@@ -153,7 +151,7 @@ async def test_the_field_that_is_wrong_is_named_and_long_explanations_are_cut() 
         assert len((await sendgrid.send(a_mail())).message or "") == 500
 
 
-async def test_no_address_stands_in_an_explanation() -> None:
+async def test_explanation_contains_no_address() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(400, "You have included <jane@example.org>\r\nmore than once."))
         message = (await sendgrid.send(a_mail())).message
@@ -169,7 +167,7 @@ async def test_no_address_stands_in_an_explanation() -> None:
     ],
     ids=["ours", "ours beside another envelope", "chosen by the request"],
 )
-async def test_a_refused_from_is_the_fault_of_whoever_chose_it(
+async def test_rejected_from_blames_who_chose_it(
     sender: str, is_own: bool, category: ErrorCategory, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
@@ -193,19 +191,19 @@ async def test_a_refused_from_is_the_fault_of_whoever_chose_it(
         ({}, None),
     ],
 )
-async def test_a_limit_is_waited_for_until_its_reset(headers: dict[str, str], expected: int | None) -> None:
+async def test_rate_limit_waits_for_its_reset(headers: dict[str, str], expected: int | None) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server, clock=ManualClock(1_800_000_000_000)) as sendgrid:
         server.answer(refusal(429, "too many requests", **headers))
         assert (await sendgrid.send(a_mail())).retry_after == expected
 
 
-async def test_a_reset_is_of_interest_only_where_the_limit_was_met() -> None:
+async def test_reset_header_matters_only_with_status_429() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server, clock=ManualClock(1_800_000_000_000)) as sendgrid:
         server.answer(refusal(500, "oops", X_RateLimit_Reset="1800000060"), nth=1)
         assert (await sendgrid.send(a_mail())).retry_after is None
 
 
-async def test_credits_are_waited_for_longer_than_a_rate() -> None:
+async def test_exhausted_credits_wait_longer_than_a_rate() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(401, "Maximum credits exceeded"))
         assert (await sendgrid.send(a_mail())).retry_after == CREDITS_PAUSE > HOUR
@@ -214,7 +212,7 @@ async def test_credits_are_waited_for_longer_than_a_rate() -> None:
 # The key.
 
 
-async def test_the_key_stands_in_no_result_and_no_setting(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_key_is_not_in_results_or_settings(capsys: pytest.CaptureFixture[str]) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(401, "no"), nth=1)
         server.answer(b"HTTP/1.1 200 OK\r\nContent-Len", nth=1)
@@ -226,13 +224,13 @@ async def test_the_key_stands_in_no_result_and_no_setting(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\nbreak", "Schlüssel"])
-def test_a_key_that_cannot_be_sent_is_refused_at_the_start(key: str) -> None:
+def test_invalid_key_is_rejected_at_startup(key: str) -> None:
     with pytest.raises(ConfigurationInvalid) as refused:
         SendGridSettings(key)
     assert not key or key not in str(refused.value)
 
 
-def test_the_key_travels_encrypted_or_not_at_all() -> None:
+def test_key_requires_https() -> None:
     with pytest.raises(ConfigurationInvalid):
         SendGridSettings(KEY, "http://api.sendgrid.com")
     with pytest.raises(ConfigurationInvalid):
@@ -243,7 +241,7 @@ def test_the_key_travels_encrypted_or_not_at_all() -> None:
 # The trial.
 
 
-async def test_the_check_says_that_the_key_may_send() -> None:
+async def test_check_reports_that_the_key_may_send() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         probe = await sendgrid.check()
         assert probe.is_ok
@@ -251,14 +249,14 @@ async def test_the_check_says_that_the_key_may_send() -> None:
         assert not server.mails
 
 
-async def test_the_check_says_what_the_key_lacks() -> None:
+async def test_check_reports_a_missing_permission() -> None:
     async with SendGridStandIn(scopes=["stats.read"]) as server, sendgrid_to(server) as sendgrid:
         probe = await sendgrid.check()
         assert (probe.is_ok, probe.code) == (False, "SENDGRID_FORBIDDEN")
         assert "mail.send" in probe.summary
 
 
-async def test_the_check_knows_a_wrong_key_a_stranger_and_silence() -> None:
+async def test_check_reports_wrong_key_wrong_server_and_silence() -> None:
     async with SendGridStandIn() as server:
         async with sendgrid_to(server, key="SG.wrong") as sendgrid:
             assert (await sendgrid.check()).code == "SENDGRID_UNAUTHORIZED"

@@ -22,7 +22,7 @@ def a_large_mail() -> OutgoingMessage:
     return a_mail(attachments=(Attachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
 
 
-async def test_nobody_listens() -> None:
+async def test_refused_connection_is_retried() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     async with sendgrid_to(url) as sendgrid:
@@ -32,7 +32,7 @@ async def test_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
-async def test_a_cut_in_the_middle_of_a_large_mail_is_retried(step: Step) -> None:
+async def test_interruption_in_a_large_message_is_retried(step: Step) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.cut(step, nth=1)
         result = await sendgrid.send(a_large_mail())
@@ -43,7 +43,7 @@ async def test_a_cut_in_the_middle_of_a_large_mail_is_retried(step: Step) -> Non
 
 
 @pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
-async def test_a_cut_after_the_last_byte_is_in_doubt(step: Step) -> None:
+async def test_interruption_after_the_last_byte_is_in_doubt(step: Step) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.cut(step, nth=1)
         result = await sendgrid.send(a_mail())
@@ -53,7 +53,7 @@ async def test_a_cut_after_the_last_byte_is_in_doubt(step: Step) -> None:
         assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_a_cut_after_the_answer_changes_nothing() -> None:
+async def test_interruption_after_the_response_changes_nothing() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.cut(Step.ANSWERED)
         assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
@@ -68,7 +68,7 @@ async def test_a_cut_after_the_answer_changes_nothing() -> None:
         (Step.MIDDLE, a_mail, ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER"),
     ],
 )
-async def test_silence_ends_after_the_timeout(
+async def test_silence_ends_with_the_timeout(
     step: Step, mail: Callable[[], OutgoingMessage], kind: ResultKind, code: str
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server, timeout_seconds=0.5) as sendgrid:
@@ -79,7 +79,7 @@ async def test_silence_ends_after_the_timeout(
         assert len(server.begun) == 1
 
 
-async def test_a_mail_whose_lock_has_ended_does_not_leave() -> None:
+async def test_message_with_expired_lease_is_not_sent() -> None:
     clock = ManualClock()
     async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:
         result = await sendgrid.send(a_mail(send_before=clock.now()))
@@ -89,7 +89,7 @@ async def test_a_mail_whose_lock_has_ended_does_not_leave() -> None:
         assert (await sendgrid.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
 
 
-async def test_a_lock_that_ends_while_the_answer_is_awaited_changes_nothing() -> None:
+async def test_lease_that_ends_during_the_response_changes_nothing() -> None:
     clock = ManualClock()
     async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:
         hold = server.hold(Step.ANSWER)
@@ -100,7 +100,7 @@ async def test_a_lock_that_ends_while_the_answer_is_awaited_changes_nothing() ->
         assert (await sending).kind is ResultKind.SENT
 
 
-async def test_many_mails_at_once_are_one_request_each() -> None:
+async def test_concurrent_messages_are_one_request_each() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         results = await asyncio.gather(*[sendgrid.send(a_mail()) for _ in range(60)])
         assert {result.provider_message_id for result in results} == set(server.message_ids)

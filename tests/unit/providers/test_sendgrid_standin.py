@@ -33,7 +33,7 @@ def their_mail() -> Mail:
     return Mail(From("news@example.com", "News"), "reader@example.com", "Hello", "Text", "<p>HTML</p>")
 
 
-async def test_sendgrids_library_sends_a_mail_through_it() -> None:
+async def test_sendgrid_library_sends_through_it() -> None:
     async with SendGridStandIn() as server:
         mail = their_mail()
         mail.add_attachment(Attachment("eA==", "x.txt", "text/plain"))
@@ -43,7 +43,7 @@ async def test_sendgrids_library_sends_a_mail_through_it() -> None:
         assert not server.violations
 
 
-async def test_sendgrids_library_reads_its_refusals() -> None:
+async def test_sendgrid_library_reads_its_rejections() -> None:
     async with SendGridStandIn() as server:
         wrong = their_mail()
         wrong.add_content(Content("text/plain", "a second text"))
@@ -86,7 +86,7 @@ async def test_sendgrids_library_reads_its_refusals() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_it_refuses_what_sendgrid_refuses(change: dict[str, Any], field: str) -> None:
+def test_stand_in_rejects_what_sendgrid_rejects(change: dict[str, Any], field: str) -> None:
     right = {
         "personalizations": [{"to": [{"email": "reader@example.com"}]}],
         "from": {"email": "news@example.com"},
@@ -97,7 +97,7 @@ def test_it_refuses_what_sendgrid_refuses(change: dict[str, Any], field: str) ->
     assert [place for place, _ in complaints_about({**right, **change})] == [field]
 
 
-async def test_sendgrids_library_verifies_its_events() -> None:
+async def test_sendgrid_library_verifies_its_events() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         await sendgrid.send(a_mail())
         headers, body = server.signed_events(server.events_of(0, "processed", "delivered"))
@@ -112,7 +112,7 @@ async def test_sendgrids_library_verifies_its_events() -> None:
 
 
 @needs_description
-async def test_a_rehearsal_of_many_mails_is_valid_by_sendgrids_published_description() -> None:
+async def test_requests_match_sendgrids_published_schema() -> None:
     validator = described()
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         image = mime.Attachment("logo.png", "image/png", b"\x89PNG", "logo")

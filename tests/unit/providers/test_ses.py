@@ -16,7 +16,7 @@ from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, OUTBOX_ID, READER, SENDER, a_mail, keys_found, ses_to
 
 
-async def test_a_mail_arrives_as_it_was_written() -> None:
+async def test_message_arrives_unchanged() -> None:
     content = CONTENT + bytes(range(256)) + b'"\\\r\n'
     async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="events") as ses:
         result = await ses.send(a_mail(READER, "hidden@example.org", content=content))
@@ -30,7 +30,7 @@ async def test_a_mail_arrives_as_it_was_written() -> None:
         assert not stand_in.violations
 
 
-async def test_the_from_of_the_mail_is_left_as_it_is() -> None:
+async def test_from_header_is_unchanged() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         await ses.send(a_mail(sender="bounces@example.net"))
         assert "FromEmailAddress" not in stand_in.requests[0].json()
@@ -38,7 +38,7 @@ async def test_the_from_of_the_mail_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 100_000])
-async def test_a_mail_of_any_size_arrives_whole(size: int) -> None:
+async def test_message_of_any_size_arrives_complete(size: int) -> None:
     content = CONTENT + b"x" * size
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         assert (await ses.send(a_mail(content=content))).kind is ResultKind.SENT
@@ -52,28 +52,28 @@ async def test_a_mail_of_any_size_arrives_whole(size: int) -> None:
         (("käthe@example.org",), "SES_UTF8_UNSUPPORTED"),
     ],
 )
-async def test_what_ses_would_refuse_is_not_asked(recipients: tuple[str, ...], code: str) -> None:
+async def test_known_ses_rejections_need_no_request(recipients: tuple[str, ...], code: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         result = await ses.send(a_mail(*recipients))
         assert (result.kind, result.code) == (ResultKind.FAILED, code)
         assert not stand_in.begun
 
 
-async def test_a_mail_that_is_too_large_is_not_sent() -> None:
+async def test_too_large_message_is_not_sent() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         result = await ses.send(a_mail(content=CONTENT + b"x" * (31 * 1024 * 1024)))
         assert (result.kind, result.code) == (ResultKind.FAILED, "SES_MESSAGE_TOO_LARGE")
         assert not stand_in.begun
 
 
-async def test_fifty_recipients_are_taken() -> None:
+async def test_fifty_recipients_are_accepted() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         result = await ses.send(a_mail(*(f"{number}@example.org" for number in range(50))))
         assert result.kind is ResultKind.SENT
         assert len(stand_in.mails[0].recipients) == 50
 
 
-async def test_a_configuration_set_that_does_not_exist_is_our_own_fault() -> None:
+async def test_missing_configuration_set_is_a_configuration_error() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="typo") as ses:
         result = await ses.send(a_mail())
     assert (result.code, result.category) == ("SES_CONFIGURATION_SET_DOES_NOT_EXIST", ErrorCategory.CONFIGURATION)
@@ -82,7 +82,7 @@ async def test_a_configuration_set_that_does_not_exist_is_our_own_fault() -> Non
 # The account.
 
 
-async def test_a_check_tells_what_the_account_may_send() -> None:
+async def test_check_reports_the_accounts_limits() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         await ses.send(a_mail())
         probe = await ses.check()
@@ -100,9 +100,7 @@ async def test_a_check_tells_what_the_account_may_send() -> None:
         ({"max_24_hour_send": -1.0}, True, "without a daily limit"),
     ],
 )
-async def test_a_check_tells_what_is_wrong_with_the_account(
-    changes: dict[str, object], is_ok: bool, words: str
-) -> None:
+async def test_check_reports_the_accounts_problem(changes: dict[str, object], is_ok: bool, words: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         for name, value in changes.items():
             setattr(stand_in.account, name, value)
@@ -112,7 +110,7 @@ async def test_a_check_tells_what_is_wrong_with_the_account(
         assert not stand_in.mails
 
 
-async def test_a_quota_is_what_the_account_has_left() -> None:
+async def test_quota_is_the_accounts_remainder() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.max_24_hour_send = 3.0
         await ses.send(a_mail("a@example.org", "b@example.org"))
@@ -123,7 +121,7 @@ async def test_a_quota_is_what_the_account_has_left() -> None:
         assert (await ses.send(a_mail("c@example.org", "d@example.org"))).code == "SES_DAILY_QUOTA_EXCEEDED"
 
 
-async def test_an_account_without_a_limit_has_no_end() -> None:
+async def test_unlimited_account_has_no_quota_limit() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.max_24_hour_send = -1.0
         quota = await ses.quota()
@@ -132,7 +130,7 @@ async def test_an_account_without_a_limit_has_no_end() -> None:
 
 
 @pytest.mark.parametrize("answer", [EMPTY, HTML, WRONG_JSON, Answer(503), Answer(200, b'{"SendQuota": {}}')])
-async def test_an_account_that_is_not_told_is_no_quota_and_no_success(answer: Answer) -> None:
+async def test_invalid_account_response_gives_no_quota(answer: Answer) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(answer)
         assert await ses.quota() is None
@@ -141,7 +139,7 @@ async def test_an_account_that_is_not_told_is_no_quota_and_no_success(answer: An
         assert probe.code
 
 
-async def test_a_check_of_nobody_says_so() -> None:
+async def test_check_reports_an_unreachable_server() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.cut(Step.ANSWER)
         probe = await ses.check()
@@ -151,12 +149,12 @@ async def test_a_check_of_nobody_says_so() -> None:
 # The keys.
 
 
-async def test_keys_of_a_role_are_sent_with_their_token() -> None:
+async def test_role_credentials_are_sent_with_their_token() -> None:
     async with SesStandIn(token="role") as stand_in, ses_to(stand_in, keys=keys_found(token="role")) as ses:
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_no_keys_are_our_own_fault_and_told_in_one_sentence() -> None:
+async def test_missing_credentials_are_a_configuration_error() -> None:
     def none() -> None:
         raise AwsKeysMissing
 
@@ -173,7 +171,7 @@ async def test_no_keys_are_our_own_fault_and_told_in_one_sentence() -> None:
         assert not stand_in.begun
 
 
-async def test_refused_keys_are_looked_for_again() -> None:
+async def test_rejected_credentials_are_looked_up_again() -> None:
     """An operator mends the profile, and nobody has to start anything anew."""
     found = [keys_found(SECRET_KEY)(), keys_found("wrong")()]
     async with SesStandIn() as stand_in, ses_to(stand_in, keys=found.pop) as ses:
@@ -181,7 +179,7 @@ async def test_refused_keys_are_looked_for_again() -> None:
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_keys_are_asked_for_once_a_minute_and_by_one_only() -> None:
+async def test_credentials_are_renewed_once_a_minute_by_one_caller() -> None:
     clock = ManualClock()
     asked: list[int] = []
 
@@ -199,7 +197,7 @@ async def test_keys_are_asked_for_once_a_minute_and_by_one_only() -> None:
     assert len(asked) == 2
 
 
-async def test_keys_that_cannot_be_renewed_are_used_as_long_as_amazon_takes_them() -> None:
+async def test_unrenewable_credentials_are_used_while_accepted() -> None:
     clock = ManualClock()
     found = [AwsKeys("key", "secret")]
     chain = AwsKeyChain(clock, lambda: found.pop)
@@ -208,7 +206,7 @@ async def test_keys_that_cannot_be_renewed_are_used_as_long_as_amazon_takes_them
     assert (await chain.keys()).access_key == "key"
 
 
-async def test_keys_that_are_forgotten_while_they_are_looked_for_break_nothing() -> None:
+async def test_credentials_can_be_forgotten_during_a_lookup() -> None:
     class Hasty(AwsKeyChain):
         """Whatever its thread remembers, somebody else forgets at once."""
 
@@ -219,7 +217,7 @@ async def test_keys_that_are_forgotten_while_they_are_looked_for_break_nothing()
     assert (await chain.keys()).access_key == "key"
 
 
-async def test_a_chain_that_breaks_tells_nothing_of_the_keys() -> None:
+async def test_lookup_error_reveals_no_credentials() -> None:
     def broken() -> AwsKeys:
         raise ValueError("s3cret")
 
@@ -239,7 +237,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_keys_come_from_the_environment(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_come_from_the_environment(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     http = HttpClient()
@@ -249,13 +247,13 @@ async def test_keys_come_from_the_environment(no_keys: Path, monkeypatch: pytest
         await http.close()
 
 
-async def test_keys_come_from_a_profile(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_come_from_a_profile(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (no_keys / "credentials").write_text("[mail]\naws_access_key_id = id\naws_secret_access_key = secret\n")
     monkeypatch.setenv("AWS_PROFILE", "mail")
     assert await AwsKeyChain(ManualClock()).keys() == AwsKeys("id", "secret")
 
 
-async def test_where_no_keys_are_that_is_said(no_keys: Path) -> None:
+async def test_missing_credentials_are_reported(no_keys: Path) -> None:
     with pytest.raises(AwsKeysMissing, match="AWS_ACCESS_KEY_ID"):
         await AwsKeyChain(ManualClock()).keys()
 
@@ -263,7 +261,7 @@ async def test_where_no_keys_are_that_is_said(no_keys: Path) -> None:
 # The settings.
 
 
-def test_the_address_follows_from_the_region() -> None:
+def test_endpoint_follows_from_the_region() -> None:
     assert SesSettings("eu-west-1").url == "https://email.eu-west-1.amazonaws.com"
     assert SesSettings("cn-north-1").url == "https://email.cn-north-1.amazonaws.com.cn"
     assert SesSettings("us-gov-west-1", "https://ses.example.com/").url == "https://ses.example.com"
@@ -281,8 +279,6 @@ def test_the_address_follows_from_the_region() -> None:
         ("eu-west-1", None, ""),
     ],
 )
-def test_settings_that_cannot_work_are_refused(
-    region: str, endpoint: str | None, configuration_set: str | None
-) -> None:
+def test_invalid_settings_are_rejected(region: str, endpoint: str | None, configuration_set: str | None) -> None:
     with pytest.raises(ConfigurationInvalid):
         SesSettings(region, endpoint, configuration_set)

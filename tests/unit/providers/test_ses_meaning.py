@@ -108,7 +108,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "status", "text", "code", "category"), NAMED, ids=[f"{row[0]} {row[3]}" for row in NAMED]
 )
-async def test_an_error_means_what_the_table_says(
+async def test_error_has_the_meaning_of_its_rule(
     name: str, status: int, text: str, code: str, category: ErrorCategory
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
@@ -124,7 +124,7 @@ async def test_an_error_means_what_the_table_says(
         assert not stand_in.violations
 
 
-def test_every_row_of_the_table_is_asked_for_with_each_of_its_names() -> None:
+def test_every_rule_is_tested_with_each_name() -> None:
     in_table = {row.meaning.code for row in responses.RESPONSE_RULES} | {responses.UNKNOWN.code}
     assert in_table == {code for *_, code, _ in NAMED}
     deciding = [
@@ -175,7 +175,7 @@ NAMELESS = [
 
 
 @pytest.mark.parametrize(("answer", "code", "category", "kind"), NAMELESS)
-async def test_an_answer_without_a_name_means_what_its_status_says(
+async def test_unnamed_error_has_the_meaning_of_its_status(
     answer: Answer, code: str, category: ErrorCategory, kind: ResultKind
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
@@ -187,7 +187,7 @@ async def test_an_answer_without_a_name_means_what_its_status_says(
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 
 
-def test_every_status_of_the_table_is_asked_for() -> None:
+def test_every_status_of_the_table_is_tested() -> None:
     assert {*responses.NAMELESS, *responses.GATEWAYS} <= {answer.status for answer, *_ in NAMELESS}
 
 
@@ -200,22 +200,20 @@ def test_every_status_of_the_table_is_asked_for() -> None:
         {"body": json.dumps({"code": "MessageRejected", "Message": "no"}).encode()},
     ],
 )
-async def test_the_name_of_an_error_is_found_wherever_amazon_puts_it(named: dict[str, object]) -> None:
+async def test_error_name_is_found_in_every_place(named: dict[str, object]) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(Answer(400, **named))  # type: ignore[arg-type]
         assert (await ses.send(a_mail())).code == "SES_MESSAGE_REJECTED"
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(503, "503 without a body"), (400, "unknown response: 400 without a body")]
-)
-async def test_an_answer_without_a_body_is_told_by_its_status(status: int, told: str) -> None:
+@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (400, "unknown answer: 400 without a body")])
+async def test_response_without_body_is_described_by_its_status(status: int, told: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(Answer(status))
         assert (await ses.send(a_mail())).message == told
 
 
-async def test_an_unknown_error_is_temporary_and_says_so() -> None:
+async def test_unknown_error_is_temporary() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse("TeapotException", 418, "short and stout")
         result = await ses.send(a_mail())
@@ -231,14 +229,14 @@ async def test_an_unknown_error_is_temporary_and_says_so() -> None:
         ("LimitExceededException", "of another kind", 10 * MINUTE),
     ],
 )
-async def test_how_long_to_wait_depends_on_the_limit(name: str, text: str, pause: int | None) -> None:
+async def test_delay_depends_on_the_exceeded_limit(name: str, text: str, pause: int | None) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse(name, 429, text)
         assert (await ses.send(a_mail())).retry_after == pause
 
 
 @pytest.mark.parametrize(("told", "pause"), [("7", 7 * SECOND), ("999999", HOUR), ("soon", None), ("-1", None)])
-async def test_a_wish_for_a_pause_is_heard_within_reason(told: str, pause: int | None) -> None:
+async def test_retry_after_is_respected_within_bounds(told: str, pause: int | None) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(json_answer(503, {}, x_amzn_ErrorType="ServiceUnavailable", Retry_After=told))
         assert (await ses.send(a_mail())).retry_after == pause
@@ -257,9 +255,7 @@ async def test_a_wish_for_a_pause_is_heard_within_reason(told: str, pause: int |
         ("TeapotException", 418, "what", True),
     ],
 )
-async def test_the_provider_is_blamed_for_what_is_not_about_one_mail(
-    name: str, status: int, text: str, is_blamed: bool
-) -> None:
+async def test_provider_is_blamed_for_general_errors(name: str, status: int, text: str, is_blamed: bool) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse(name, status, text)
         assert (await ses.send(a_mail())).blames_provider is is_blamed
@@ -268,14 +264,14 @@ async def test_the_provider_is_blamed_for_what_is_not_about_one_mail(
 # Whose address is not verified.
 
 
-async def test_our_own_sender_that_is_not_verified_stops_everybody() -> None:
+async def test_unverified_default_sender_stops_sending() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"example.net"}
         result = await ses.send(a_mail())
     assert (result.code, result.category, result.blames_provider) == ("SES_SENDER_NOT_VERIFIED", CONFIGURATION, True)
 
 
-async def test_a_sender_that_a_request_chose_harms_that_mail_only() -> None:
+async def test_unverified_custom_sender_fails_only_its_message() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"example.net"}
         result = await ses.send(a_mail(uses_default_sender=False, uses_default_from=False))
@@ -283,7 +279,7 @@ async def test_a_sender_that_a_request_chose_harms_that_mail_only() -> None:
 
 
 @pytest.mark.parametrize(("is_own", "category"), [(True, CONFIGURATION), (False, PERMANENT)])
-async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_is_the_fault_of_whoever_chose_it(
+async def test_unverified_custom_from_with_own_bounce_address_fails_alone(
     is_own: bool, category: ErrorCategory
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
@@ -292,7 +288,7 @@ async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_is_the_
     assert (result.category, result.blames_provider) == (category, is_own)
 
 
-async def test_a_reader_whom_the_sandbox_bars_is_refused_alone() -> None:
+async def test_sandbox_recipient_is_rejected_alone() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.is_in_production = False
         stand_in.account.verified = {SENDER, "friend@example.org"}
@@ -301,7 +297,7 @@ async def test_a_reader_whom_the_sandbox_bars_is_refused_alone() -> None:
         assert (await ses.send(a_mail("friend@example.org"))).kind is ResultKind.SENT
 
 
-async def test_nobodys_address_is_in_a_result() -> None:
+async def test_results_contain_no_address() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse("MessageRejected", 400, f"{UNVERIFIED}{SENDER}, {READER}")
         result = await ses.send(a_mail())

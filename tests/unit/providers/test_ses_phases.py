@@ -30,7 +30,7 @@ async def test_a_refused_connection_is_retried() -> None:
 
 
 @pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
-async def test_a_cut_in_the_mail_is_retried(step: Step) -> None:
+async def test_interruption_in_the_message_is_retried(step: Step) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.cut(step, nth=1)
         result = await ses.send(a_mail(content=LARGE))
@@ -40,7 +40,7 @@ async def test_a_cut_in_the_mail_is_retried(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
-async def test_a_cut_after_the_mail_is_in_doubt(step: Step) -> None:
+async def test_interruption_after_the_message_is_in_doubt(step: Step) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.cut(step, nth=1)
         result = await ses.send(a_mail())
@@ -49,14 +49,14 @@ async def test_a_cut_after_the_mail_is_in_doubt(step: Step) -> None:
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_a_garbled_answer_is_in_doubt() -> None:
+async def test_garbled_response_is_in_doubt() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(GARBAGE, nth=1)
         assert (await ses.send(a_mail())).kind is ResultKind.IN_DOUBT
         assert len(stand_in.requests) == 1
 
 
-async def test_a_cut_after_the_answer_changes_nothing() -> None:
+async def test_interruption_after_the_response_changes_nothing() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.cut(Step.ANSWERED)
         first = await ses.send(a_mail())
@@ -66,7 +66,7 @@ async def test_a_cut_after_the_answer_changes_nothing() -> None:
         assert len(stand_in.mails) == 2
 
 
-async def test_silence_after_the_mail_is_in_doubt() -> None:
+async def test_silence_after_the_message_is_in_doubt() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in, timeout_seconds=0.1) as ses:
         stand_in.hold(Step.ANSWER)
         result = await ses.send(a_mail())
@@ -78,7 +78,7 @@ async def test_silence_after_the_mail_is_in_doubt() -> None:
         assert len(stand_in.requests) == 1
 
 
-async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -> None:
+async def test_server_that_stops_reading_causes_a_retry() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in, timeout_seconds=0.5) as ses:
         hold = stand_in.hold(Step.HEAD)
         result = await ses.send(a_mail(content=LARGE))
@@ -93,7 +93,7 @@ async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -
         assert not stand_in.requests
 
 
-async def test_an_answer_that_came_late_is_still_the_mails_own() -> None:
+async def test_late_response_belongs_to_its_message() -> None:
     """A slow server is asked once: whoever asks again sends the mail again."""
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         hold = stand_in.hold(Step.ANSWER)
@@ -104,7 +104,7 @@ async def test_an_answer_that_came_late_is_still_the_mails_own() -> None:
         assert len(stand_in.requests) == 1
 
 
-async def test_many_mails_at_once_each_get_their_own_answer() -> None:
+async def test_concurrent_messages_get_their_own_responses() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         readers = [f"reader-{number}@example.org" for number in range(300)]
         results = await asyncio.gather(*(ses.send(a_mail(reader)) for reader in readers))
@@ -114,7 +114,7 @@ async def test_many_mails_at_once_each_get_their_own_answer() -> None:
         assert not stand_in.violations
 
 
-async def test_one_bad_mail_does_not_hold_up_the_others() -> None:
+async def test_bad_message_does_not_delay_others() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         hold = stand_in.hold(Step.ANSWER, nth=1)
         slow = asyncio.ensure_future(ses.send(a_mail()))
@@ -129,7 +129,7 @@ async def test_one_bad_mail_does_not_hold_up_the_others() -> None:
 # The lock.
 
 
-async def test_nothing_is_sent_once_the_lock_is_over() -> None:
+async def test_nothing_is_sent_after_the_lease_ends() -> None:
     clock = ManualClock()
     async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock) as ses:
         result = await ses.send(a_mail(send_before=clock.now()))
@@ -143,7 +143,7 @@ async def test_nothing_is_sent_once_the_lock_is_over() -> None:
         assert (await ses.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
 
 
-async def test_a_lock_that_ends_while_the_keys_are_looked_for_stops_the_mail() -> None:
+async def test_lease_that_ends_during_credential_lookup_prevents_the_send() -> None:
     clock = ManualClock()
 
     def slow() -> AwsKeys:
@@ -156,7 +156,7 @@ async def test_a_lock_that_ends_while_the_keys_are_looked_for_stops_the_mail() -
         assert not stand_in.begun
 
 
-async def test_a_lock_that_ends_while_the_mail_is_with_ses_changes_nothing() -> None:
+async def test_lease_that_ends_during_the_request_changes_nothing() -> None:
     clock = ManualClock()
     async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock) as ses:
         stand_in.call(Step.ANSWER, lambda: clock.advance(2))
@@ -166,7 +166,7 @@ async def test_a_lock_that_ends_while_the_mail_is_with_ses_changes_nothing() -> 
 # Secrets.
 
 
-async def test_no_key_mail_or_address_is_in_a_log_or_a_result(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_and_results_contain_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     found = keys_found("wr0ng-secret", "t0ken-of-a-role")
     async with SesStandIn(token="t0ken-of-a-role") as stand_in, ses_to(stand_in, keys=found) as ses:

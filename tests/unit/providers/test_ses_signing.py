@@ -60,7 +60,7 @@ def botocores(keys: AwsKeys, method: str, url: str, headers: dict[str, str], bod
     service=st.sampled_from(["ses", "sqs"]),
     region=st.sampled_from(["eu-west-1", "us-gov-west-1"]),
 )
-def test_our_signature_is_the_one_of_amazons_library(
+def test_signature_equals_that_of_botocore(
     secret: str,
     token: str | None,
     method: str,
@@ -77,7 +77,7 @@ def test_our_signature_is_the_one_of_amazons_library(
     assert ours["authorization"] == botocores(keys, method, url, headers, body, now, service, region)
 
 
-def test_one_signer_signs_for_many_days_and_keys() -> None:
+def test_one_signer_handles_many_days_and_keys() -> None:
     signer = AwsSigner("ses", "eu-west-1")
     url = "https://email.eu-west-1.amazonaws.com/v2/email/outbound-emails"
     start = datetime(2027, 2, 27, 23, 59, 58, tzinfo=UTC)
@@ -104,18 +104,18 @@ def test_one_signer_signs_for_many_days_and_keys() -> None:
         (lambda headers: {"content-type": "application/json"}, "MissingAuthenticationToken"),
     ],
 )
-async def test_the_stand_in_takes_no_spoiled_request(
+async def test_stand_in_rejects_a_modified_request(
     spoil: Callable[[dict[str, str]], dict[str, str]], code: str
 ) -> None:
     assert (await _asked(spoil)).headers["x-amzn-ErrorType"] == f"{code}Exception"
 
 
-async def test_the_stand_in_takes_the_same_request_unspoiled() -> None:
+async def test_stand_in_accepts_the_unmodified_request() -> None:
     """Signed and well-formed; of its members one is missing."""
     assert (await _asked(lambda headers: headers)).headers["x-amzn-ErrorType"] == "BadRequestException"
 
 
-async def test_the_stand_in_takes_no_old_request() -> None:
+async def test_stand_in_rejects_an_old_request() -> None:
     clock = ManualClock()
     async with SesStandIn() as stand_in, ses_to(stand_in, clock=clock) as ses:
         assert (await ses.send(a_mail())).code == "SES_KEYS_EXPIRED"
@@ -148,7 +148,7 @@ def amazons_client(stand_in: SesStandIn) -> Any:
     )
 
 
-async def test_amazons_own_client_takes_the_stand_in_for_ses() -> None:
+async def test_botocore_client_works_with_the_stand_in() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="events") as ses:
         client = await asyncio.to_thread(amazons_client, stand_in)
         theirs = await asyncio.to_thread(
@@ -170,7 +170,7 @@ async def test_amazons_own_client_takes_the_stand_in_for_ses() -> None:
         assert not stand_in.violations
 
 
-async def test_amazons_own_client_knows_every_error_of_the_stand_in() -> None:
+async def test_botocore_client_knows_every_stand_in_error() -> None:
     errors = [
         ("TooManyRequestsException", 429, "Maximum sending rate exceeded."),
         ("LimitExceededException", 400, "Too many."),
@@ -207,7 +207,7 @@ async def test_amazons_own_client_knows_every_error_of_the_stand_in() -> None:
         },
     ],
 )
-async def test_the_stand_in_refuses_what_ses_would(members: dict[str, Any]) -> None:
+async def test_stand_in_rejects_what_ses_would(members: dict[str, Any]) -> None:
     async with SesStandIn() as stand_in:
         client = await asyncio.to_thread(amazons_client, stand_in)
         with pytest.raises(ClientError) as caught:

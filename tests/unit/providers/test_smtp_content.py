@@ -36,7 +36,7 @@ def test_any_content_arrives_byte_for_byte(contents: list[bytes]) -> None:
 
 
 @pytest.mark.promise("provider-content")
-async def test_a_large_message_arrives_byte_for_byte_and_the_next_one_too() -> None:
+async def test_large_message_and_the_next_arrive_unchanged() -> None:
     large = b"Subject: Large\r\n\r\n" + b".line that begins with a dot\r\n" * 100_000
     async with SmtpSink() as sink, smtp_to(sink, "?connections=1") as smtp:
         await asyncio.gather(smtp.send(a_mail(content=large)), smtp.send(a_mail()), smtp.send(a_mail(content=large)))
@@ -45,7 +45,7 @@ async def test_a_large_message_arrives_byte_for_byte_and_the_next_one_too() -> N
 
 
 @pytest.mark.promise("provider-content")
-async def test_a_content_without_a_last_line_end_gets_one() -> None:
+async def test_missing_final_line_end_is_added() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         await smtp.send(a_mail(content=b"Subject: x\r\n\r\nend"))
         assert sink.messages[0].content == b"Subject: x\r\n\r\nend\r\n"
@@ -56,7 +56,7 @@ async def test_a_content_without_a_last_line_end_gets_one() -> None:
     "end_of_data",
     [b"\n.\n", b"\r.\r", b"\n.\r\n", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\r\r\n.\r\r\n", b"\r\n\0.\r\n", b"\n..\n"],
 )
-async def test_no_content_can_hide_a_second_message(end_of_data: bytes) -> None:
+async def test_content_cannot_hide_a_second_message(end_of_data: bytes) -> None:
     smuggled = b"MAIL FROM:<ceo@example.com>\r\nRCPT TO:<victim@example.com>\r\nDATA\r\nSubject: pay\r\n\r\n.\r\n"
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         result = await smtp.send(a_mail(content=b"Subject: x\r\n\r\nbody" + end_of_data + smuggled))
@@ -67,7 +67,7 @@ async def test_no_content_can_hide_a_second_message(end_of_data: bytes) -> None:
 
 @pytest.mark.promise("provider-smuggling")
 @given(st.binary(max_size=200) | st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b".", b"a", b"\0"])).map(b"".join))
-def test_only_contents_whose_line_ends_are_all_crlf_are_clean(content: bytes) -> None:
+def test_only_crlf_line_ends_are_clean(content: bytes) -> None:
     without_pairs = content.replace(b"\r\n", b"")
     is_safe = bool(content) and not any(byte in without_pairs for byte in (b"\r", b"\n", b"\0"))
     assert is_clean(content) is is_safe
@@ -92,7 +92,7 @@ def test_only_contents_whose_line_ends_are_all_crlf_are_clean(content: bytes) ->
         "a" * 250 + "@example.com",
     ],
 )
-async def test_no_address_can_add_a_command_or_a_recipient(address: str) -> None:
+async def test_address_cannot_add_a_command_or_recipient(address: str) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         results = [
             await smtp.send(a_mail(address)),
@@ -103,12 +103,12 @@ async def test_no_address_can_add_a_command_or_a_recipient(address: str) -> None
         assert not sink.sessions
 
 
-async def test_a_message_without_a_recipient_fails() -> None:
+async def test_message_without_recipient_fails() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         assert (await smtp.send(a_mail(""))).code == "INVALID_ADDRESS"
 
 
-async def test_the_empty_sender_of_a_bounce_is_allowed() -> None:
+async def test_empty_bounce_sender_is_allowed() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         assert (await smtp.send(a_mail(sender=""))).kind is ResultKind.SENT
         assert sink.messages[0].sender == ""
@@ -119,12 +119,12 @@ class TestExtensions:
 
     EIGHT_BIT = "Subject: x\r\n\r\nGrüße\r\n".encode()
 
-    async def test_the_size_is_told(self) -> None:
+    async def test_size_is_announced(self) -> None:
         async with SmtpSink() as sink, smtp_to(sink) as smtp:
             await smtp.send(a_mail())
             assert sink.messages[0].parameters == (f"SIZE={len(a_mail().content)}",)
 
-    async def test_a_message_above_the_servers_size_is_not_sent(self) -> None:
+    async def test_message_above_the_server_limit_is_not_sent(self) -> None:
         async with SmtpSink(size=1_000) as sink, smtp_to(sink) as smtp:
             fits, does_not_fit = a_mail(content=b"x" * 998 + b"\r\n"), a_mail(content=b"x" * 999 + b"\r\n")
             results = await asyncio.gather(smtp.send(does_not_fit), smtp.send(fits))
@@ -132,7 +132,7 @@ class TestExtensions:
             assert len(sink.complete) == 1
 
     @pytest.mark.parametrize("size", [None, 0])
-    async def test_a_server_without_a_size_limit_gets_any_size(self, size: int | None) -> None:
+    async def test_server_without_size_limit_gets_any_size(self, size: int | None) -> None:
         async with SmtpSink(size=size) as sink, smtp_to(sink) as smtp:
             assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
@@ -141,13 +141,13 @@ class TestExtensions:
             await smtp.send(a_mail(content=self.EIGHT_BIT))
             assert (sink.messages[0].parameters, sink.messages[0].content) == (("BODY=8BITMIME",), self.EIGHT_BIT)
 
-    async def test_eight_bit_content_is_not_sent_where_it_would_be_damaged(self) -> None:
+    async def test_eight_bit_content_needs_server_support(self) -> None:
         async with SmtpSink(eight_bit=False) as sink, smtp_to(sink) as smtp:
             result = await smtp.send(a_mail(content=self.EIGHT_BIT))
             assert (result.kind, result.code) == (ResultKind.FAILED, "SMTP_8BIT_UNSUPPORTED")
             assert not sink.complete
 
-    async def test_a_non_ascii_address_is_announced(self) -> None:
+    async def test_non_ascii_address_is_announced(self) -> None:
         async with SmtpSink(size=None) as sink, smtp_to(sink) as smtp:
             await smtp.send(a_mail("grüße@example.com"))
             assert (sink.messages[0].recipients, sink.messages[0].parameters) == (
@@ -155,12 +155,12 @@ class TestExtensions:
                 ("SMTPUTF8",),
             )
 
-    async def test_a_non_ascii_address_is_not_sent_where_it_is_not_understood(self) -> None:
+    async def test_non_ascii_address_needs_server_support(self) -> None:
         async with SmtpSink(smtputf8=False) as sink, smtp_to(sink) as smtp:
             result = await smtp.send(a_mail("grüße@example.com"))
             assert (result.kind, result.code) == (ResultKind.FAILED, "SMTP_UTF8_UNSUPPORTED")
 
-    async def test_a_server_that_knows_only_helo_gets_plain_smtp(self) -> None:
+    async def test_helo_only_server_gets_plain_smtp(self) -> None:
         async with SmtpSink(pipelining=False) as sink, smtp_to(sink) as smtp:
             sink.answer(Step.EHLO, "502 5.5.1 what?")
             assert (await smtp.send(a_mail())).kind is ResultKind.SENT

@@ -26,7 +26,7 @@ async def encrypted(request: pytest.FixtureRequest) -> AsyncIterator[tuple[SmtpS
         yield sink, "&tls=starttls" if request.param is SinkTls.STARTTLS else "&tls=tls"
 
 
-async def test_mail_and_password_travel_encrypted(encrypted: tuple[SmtpSink, str]) -> None:
+async def test_message_and_password_are_encrypted(encrypted: tuple[SmtpSink, str]) -> None:
     sink, tls = encrypted
     async with smtp_to(url_of(sink, credentials=CREDENTIALS, options=tls)) as smtp:
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(30)))
@@ -35,7 +35,7 @@ async def test_mail_and_password_travel_encrypted(encrypted: tuple[SmtpSink, str
     assert not sink.violations
 
 
-async def test_a_large_mail_travels_encrypted(encrypted: tuple[SmtpSink, str]) -> None:
+async def test_large_message_is_encrypted(encrypted: tuple[SmtpSink, str]) -> None:
     sink, tls = encrypted
     content = b"Subject: Large\r\n\r\n" + b"line\r\n" * 300_000
     async with smtp_to(url_of(sink, credentials=CREDENTIALS, options=tls)) as smtp:
@@ -43,7 +43,7 @@ async def test_a_large_mail_travels_encrypted(encrypted: tuple[SmtpSink, str]) -
     assert sink.messages[0].content == content
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(encrypted: tuple[SmtpSink, str]) -> None:
+async def test_untrusted_certificate_is_rejected(encrypted: tuple[SmtpSink, str]) -> None:
     sink, tls = encrypted
     async with smtp_to(f"smtp://{CREDENTIALS}127.0.0.1:{sink.port}?{tls[1:]}") as smtp:
         result = await smtp.send(a_mail())
@@ -56,7 +56,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(encrypted: tuple
 
 
 @pytest.mark.parametrize(("tls", "option"), [(SinkTls.STARTTLS, "starttls"), (SinkTls.IMPLICIT, "tls")])
-async def test_a_certificate_for_another_host_is_refused(tls: SinkTls, option: str) -> None:
+async def test_certificate_for_another_host_is_rejected(tls: SinkTls, option: str) -> None:
     other = a_certificate("mail.example.org")
     async with (
         SmtpSink(tls=tls, certificate=other) as sink,
@@ -65,13 +65,13 @@ async def test_a_certificate_for_another_host_is_refused(tls: SinkTls, option: s
         assert (await smtp.send(a_mail())).code == "SMTP_TLS_FAILED"
 
 
-async def test_tls_on_a_port_without_it_is_a_configuration_error() -> None:
+async def test_tls_on_a_plain_port_is_a_configuration_error() -> None:
     async with SmtpSink() as sink, smtp_to(url_of(sink, options="&tls=tls")) as smtp:
         result = await smtp.send(a_mail())
     assert (result.code, result.category) == ("SMTP_TLS_FAILED", ErrorCategory.CONFIGURATION)
 
 
-async def test_a_server_that_does_not_offer_starttls_gets_no_mail() -> None:
+async def test_server_without_starttls_gets_no_message() -> None:
     async with SmtpSink() as sink, smtp_to(url_of(sink, options="&tls=starttls")) as smtp:
         result = await smtp.send(a_mail())
         assert (result.code, result.category) == ("SMTP_TLS_FAILED", ErrorCategory.CONFIGURATION)
@@ -82,14 +82,14 @@ async def test_a_server_that_does_not_offer_starttls_gets_no_mail() -> None:
     ("reply", "code"),
     [("454 4.7.0 not now", "SMTP_SERVICE_UNAVAILABLE"), ("501 5.5.4 no", "SMTP_TLS_FAILED")],
 )
-async def test_a_refused_starttls_never_goes_on_in_the_clear(reply: str, code: str) -> None:
+async def test_rejected_starttls_never_continues_unencrypted(reply: str, code: str) -> None:
     async with SmtpSink(tls=SinkTls.STARTTLS) as sink, smtp_to(url_of(sink, options="&tls=starttls")) as smtp:
         sink.answer(Step.STARTTLS, reply)
         assert (await smtp.send(a_mail())).code == code
         assert sink.sessions[0].verbs == ["EHLO", "STARTTLS"]
 
 
-async def test_words_put_in_before_tls_begins_are_noticed() -> None:
+async def test_text_injected_before_tls_is_detected() -> None:
     async with SmtpSink(tls=SinkTls.STARTTLS) as sink, smtp_to(url_of(sink, options="&tls=starttls")) as smtp:
         sink.answer(Step.STARTTLS, b"220 go ahead\r\n250-evil.test\r\n250 AUTH PLAIN\r\n")
         result = await smtp.send(a_mail())
@@ -97,13 +97,13 @@ async def test_words_put_in_before_tls_begins_are_noticed() -> None:
         assert "before TLS began" in str(result.message)
 
 
-async def test_what_was_offered_in_the_clear_is_forgotten() -> None:
+async def test_features_announced_before_tls_are_forgotten() -> None:
     async with SmtpSink(tls=SinkTls.STARTTLS) as sink, smtp_to(url_of(sink, options="&tls=starttls")) as smtp:
         sink.answer(Step.EHLO, "250-sink.test\r\n250-STARTTLS\r\n250 SIZE 10", nth=1)
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_a_handshake_that_hangs_times_out() -> None:
+async def test_hanging_handshake_times_out() -> None:
     async with (
         SmtpSink(tls=SinkTls.STARTTLS) as sink,
         smtp_to(url_of(sink, options="&tls=starttls"), timeouts=impatient(connect=0.2)) as smtp,
@@ -116,7 +116,7 @@ async def test_a_handshake_that_hangs_times_out() -> None:
 
 class TestAuth:
     @pytest.mark.parametrize("mechanisms", [("PLAIN",), ("LOGIN",), ("CRAM-MD5", "LOGIN"), ("LOGIN", "PLAIN")])
-    async def test_a_mechanism_that_both_know_is_used(self, mechanisms: tuple[str, ...]) -> None:
+    async def test_common_auth_mechanism_is_used(self, mechanisms: tuple[str, ...]) -> None:
         async with (
             SmtpSink(users=USERS, mechanisms=mechanisms) as sink,
             smtp_to(url_of(sink, credentials=CREDENTIALS)) as smtp,
@@ -124,7 +124,7 @@ class TestAuth:
             assert (await smtp.send(a_mail())).kind is ResultKind.SENT
             assert sink.sessions[0].user == "me@example.com"
 
-    async def test_no_common_mechanism_is_a_configuration_error(self) -> None:
+    async def test_missing_common_mechanism_is_a_configuration_error(self) -> None:
         async with (
             SmtpSink(users=USERS, mechanisms=("GSSAPI",)) as sink,
             smtp_to(url_of(sink, credentials=CREDENTIALS)) as smtp,
@@ -134,7 +134,7 @@ class TestAuth:
             assert "GSSAPI" in str(result.message)
 
     @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-    async def test_a_wrong_password_is_a_configuration_error(self, mechanism: str) -> None:
+    async def test_wrong_password_is_a_configuration_error(self, mechanism: str) -> None:
         async with (
             SmtpSink(users=USERS, mechanisms=(mechanism,)) as sink,
             smtp_to(url_of(sink, credentials="me%40example.com:Hunter2@")) as smtp,
@@ -154,9 +154,7 @@ class TestAuth:
             ("421 4.3.0 closing", "SMTP_SERVICE_UNAVAILABLE", ErrorCategory.TRANSIENT),
         ],
     )
-    async def test_an_answer_to_auth_is_never_the_recipients_fault(
-        self, reply: str, code: str, category: ErrorCategory
-    ) -> None:
+    async def test_auth_reply_never_blames_the_recipient(self, reply: str, code: str, category: ErrorCategory) -> None:
         async with SmtpSink(users=USERS) as sink, smtp_to(url_of(sink, credentials=CREDENTIALS)) as smtp:
             sink.answer(Step.AUTH, reply)
             result = await smtp.send(a_mail())
@@ -164,7 +162,7 @@ class TestAuth:
 
 
 class TestCheck:
-    async def test_a_check_says_what_it_found(self, encrypted: tuple[SmtpSink, str]) -> None:
+    async def test_check_describes_the_server(self, encrypted: tuple[SmtpSink, str]) -> None:
         sink, tls = encrypted
         async with smtp_to(url_of(sink, credentials=CREDENTIALS, options=tls)) as smtp:
             probe = await smtp.check()
@@ -173,7 +171,7 @@ class TestCheck:
         assert sink.sessions[0].verbs[-1] == "QUIT"
         assert not sink.messages
 
-    async def test_a_check_names_the_problem(self) -> None:
+    async def test_check_names_the_problem(self) -> None:
         async with (
             SmtpSink(users=USERS) as sink,
             smtp_to(url_of(sink, credentials="me%40example.com:Hunter2@")) as smtp,
@@ -183,13 +181,13 @@ class TestCheck:
         assert "535 5.7.8" in probe.summary
         assert "Hunter2" not in probe.summary
 
-    async def test_a_server_that_leaves_without_a_good_bye_is_fine(self) -> None:
+    async def test_missing_reply_to_quit_is_ignored(self) -> None:
         async with SmtpSink() as sink, smtp_to(sink) as smtp:
             sink.cut(Step.QUIT)
             assert (await smtp.check()).is_ok
 
 
-def test_it_works_on_uvloop_too() -> None:
+def test_smtp_works_on_uvloop() -> None:
     async def scenario() -> None:
         async with (
             SmtpSink(tls=SinkTls.STARTTLS, users=USERS) as sink,

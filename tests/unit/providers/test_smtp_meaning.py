@@ -116,7 +116,7 @@ ANSWERS = [
 @pytest.mark.parametrize(
     ("step", "reply", "code", "category", "kind"), ANSWERS, ids=[f"{row[0].name} {row[1][:24]}" for row in ANSWERS]
 )
-async def test_an_answer_means_what_the_table_says(
+async def test_reply_has_the_meaning_of_its_rule(
     step: Step, reply: str, code: str, category: ErrorCategory, kind: ResultKind, pipelining: bool
 ) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
@@ -152,7 +152,7 @@ def deciding(phase: SmtpPhase, code: str, text: str) -> SmtpResponseRule | None:
     return next((row for row in fitting if row.text.search(reply.text)), None)
 
 
-def test_every_row_of_the_table_is_asked_for() -> None:
+def test_every_rule_of_the_table_is_tested() -> None:
     elsewhere = [
         row for row in RESPONSE_RULES if row.phases in ((SmtpPhase.STARTTLS,), (SmtpPhase.AUTH,))
     ]  # in those of the login
@@ -161,7 +161,7 @@ def test_every_row_of_the_table_is_asked_for() -> None:
     assert {code for _, _, code, _, _ in ANSWERS} >= {UNKNOWN.code}
 
 
-async def test_an_unknown_answer_is_temporary_and_says_so() -> None:
+async def test_unknown_reply_is_temporary() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.RCPT, "699 5.1.1 gone")
         result = await smtp.send(a_mail())
@@ -169,7 +169,7 @@ async def test_an_unknown_answer_is_temporary_and_says_so() -> None:
     assert result.kind is RETRYABLE
 
 
-async def test_a_daily_quota_is_asked_again_after_hours() -> None:
+async def test_daily_quota_is_retried_after_hours() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, "454 Throttling failure: Daily message quota exceeded")
         assert (await smtp.send(a_mail())).retry_after == 4 * HOUR
@@ -192,14 +192,14 @@ async def test_a_daily_quota_is_asked_again_after_hours() -> None:
         (DOT, "454 Throttling failure", False),
     ],
 )
-async def test_the_provider_is_blamed_for_what_is_not_about_one_mail(step: Step, reply: str, is_blamed: bool) -> None:
+async def test_provider_is_blamed_for_general_errors(step: Step, reply: str, is_blamed: bool) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(step, reply)
         assert (await smtp.send(a_mail())).blames_provider is is_blamed
 
 
 @pytest.mark.parametrize("reply", ["250 ok", "251 forwarded", "200 fine", "250-two\r\n250 lines"])
-async def test_any_success_after_the_content_is_sent(reply: str) -> None:
+async def test_any_success_reply_to_the_content_means_sent(reply: str) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, reply)
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT

@@ -18,7 +18,7 @@ from tests.unit.providers.smtp_builders import CONTENT, READER, SENDER, a_mail, 
 class TestSinkWithSmtplib:
     """The stand-in is a server to Python's own client."""
 
-    async def test_mail_arrives_as_it_was_written(self) -> None:
+    async def test_message_arrives_unchanged(self) -> None:
         mail = EmailMessage()
         mail["Subject"], mail["From"], mail["To"] = "Dots", SENDER, READER
         mail.set_content(".\n..\n.x\n\nend\n")
@@ -35,7 +35,7 @@ class TestSinkWithSmtplib:
         assert not sink.violations
 
     @pytest.mark.parametrize("mechanisms", [("PLAIN",), ("LOGIN",)])
-    async def test_starttls_and_auth(self, mechanisms: tuple[str, ...]) -> None:
+    async def test_starttls_and_auth_work(self, mechanisms: tuple[str, ...]) -> None:
         def send(port: int) -> None:
             with smtplib.SMTP("localhost", port) as client:
                 client.starttls(context=ssl.create_default_context(cafile=a_certificate().file))
@@ -48,7 +48,7 @@ class TestSinkWithSmtplib:
         assert sink.messages[0].session.is_encrypted
         assert not sink.violations
 
-    async def test_scripted_failures_are_seen(self) -> None:
+    async def test_scripted_failures_are_returned(self) -> None:
         def send(port: int) -> None:
             with smtplib.SMTP("127.0.0.1", port) as client:
                 with pytest.raises(smtplib.SMTPRecipientsRefused):
@@ -66,7 +66,7 @@ class TestSinkWithSmtplib:
             await asyncio.to_thread(send, sink.port)
         assert (len(sink.messages), len(sink.complete)) == (1, 3)
 
-    async def test_bare_line_feeds_and_missing_stuffing_are_noticed(self) -> None:
+    async def test_bare_line_feeds_and_missing_stuffing_are_detected(self) -> None:
         def send(port: int) -> None:
             with smtplib.SMTP("127.0.0.1", port) as client:
                 client.ehlo()
@@ -100,7 +100,7 @@ class Collector:
         return "250 OK id=abc-123"
 
 
-async def test_our_client_is_understood_by_aiosmtpd() -> None:
+async def test_aiosmtpd_understands_our_client() -> None:
     collector = Collector()
     server = await asyncio.get_running_loop().create_server(lambda: AiosmtpdServer(collector), "127.0.0.1", 0)
     contents = [b"Subject: %d\r\n\r\n.\r\n..x\r\n" % number for number in range(20)]

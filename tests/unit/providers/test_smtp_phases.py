@@ -18,7 +18,7 @@ BEFORE_THE_LAST_BYTE = [Step.GREETING, Step.EHLO, Step.MAIL, Step.RCPT, Step.DAT
 
 @pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
 @pytest.mark.parametrize("step", BEFORE_THE_LAST_BYTE)
-async def test_a_cut_before_the_last_byte_is_retried(step: Step, pipelining: bool) -> None:
+async def test_interruption_before_the_last_byte_is_retried(step: Step, pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
         sink.cut(step, nth=1)
         result = await smtp.send(a_mail())
@@ -29,7 +29,7 @@ async def test_a_cut_before_the_last_byte_is_retried(step: Step, pipelining: boo
 
 
 @pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
-async def test_a_cut_after_the_last_byte_is_in_doubt(pipelining: bool) -> None:
+async def test_interruption_after_the_last_byte_is_in_doubt(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
         sink.cut(Step.DOT, nth=1)
         result = await smtp.send(a_mail())
@@ -39,21 +39,21 @@ async def test_a_cut_after_the_last_byte_is_in_doubt(pipelining: bool) -> None:
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_half_an_answer_is_no_answer() -> None:
+async def test_partial_reply_is_not_a_reply() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, b"250 2.0.0 O")
         sink.cut(Step.ANSWERED)
         assert (await smtp.send(a_mail())).kind is ResultKind.IN_DOUBT
 
 
-async def test_the_first_line_of_an_answer_is_no_answer() -> None:
+async def test_first_line_of_a_reply_is_not_a_reply() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, b"250-2.0.0 Ok\r\n")
         sink.cut(Step.ANSWERED)
         assert (await smtp.send(a_mail())).kind is ResultKind.IN_DOUBT
 
 
-async def test_a_cut_after_the_answer_changes_nothing() -> None:
+async def test_interruption_after_the_response_changes_nothing() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.cut(Step.ANSWERED)
         results = [await smtp.send(a_mail()) for _ in range(3)]
@@ -61,7 +61,7 @@ async def test_a_cut_after_the_answer_changes_nothing() -> None:
         assert len(sink.messages) == 3
 
 
-async def test_a_large_mail_that_is_cut_in_its_middle_is_retried() -> None:
+async def test_interruption_in_a_large_message_is_retried() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.cut(Step.BODY, nth=1)
         result = await smtp.send(a_mail(content=LARGE))
@@ -70,7 +70,7 @@ async def test_a_large_mail_that_is_cut_in_its_middle_is_retried() -> None:
         assert sink.messages[0].content == LARGE
 
 
-async def test_a_server_that_refuses_in_the_middle_of_a_mail_is_heard() -> None:
+async def test_rejection_during_the_content_is_received() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         hold = sink.hold(Step.BODY)
         sending = asyncio.ensure_future(smtp.send(a_mail(content=LARGE)))
@@ -86,7 +86,7 @@ async def test_a_server_that_refuses_in_the_middle_of_a_mail_is_heard() -> None:
 @pytest.mark.parametrize(
     "garbage", [b"hello\r\n", b"\x00\x01\r\n", b"250-a\r\n251 b\r\n", b"399 odd\r\n", b"9" * 9_000]
 )
-async def test_a_garbled_answer_to_the_content_is_in_doubt(garbage: bytes) -> None:
+async def test_garbled_reply_to_the_content_is_in_doubt(garbage: bytes) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, garbage, nth=1)
         result = await smtp.send(a_mail())
@@ -96,7 +96,7 @@ async def test_a_garbled_answer_to_the_content_is_in_doubt(garbage: bytes) -> No
 
 @pytest.mark.parametrize("step", BEFORE_THE_LAST_BYTE)
 @pytest.mark.parametrize("garbage", [b"hello\r\n", b"250-a\r\n" * 200, b"x" * 100_000])
-async def test_a_garbled_answer_before_the_content_is_retried(step: Step, garbage: bytes) -> None:
+async def test_garbled_reply_before_the_content_is_retried(step: Step, garbage: bytes) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(step, garbage, nth=1)
         result = await smtp.send(a_mail())
@@ -114,7 +114,7 @@ async def test_a_garbled_answer_before_the_content_is_retried(step: Step, garbag
         (Step.DATA, "data"),
     ],
 )
-async def test_silence_before_the_last_byte_times_out_and_is_retried(step: Step, shortened: str) -> None:
+async def test_silence_before_the_last_byte_is_retried(step: Step, shortened: str) -> None:
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(**{shortened: 0.05})) as smtp:
         sink.hold(step)
         result = await smtp.send(a_mail())
@@ -129,14 +129,14 @@ async def test_silence_after_the_last_byte_is_in_doubt() -> None:
     assert (result.kind, result.code, result.category) == (ResultKind.IN_DOUBT, "SMTP_NO_ANSWER", ErrorCategory.TIMEOUT)
 
 
-async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -> None:
+async def test_server_that_stops_reading_causes_a_retry() -> None:
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(block=0.05)) as smtp:
         sink.hold(Step.BODY)
         result = await smtp.send(a_mail(content=LARGE))
     assert (result.kind, result.code) == (ResultKind.RETRYABLE, "SMTP_TIMEOUT")
 
 
-async def test_a_trickle_of_bytes_does_not_buy_time() -> None:
+async def test_trickling_bytes_do_not_extend_the_timeout() -> None:
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(mail=0.2)) as smtp:
         hold = sink.hold(Step.MAIL)
         sending = asyncio.ensure_future(smtp.send(a_mail()))
@@ -147,7 +147,7 @@ async def test_a_trickle_of_bytes_does_not_buy_time() -> None:
         assert (await sending).code == "SMTP_TIMEOUT"
 
 
-async def test_nothing_is_sent_once_the_lock_is_over() -> None:
+async def test_nothing_is_sent_after_the_lease_ends() -> None:
     clock = ManualClock()
     async with SmtpSink() as sink, smtp_to(sink, clock=clock) as smtp:
         result = await smtp.send(a_mail(send_before=clock.now()))
@@ -161,7 +161,7 @@ async def test_nothing_is_sent_once_the_lock_is_over() -> None:
 
 
 @pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
-async def test_the_content_does_not_leave_once_the_lock_is_over(pipelining: bool) -> None:
+async def test_content_is_not_sent_after_the_lease_ends(pipelining: bool) -> None:
     clock = ManualClock()
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, clock=clock) as smtp:
         sink.call(Step.DATA, lambda: clock.advance(2))
@@ -171,7 +171,7 @@ async def test_the_content_does_not_leave_once_the_lock_is_over(pipelining: bool
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
 
-async def test_a_message_that_nobody_waits_for_is_not_sent() -> None:
+async def test_cancelled_message_is_not_sent() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         hold = sink.hold(Step.DATA)
         sending = asyncio.ensure_future(smtp.send(a_mail()))

@@ -23,7 +23,7 @@ def kinds(results: list[SendResult]) -> list[ResultKind]:
 
 
 @BOTH_ROADS
-async def test_messages_on_one_connection_arrive_in_order_each_with_its_own_content(pipelining: bool) -> None:
+async def test_messages_on_one_connection_arrive_in_order(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         mails = [a_mail(f"reader{i}@example.com", content=content(i)) for i in range(100)]
         results = await asyncio.gather(*map(smtp.send, mails))
@@ -35,21 +35,21 @@ async def test_messages_on_one_connection_arrive_in_order_each_with_its_own_cont
         assert (len(sink.sessions), sink.violations) == (1, [])
 
 
-async def test_the_envelope_of_the_next_message_travels_with_the_content_of_this_one() -> None:
+async def test_next_envelope_is_sent_with_the_current_content() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         await asyncio.gather(*(smtp.send(a_mail()) for _ in range(3)))
         assert [one.commands_behind for one in sink.messages] == [3, 3, 0], "MAIL, RCPT and DATA"
         assert sink.sessions[0].verbs == ["EHLO", *["MAIL", "RCPT", "DATA"] * 3]
 
 
-async def test_without_pipelining_nothing_is_sent_ahead() -> None:
+async def test_nothing_is_sent_ahead_without_pipelining() -> None:
     async with SmtpSink(pipelining=False) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         await asyncio.gather(*(smtp.send(a_mail(TO, CC)) for _ in range(5)))
         assert (len(sink.messages), sink.violations) == (5, [])
 
 
 @BOTH_ROADS
-async def test_one_bad_recipient_never_blocks_the_rest(pipelining: bool) -> None:
+async def test_bad_recipient_does_not_block_others(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="bad@example.com")
         names = ["good", "bad", "good", "bad", "bad", "good"]
@@ -60,7 +60,7 @@ async def test_one_bad_recipient_never_blocks_the_rest(pipelining: bool) -> None
 
 @BOTH_ROADS
 @pytest.mark.parametrize("step", [Step.MAIL, Step.RCPT, Step.DATA, Step.DOT])
-async def test_after_a_refusal_the_connection_goes_on(step: Step, pipelining: bool) -> None:
+async def test_connection_continues_after_a_rejection(step: Step, pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(step, "451 later", nth=2)
         results = await asyncio.gather(*(smtp.send(a_mail(content=content(i))) for i in range(4)))
@@ -68,7 +68,7 @@ async def test_after_a_refusal_the_connection_goes_on(step: Step, pipelining: bo
         assert (len(sink.sessions), sink.violations) == (1, [])
 
 
-async def test_an_accepted_data_without_a_recipient_is_ended_with_a_lone_dot() -> None:
+async def test_accepted_data_without_recipient_ends_with_a_lone_dot() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="bad@example.com")
         sink.answer(Step.DATA, "354 go on, all the same", nth=1)
@@ -78,7 +78,7 @@ async def test_an_accepted_data_without_a_recipient_is_ended_with_a_lone_dot() -
         assert (len(sink.messages), len(sink.sessions), sink.violations) == (1, 1, [])
 
 
-async def test_an_accepted_data_after_a_refused_sender_is_never_ended_with_a_dot() -> None:
+async def test_accepted_data_after_rejected_sender_never_gets_a_dot() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         # The server says no to MAIL and then goes on as if it had said yes.
         sink.answer(Step.MAIL, b"250 ok\r\n", nth=2)
@@ -99,7 +99,7 @@ async def test_all_recipients_get_the_message(pipelining: bool) -> None:
 
 
 @BOTH_ROADS
-async def test_a_refused_copy_does_not_stop_the_message_and_is_told(pipelining: bool) -> None:
+async def test_rejected_copy_is_reported_and_the_message_sent(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
         sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient=CC)
         result = await smtp.send(a_mail(TO, CC, BCC))
@@ -109,7 +109,7 @@ async def test_a_refused_copy_does_not_stop_the_message_and_is_told(pipelining: 
 
 
 @BOTH_ROADS
-async def test_a_refused_first_recipient_stops_the_message_for_all(pipelining: bool) -> None:
+async def test_rejected_first_recipient_stops_the_message(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.RCPT, "450 4.2.0 later", recipient=TO, nth=1)
         first, second = await asyncio.gather(smtp.send(a_mail(TO, CC)), smtp.send(a_mail(TO, CC)))
@@ -126,7 +126,7 @@ async def test_a_refused_first_recipient_stops_the_message_for_all(pipelining: b
         (("550 5.1.1 no", "450 4.2.0 later"), ResultKind.RETRYABLE, "SMTP_TEMPORARY_FAILURE"),
     ],
 )
-async def test_a_message_that_all_recipients_refuse_is_retried_if_one_may_still_take_it(
+async def test_temporary_rejection_of_any_recipient_causes_a_retry(
     answers: tuple[str, str], kind: ResultKind, code: str, pipelining: bool
 ) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
@@ -137,7 +137,7 @@ async def test_a_message_that_all_recipients_refuse_is_retried_if_one_may_still_
         assert not sink.violations
 
 
-async def test_one_reply_too_many_never_lets_a_body_leave_for_the_wrong_message() -> None:
+async def test_extra_reply_never_sends_the_wrong_content() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.MAIL, b"250 ok\r\n250 ok, once more\r\n", nth=1)
         first = await smtp.send(a_mail(content=content(1)))
@@ -146,7 +146,7 @@ async def test_one_reply_too_many_never_lets_a_body_leave_for_the_wrong_message(
         assert (await smtp.send(a_mail(content=content(2)))).kind is ResultKind.SENT
 
 
-async def test_replies_that_nobody_asked_for_end_an_idle_connection_and_harm_no_message() -> None:
+async def test_unsolicited_reply_closes_an_idle_connection() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.DOT, b"250 ok\r\n250 ok\r\n250 ok\r\n", nth=1)
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
@@ -154,7 +154,7 @@ async def test_replies_that_nobody_asked_for_end_an_idle_connection_and_harm_no_
         assert len(sink.sessions) == 2
 
 
-async def test_an_answer_out_of_step_puts_the_unanswered_content_in_doubt_and_the_next_message_elsewhere() -> None:
+async def test_mismatched_reply_puts_unanswered_content_in_doubt() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.DOT, "354 go on", nth=1)
         first, second = await asyncio.gather(*(smtp.send(a_mail(content=content(i))) for i in range(2)))
@@ -163,7 +163,7 @@ async def test_an_answer_out_of_step_puts_the_unanswered_content_in_doubt_and_th
         assert [one.content for one in sink.messages] == [content(1)]
 
 
-async def test_a_server_that_does_not_take_rset_is_left_and_the_next_message_goes_elsewhere() -> None:
+async def test_rejected_rset_moves_the_next_message_elsewhere() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.RCPT, "550 5.1.1 unknown", nth=1)
         sink.answer(Step.RSET, "500 what?", nth=1)
@@ -172,7 +172,7 @@ async def test_a_server_that_does_not_take_rset_is_left_and_the_next_message_goe
         assert len(sink.sessions) == 2
 
 
-async def test_replies_in_single_bytes_are_understood() -> None:
+async def test_replies_in_single_bytes_are_parsed() -> None:
     async with SmtpSink(answers_in_single_bytes=True) as sink, smtp_to(sink) as smtp:
         results = await asyncio.gather(*(smtp.send(a_mail(content=CONTENT)) for _ in range(5)))
         assert kinds(results) == [ResultKind.SENT] * 5

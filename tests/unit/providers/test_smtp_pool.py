@@ -12,21 +12,21 @@ from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_connection_is_reused() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         for _ in range(5):
             await smtp.send(a_mail())
         assert len(sink.sessions) == 1
 
 
-async def test_more_connections_are_opened_for_more_work_up_to_the_limit() -> None:
+async def test_connections_are_opened_up_to_the_limit() -> None:
     async with SmtpSink(latency_seconds=0.001) as sink, smtp_to(sink, "?connections=4") as smtp:
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(100)))
         assert {result.kind for result in results} == {ResultKind.SENT}
         assert sink.most_connections == 4
 
 
-async def test_a_connection_is_left_after_its_share_of_messages() -> None:
+async def test_connection_closes_after_its_message_limit() -> None:
     async with SmtpSink() as sink, smtp_to(sink, "?connections=1&messages=3") as smtp:
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(10)))
         assert {result.kind for result in results} == {ResultKind.SENT}
@@ -35,7 +35,7 @@ async def test_a_connection_is_left_after_its_share_of_messages() -> None:
         assert sink.most_connections == 1
 
 
-async def test_an_idle_connection_is_left_with_a_quit() -> None:
+async def test_idle_connection_closes_with_quit() -> None:
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(idle=0.02)) as smtp:
         await smtp.send(a_mail())
         await sink.sessions[0].has_ended.wait()
@@ -44,7 +44,7 @@ async def test_an_idle_connection_is_left_with_a_quit() -> None:
 
 
 @pytest.mark.parametrize("last_words", [b"421 4.4.2 idle too long\r\n", b""])
-async def test_a_server_that_closes_an_idle_connection_harms_no_message(last_words: bytes) -> None:
+async def test_closed_idle_connection_loses_no_message(last_words: bytes) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         await smtp.send(a_mail())
         sink.writers[0].write(last_words)
@@ -54,7 +54,7 @@ async def test_a_server_that_closes_an_idle_connection_harms_no_message(last_wor
 
 
 @pytest.mark.parametrize("answer", [None, "421 4.4.2 idle too long"])
-async def test_a_connection_that_was_kept_too_long_costs_no_attempt(answer: str | None) -> None:
+async def test_stale_connection_counts_no_attempt(answer: str | None) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         await smtp.send(a_mail())
         # The server gives up at the very moment in which the next message begins.
@@ -66,21 +66,21 @@ async def test_a_connection_that_was_kept_too_long_costs_no_attempt(answer: str 
         assert len(sink.sessions) == 2
 
 
-async def test_a_message_behind_one_that_breaks_the_line_goes_elsewhere() -> None:
+async def test_message_after_a_broken_one_uses_another_connection() -> None:
     async with SmtpSink() as sink, smtp_to(sink, "?connections=1") as smtp:
         sink.cut(Step.DOT, nth=1)
         first, second = await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
         assert (first.kind, second.kind) == (ResultKind.IN_DOUBT, ResultKind.SENT)
 
 
-async def test_a_server_that_always_breaks_off_is_not_asked_for_ever() -> None:
+async def test_server_that_always_disconnects_is_given_up() -> None:
     async with SmtpSink() as sink, smtp_to(sink, "?connections=2") as smtp:
         sink.cut(Step.MAIL)
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(20)))
         assert {result.code for result in results} == {"NETWORK_ERROR"}
 
 
-async def test_when_nobody_listens_all_who_wait_hear_it_after_one_attempt() -> None:
+async def test_refused_connection_ends_all_waiting_messages() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"smtp://127.0.0.1:{unused.getsockname()[1]}"
@@ -91,7 +91,7 @@ async def test_when_nobody_listens_all_who_wait_hear_it_after_one_attempt() -> N
     }
 
 
-async def test_a_server_that_refuses_is_asked_by_one_connection_and_not_by_ten() -> None:
+async def test_rejecting_server_gets_one_connection_attempt() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.GREETING, "554 5.7.1 listed")
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(50)))
@@ -101,7 +101,7 @@ async def test_a_server_that_refuses_is_asked_by_one_connection_and_not_by_ten()
         assert len(sink.sessions) == 1
 
 
-async def test_a_server_with_a_connection_limit_still_gets_all_the_mail() -> None:
+async def test_server_connection_limit_still_sends_everything() -> None:
     async with SmtpSink(latency_seconds=0.001) as sink, smtp_to(sink) as smtp:
         for refused in range(3, 50):
             sink.answer(Step.GREETING, "421 4.7.0 connection limit", nth=refused)
@@ -109,13 +109,13 @@ async def test_a_server_with_a_connection_limit_still_gets_all_the_mail() -> Non
         assert {result.kind for result in results} == {ResultKind.SENT}
 
 
-async def test_a_host_that_does_not_exist_is_a_result_and_not_an_exception() -> None:
+async def test_unknown_host_is_a_result() -> None:
     async with smtp_to("smtp://" + "a" * 70 + ".invalid:25?tls=none") as smtp:
         result = await smtp.send(a_mail())
     assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
 
 
-async def test_closing_lets_messages_in_flight_finish_and_says_good_bye() -> None:
+async def test_close_waits_for_messages_in_flight() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
         hold = sink.hold(Step.DOT)
@@ -129,7 +129,7 @@ async def test_closing_lets_messages_in_flight_finish_and_says_good_bye() -> Non
         assert sink.sessions[0].verbs[-1] == "QUIT"
 
 
-async def test_what_has_not_left_when_the_grace_time_ends_is_given_back() -> None:
+async def test_unsent_messages_are_returned_after_the_grace() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
         hold = sink.hold(Step.DOT)
@@ -145,7 +145,7 @@ async def test_what_has_not_left_when_the_grace_time_ends_is_given_back() -> Non
         assert {result.code for result in results[1:]} == {"SHUTTING_DOWN"}
 
 
-async def test_closing_ends_an_attempt_to_connect() -> None:
+async def test_close_ends_a_connection_attempt() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url))
         hold = sink.hold(Step.GREETING)
@@ -155,7 +155,7 @@ async def test_closing_ends_an_attempt_to_connect() -> None:
         assert (await sending).code == "SHUTTING_DOWN"
 
 
-async def test_a_closed_provider_takes_nothing() -> None:
+async def test_closed_provider_accepts_nothing() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url))
         await smtp.close()

@@ -21,7 +21,7 @@ REPLIES = [
 
 
 @given(st.lists(st.integers(0, len(DIALOGUE)), max_size=20).map(sorted))
-def test_replies_do_not_depend_on_how_the_bytes_arrive(cuts: list[int]) -> None:
+def test_replies_do_not_depend_on_chunking(cuts: list[int]) -> None:
     reader = ReplyReader()
     edges = [0, *cuts, len(DIALOGUE)]
     pieces = [DIALOGUE[start:end] for start, end in pairwise(edges)]
@@ -34,26 +34,26 @@ def test_replies_do_not_depend_on_how_the_bytes_arrive(cuts: list[int]) -> None:
     "garbage",
     [b"hello\r\n", b"25\r\n", b"\r\n", b"2 5 ok\r\n", b"250_ok\r\n", b"250-a\r\n550 b\r\n", b"\xff\xfe\xfd ok\r\n"],
 )
-def test_what_is_not_a_reply_is_garbled(garbage: bytes) -> None:
+def test_invalid_bytes_are_garbled(garbage: bytes) -> None:
     with pytest.raises(GarbledReply):
         list(ReplyReader().feed(garbage))
 
 
-def test_whole_replies_before_garbage_are_heard() -> None:
+def test_complete_replies_before_garbage_are_returned() -> None:
     replies = ReplyReader().feed(b"250 ok\r\ngarbage\r\n")
     assert next(replies).code == 250
     with pytest.raises(GarbledReply):
         next(replies)
 
 
-def test_an_endless_line_is_not_kept() -> None:
+def test_endless_line_is_rejected() -> None:
     reader = ReplyReader()
     list(reader.feed(b"2" * MAX_LINE_BYTES))
     with pytest.raises(GarbledReply):
         list(reader.feed(b"2"))
 
 
-def test_an_endless_reply_is_not_kept() -> None:
+def test_endless_reply_is_rejected() -> None:
     reader = ReplyReader()
     list(reader.feed(b"250-more\r\n" * (MAX_LINES - 1)))
     with pytest.raises(GarbledReply):
@@ -72,10 +72,10 @@ def test_an_endless_reply_is_not_kept() -> None:
         (b"x" * 400, "x" * 200),
     ],
 )
-def test_the_queue_id_is_found_in_what_servers_say(line: bytes, queue_id: str) -> None:
+def test_queue_id_is_found_in_replies(line: bytes, queue_id: str) -> None:
     assert SmtpReply(250, [line]).queue_id == queue_id
 
 
-def test_text_for_people_has_no_control_characters_and_an_end() -> None:
+def test_readable_text_is_clean_and_short() -> None:
     assert SmtpReply(550, [b"5.1.1 a\x1b[31m\0b\r", b"\xe2\x80\xa8c\xff"]).text == "5.1.1 a [31m b c\ufffd"
     assert len(SmtpReply(550, [b"x" * 4_000]).text) == 500

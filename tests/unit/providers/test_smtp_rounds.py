@@ -94,11 +94,11 @@ async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[st
 
 @given(st.lists(ANYTHING, max_size=6).map(b"".join))
 @example(ENVELOPE + ROUND)
-def test_answers_mean_the_same_in_one_piece_and_byte_by_byte(data: bytes) -> None:
+def test_replies_mean_the_same_in_any_chunking(data: bytes) -> None:
     assert asyncio.run(heard([data])) == asyncio.run(heard(bytes([byte]) for byte in data))
 
 
-async def test_a_good_round_takes_one_look() -> None:
+async def test_good_replies_take_the_fast_path() -> None:
     """The short way is taken at all: without it the test above compares nothing."""
     results, _, written, _ = await heard([ENVELOPE, ROUND, ROUND])
     assert [results[number].provider_message_id for number in range(2)] == ["4711", "4711"]

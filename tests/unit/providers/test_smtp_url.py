@@ -25,9 +25,7 @@ from mailwright.providers.smtp import Smtp, Tls, parse_smtp_url
         ("smtp://localhost:1025?tls=tls", "localhost", 1025, Tls.TLS),
     ],
 )
-def test_a_connection_is_encrypted_unless_it_stays_on_this_machine_or_is_told_not_to(
-    url: str, host: str, port: int, tls: Tls
-) -> None:
+def test_connection_is_encrypted_by_default_except_on_loopback(url: str, host: str, port: int, tls: Tls) -> None:
     settings = parse_smtp_url(url)
     assert (settings.host, settings.port, settings.tls) == (host, port, tls)
 
@@ -37,7 +35,7 @@ def test_credentials_are_percent_decoded() -> None:
     assert (settings.user, settings.password) == ("me@example.com", "p/w:ü%")
 
 
-def test_options_are_read() -> None:
+def test_options_are_parsed() -> None:
     settings = parse_smtp_url("smtp://localhost?ca=/etc/ca.pem&connections=3&messages=50")
     assert settings.ca == Path("/etc/ca.pem")
     assert (settings.connections, settings.messages_per_connection) == (3, 50)
@@ -73,7 +71,7 @@ def test_options_are_read() -> None:
         ("smtp://user:Hunter2\r\n@host", "control characters"),
     ],
 )
-def test_an_error_names_what_is_wrong_and_not_the_password(url: str, named: str) -> None:
+def test_error_names_the_problem_without_the_password(url: str, named: str) -> None:
     with pytest.raises(ConfigurationInvalid) as error:
         parse_smtp_url(url)
     assert named in str(error.value)
@@ -81,10 +79,10 @@ def test_an_error_names_what_is_wrong_and_not_the_password(url: str, named: str)
     assert "Hunter2" not in str(error.value.__cause__)
 
 
-def test_the_settings_do_not_show_the_password() -> None:
+def test_settings_hide_the_password() -> None:
     assert "Hunter2" not in repr(parse_smtp_url("smtp://user:Hunter2@localhost"))
 
 
-def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_certificate_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationInvalid, match=r"missing\.pem"):
         Smtp(parse_smtp_url(f"smtp://localhost?tls=tls&ca={tmp_path}/missing.pem"))

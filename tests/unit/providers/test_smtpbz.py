@@ -41,7 +41,7 @@ NOBODY = "smtp://127.0.0.1:1"
 LOGIN = parse_smtp_url("smtp://login:word@connect.smtp.bz")
 
 
-async def test_a_mail_goes_over_smtp_under_the_name_of_smtpbz() -> None:
+async def test_message_is_sent_over_smtp_as_smtpbz() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         result = await smtpbz.send(a_mail())
         assert (result.kind, result.provider) == (ResultKind.SENT, "smtpbz")
@@ -67,7 +67,7 @@ async def test_a_mail_goes_over_smtp_under_the_name_of_smtpbz() -> None:
         "421 limit of messages",
     ],
 )
-async def test_a_refusal_that_speaks_of_limits_waits_and_counts_no_attempt(reply: str) -> None:
+async def test_rejection_about_limits_counts_no_attempt(reply: str) -> None:
     async with SmtpSink() as sink, smtpbz_to(sink, NOBODY.replace("smtp", "http")) as smtpbz:
         sink.answer(SmtpStep.RCPT, reply)
         result = await smtpbz.send(a_mail())
@@ -75,7 +75,7 @@ async def test_a_refusal_that_speaks_of_limits_waits_and_counts_no_attempt(reply
         assert (result.code, result.retry_after) == ("SMTPBZ_QUOTA_EXCEEDED", HOUR)
 
 
-async def test_other_refusals_mean_what_they_mean_over_smtp() -> None:
+async def test_other_rejections_mean_the_same_as_over_smtp() -> None:
     async with SmtpSink() as sink, smtpbz_to(sink, NOBODY.replace("smtp", "http")) as smtpbz:
         sink.answer(SmtpStep.RCPT, "450 4.2.1 greylisted", nth=1)
         assert (await smtpbz.send(a_mail())).code == "SMTP_TEMPORARY_FAILURE"
@@ -85,7 +85,7 @@ async def test_other_refusals_mean_what_they_mean_over_smtp() -> None:
         assert (await smtpbz.send(a_mail())).kind is ResultKind.FAILED
 
 
-def test_the_host_and_a_login_are_enough_to_reach_smtpbz() -> None:
+def test_host_and_login_are_enough_for_smtpbz() -> None:
     settings = parse_smtp_url("smtp://login:word@connect.smtp.bz")
     assert (settings.host, settings.port, settings.tls) == ("connect.smtp.bz", 587, Tls.STARTTLS)
     assert SmtpBzSettings(settings).url == "https://api.smtp.bz/v1"
@@ -95,7 +95,7 @@ def test_the_host_and_a_login_are_enough_to_reach_smtpbz() -> None:
 
 
 @pytest.mark.promise("smtpbz-quota")
-async def test_the_quota_is_what_the_api_says() -> None:
+async def test_quota_comes_from_the_api() -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api) as smtpbz:
         assert await smtpbz.quota() == AccountQuota(
             limit_per_day=None,
@@ -122,7 +122,7 @@ async def test_the_quota_is_what_the_api_says() -> None:
         ({"tarif_quota": 15_000, "expires_quota": []}, None, None, None),
     ],
 )
-async def test_figures_may_be_text_or_missing(
+async def test_numbers_may_be_text_or_missing(
     account: dict[str, Any], remaining: int | None, limit_per_hour: int | None, limit_per_day: int | None
 ) -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api) as smtpbz:
@@ -158,7 +158,7 @@ async def test_figures_may_be_text_or_missing(
         Answer(301, b"", {"Location": "/elsewhere"}),
     ],
 )
-async def test_whatever_is_no_account_is_no_quota(answer: Answer | bytes) -> None:
+async def test_invalid_account_gives_no_quota(answer: Answer | bytes) -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         api.answer(answer)
         assert await smtpbz.quota() is None
@@ -168,7 +168,7 @@ async def test_whatever_is_no_account_is_no_quota(answer: Answer | bytes) -> Non
         assert probe.code in ("SMTPBZ_UNKNOWN_ANSWER", "NETWORK_ERROR")
 
 
-async def test_silence_is_no_quota() -> None:
+async def test_silence_gives_no_quota() -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api, timeout_seconds=0.3) as smtpbz:
         api.hold(Step.ANSWER)
         assert await smtpbz.quota() is None
@@ -177,7 +177,7 @@ async def test_silence_is_no_quota() -> None:
 # The trial.
 
 
-async def test_the_check_tells_both_sides_in_one_line() -> None:
+async def test_check_describes_smtp_and_api() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         probe = await smtpbz.check()
         place = f"127.0.0.1:{sink.port}"
@@ -188,7 +188,7 @@ async def test_the_check_tells_both_sides_in_one_line() -> None:
         assert not sink.messages
 
 
-async def test_the_check_fails_when_nothing_is_left_or_a_side_refuses_us() -> None:
+async def test_check_fails_without_quota_or_access() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         api.account["quota"] = 0
         probe = await smtpbz.check()
@@ -200,7 +200,7 @@ async def test_the_check_fails_when_nothing_is_left_or_a_side_refuses_us() -> No
         assert (probe.is_ok, probe.code) == (False, "SMTPBZ_UNAUTHORIZED")
 
 
-async def test_without_a_key_the_api_is_not_asked() -> None:
+async def test_api_is_not_called_without_a_key() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api, None) as smtpbz:
         probe = await smtpbz.check()
         assert (probe.is_ok, probe.code) == (True, None)
@@ -209,7 +209,7 @@ async def test_without_a_key_the_api_is_not_asked() -> None:
         assert not api.begun
 
 
-async def test_the_key_stands_in_no_probe_and_no_setting() -> None:
+async def test_key_is_not_in_checks_or_settings() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         shown = [repr(await smtpbz.check())]
         api.answer(json_answer(401, {"message": f"Unauthorized: {KEY}"}))
@@ -218,11 +218,11 @@ async def test_the_key_stands_in_no_probe_and_no_setting() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\nbreak"])
-def test_a_key_that_cannot_be_sent_is_refused_at_the_start(key: str) -> None:
+def test_invalid_key_is_rejected_at_startup(key: str) -> None:
     with pytest.raises(ConfigurationInvalid):
         SmtpBzSettings(LOGIN, key)
 
 
-def test_the_key_travels_encrypted_or_not_at_all() -> None:
+def test_key_requires_https() -> None:
     with pytest.raises(ConfigurationInvalid):
         SmtpBzSettings(LOGIN, KEY, "http://api.smtp.bz/v1")

@@ -51,14 +51,14 @@ class Inlet(HttpStandIn):
         (504, ResultKind.IN_DOUBT, "SES_NO_ANSWER"),
     ],
 )
-async def test_ses_fails_as_often_as_it_is_asked_to_in_its_own_words(status: int, kind: ResultKind, code: str) -> None:
+async def test_ses_stand_in_fails_as_scripted(status: int, kind: ResultKind, code: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         misbehave(stand_in, Asked(fail=status, times=2), ses_stand_in.SEND, ses_stand_in.refused)
         results = [await ses.send(a_mail()) for _ in range(3)]
     assert [(result.kind, result.code) for result in results] == [(kind, code)] * 2 + [(ResultKind.SENT, None)]
 
 
-async def test_sendgrid_fails_as_often_as_it_is_asked_to_in_its_own_words() -> None:
+async def test_sendgrid_stand_in_fails_as_scripted() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider:
         misbehave(server, Asked(fail=503, times=1), sendgrid.SEND, sendgrid.refused)
         results = [await provider.send(a_sendgrid_mail()) for _ in range(2)]
@@ -68,7 +68,7 @@ async def test_sendgrid_fails_as_often_as_it_is_asked_to_in_its_own_words() -> N
     ]
 
 
-async def test_sendgrid_tells_of_each_mail_that_it_took_once() -> None:
+async def test_sendgrid_stand_in_reports_each_message_once() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider, Inlet() as inlet:
         await provider.send(a_sendgrid_mail())
         told = await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events")
@@ -78,7 +78,7 @@ async def test_sendgrid_tells_of_each_mail_that_it_took_once() -> None:
     assert [event["event"] for event in orjson.loads(request.body)] == ["processed", "delivered"]
 
 
-async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> None:
+async def test_sendgrid_stand_in_bounces_on_request() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider, Inlet() as inlet:
         await provider.send(a_sendgrid_mail())
         await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
@@ -87,7 +87,7 @@ async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> Non
     assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE)
 
 
-async def test_an_smtp_server_knows_no_reader_as_often_as_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_smtp_stand_in_rejects_recipients_as_scripted(capsys: pytest.CaptureFixture[str]) -> None:
     serving = asyncio.create_task(smtp.serve("127.0.0.1", 0, Asked(fail=550, times=1)))
     said = ""
     while (found := re.search(r"MAILWRIGHT_SMTP_URL='(\S+)'", said)) is None and not serving.done():
@@ -103,9 +103,7 @@ async def test_an_smtp_server_knows_no_reader_as_often_as_it_is_asked_to(capsys:
     serving.cancel()
 
 
-async def test_sns_tells_of_the_mail_that_it_is_asked_to_tell_of(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sns_stand_in_reports_the_requested_message(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(str(tmp_path))
     async with Inlet() as inlet:
         asked = Asked(outbox_id="an-id", email="ada@example.com", type="bounce")
@@ -118,7 +116,7 @@ async def test_sns_tells_of_the_mail_that_it_is_asked_to_tell_of(
 
 @pytest.mark.parametrize("name", ["postgresql", "valkey"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_real_servers_say_what_to_set_and_end_with_whoever_started_them(name: str, ending: signal.Signals) -> None:
+def test_stand_in_processes_print_settings_and_end_with_parent(name: str, ending: signal.Signals) -> None:
     # A group of its own, which is told as a terminal tells it: the servers in it hear of Ctrl-C, too.
     command = [sys.executable, "-m", "tests.standins", name]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, process_group=0) as running:
@@ -144,7 +142,7 @@ async def answers(address: str) -> bool:
     return True
 
 
-def test_the_flags_arrive() -> None:
+def test_flags_are_passed_on() -> None:
     heard: list[tuple[str, int, Asked]] = []
 
     async def serve(host: str, port: int, asked: Asked) -> None:
