@@ -203,9 +203,9 @@ def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ad
 
 def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/templates/~new")
-    ada.get_by_label("Id", exact=True).fill("greeting")
+    ada.get_by_label("Template ID").fill("greeting")
     ada.get_by_role("textbox", name="Subject").fill("Hello {{ name }}")
-    ada.get_by_role("button", name="Save as a new version").click()
+    ada.get_by_role("button", name="Save new version").click()
     expect(ada.locator("main")).to_contain_text("Saved as version 1.")
     ada.get_by_role("link", name="New version").click()
     ada.get_by_role("textbox", name="Subject").fill("Good day, {{ name }}")
@@ -215,13 +215,13 @@ def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: 
     ada.keyboard.press("Control+Home")
     ada.keyboard.type("In {{ town }}.\n\n")
     expect(ada.frame_locator(".screen.is-light iframe:not(.is-loading)").locator("body")).to_contain_text("In Lisbon.")
-    ada.get_by_role("button", name="Save as a new version").click()
+    ada.get_by_role("button", name="Save new version").click()
     ada.get_by_role("link", name="Changes in version 2").click()
     expect(ada.locator(".diff .is-new").first).to_have_text("+Good day, {{ name }}")
     ada.get_by_role("link", name="greeting").click()
     ada.get_by_label("To", exact=True).fill("ada@example.com")
-    ada.get_by_role("button", name="Send the test").click()
-    expect(ada.locator("main")).to_contain_text("The test mail is on its way.")
+    ada.get_by_role("button", name="Send test email").click()
+    expect(ada.locator("main")).to_contain_text("Test email sent.")
     assert deeds_of(dashboard, "greeting") == [("ada", "template.write")] * 2
 
 

@@ -434,12 +434,12 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/notifications/1")
-            await ada.press("Requeue")
-            assert ada.said == "It begins anew."
+            await ada.press("Requeue notification")
+            assert ada.said == "Notification requeued."
             assert (await stand.seats.statuses()) == {"pending": 1, "failed": 3}
             await ada.open("/notifications?show=failed")
-            await ada.press("Requeue all that failed")
-            assert ada.said == "3 begin anew."
+            await ada.press("Requeue all failed")
+            assert ada.said == "3 notifications requeued."
             assert (await stand.seats.statuses()) == {"pending": 4}
             for kind, readers in (("open-seat", {1, 2, 3}), ("back-in-stock", {4}), ("", {1, 2, 3, 4})):
                 await ada.open(f"/notifications?kind={kind}&show=pending")
@@ -469,4 +469,4 @@ async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) ->
             assert held is not None
             await held.postpone("NOTION_UNAVAILABLE", "Notion answered 503: come back later.")
             await ada.open(f"/mailouts/{waiting.mailout_id}")
-            assert "Notion answered 503: come back later. <code>NOTION_UNAVAILABLE</code>; tried again" in ada.text
+            assert "Notion answered 503: come back later. <code>NOTION_UNAVAILABLE</code>; next attempt" in ada.text

@@ -142,30 +142,30 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(mail.locator("body")).to_contain_text("Snow, friend, on the roads.")
     ada.get_by_label("Section").fill("3")
-    ada.get_by_label("Only for readers in").fill("Colorado")
-    ada.get_by_role("button", name="Save").click()
+    ada.get_by_label("Scope").fill("Colorado")
+    ada.get_by_role("button", name="Save slice").click()
     expect(ada.locator("#scope_ocd_id-error")).to_contain_text("no OCD division id")
-    ada.get_by_label("Only for readers in").fill("ocd-division/country:us/state:co")
-    ada.get_by_label("State", exact=True).select_option("published")
-    ada.get_by_role("button", name="Save").click()
+    ada.get_by_label("Scope").fill("ocd-division/country:us/state:co")
+    ada.get_by_label("Status", exact=True).select_option("published")
+    ada.get_by_role("button", name="Save slice").click()
     expect(ada.locator("tbody tr")).to_have_count(6)
 
-    ada.get_by_role("link", name="As a reader gets it").click()
-    ada.get_by_label("Reader").fill("columbus@example.com")
-    ada.get_by_role("button", name="Show the letter").click()
+    ada.get_by_role("link", name="Preview").click()
+    ada.get_by_label("Recipient").fill("columbus@example.com")
+    ada.get_by_role("button", name="Show preview").click()
     expect(ada.locator(".slice-decisions .is-in")).to_have_count(4)
     left_out = ada.locator(".slice-decisions .is-out").filter(has_text="Colorado")
-    expect(left_out).to_contain_text("is not among their divisions")
+    expect(left_out).to_contain_text("matches no division of the recipient")
     expect(ada.frame_locator(".screen.is-light iframe").locator("body")).to_contain_text("Franklin County")
 
-    ada.get_by_role("link", name="Who gets what").click()
-    expect(ada.locator(".variant-list > li").first).to_contain_text("Only what is for everyone")
+    ada.get_by_role("link", name="Coverage").click()
+    expect(ada.locator(".variant-list > li").first).to_contain_text("Slices for everyone only")
 
-    ada.get_by_role("link", name="Send", exact=True).click()
+    ada.get_by_role("link", name="Send article", exact=True).click()
     ada.get_by_label("Tag").fill("snow-2027")
-    ada.get_by_label("Only readers with").fill("state=CO")
-    ada.get_by_role("button", name="See who gets it").click()
-    ada.get_by_role("button", name="Send to 1").click()
+    ada.get_by_label("Filter").fill("state=CO")
+    ada.get_by_role("button", name="Review recipients").click()
+    ada.get_by_role("button", name="Send to 1 recipient").click()
     expect(ada.locator("tbody")).to_contain_text("denver@example.com")
     expect(ada.locator("#progress")).to_contain_text("Completed")
     run_id = ada.url.rpartition("/")[2]
@@ -178,15 +178,15 @@ def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
     file = tmp_path / "slices.csv"
     file.write_text("article_key,title,section_order\nautumn,Leaves,1\nautumn,Fog,soon\n")
     ada.goto(f"{dashboard.address}/articles/~import")
-    ada.get_by_label("One .csv").set_input_files(file)
-    ada.get_by_role("button", name="Import").click()
+    ada.get_by_label("One .csv file").set_input_files(file)
+    ada.get_by_role("button", name="Import slices").click()
     line = ada.get_by_role("row").filter(has_text="slices.csv")
     expect(line).to_contain_text("3")
     expect(line).to_contain_text("section_order")
 
     file.write_text("article_key,title,section_order\nautumn,Leaves,1\nautumn,Fog,2\n")
-    ada.get_by_label("One .csv").set_input_files(file)
-    ada.get_by_role("button", name="Import").click()
+    ada.get_by_label("One .csv file").set_input_files(file)
+    ada.get_by_role("button", name="Import slices").click()
     expect(ada.locator(".flash")).to_contain_text("2 added")
     answered = ada.request.get(f"{dashboard.address}/articles/autumn/slices.csv")
     rows = list(csv.DictReader(io.StringIO(answered.text())))
@@ -200,9 +200,9 @@ def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboa
     )
     skipped = next(each for each in notifications(dashboard) if each.row.status == "skipped")
     ada.get_by_role("link", name="Skipped").click()
-    ada.get_by_label(f"Requeue {skipped.to}").check()
-    ada.get_by_role("button", name="Requeue those ticked").click()
-    expect(ada.locator(".flash")).to_contain_text("1 begins anew")
+    ada.get_by_label(f"Select {skipped.to}").check()
+    ada.get_by_role("button", name="Requeue selected").click()
+    expect(ada.locator(".flash")).to_contain_text("1 notification requeued.")
     assert ("ada", "notification.requeue") in deeds_of(dashboard, "notifications")
     ada.get_by_role("link", name="Event types").click()
     expect(ada.locator("tbody")).to_contain_text("open-seat")
@@ -210,12 +210,12 @@ def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboa
 
 def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/mailouts")
-    expect(ada.locator(".empty")).to_contain_text("Write a newsletter as a page in Notion")
+    expect(ada.locator(".empty")).to_contain_text("Write a newsletter in Notion")
     expect(ada.locator(".empty pre")).to_have_text("mailwright mailout send PAGE --dry-run")
     run = refused_mailout(dashboard)
     ada.goto(f"{dashboard.address}/mailouts")
     missing = ada.locator(".setting-list li").filter(has_text="NOTION_TOKEN")
-    expect(missing).to_contain_text("missing")
+    expect(missing).to_contain_text("Missing")
     ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
     expect(ada.locator("#status")).to_contain_text("subject_required")
     expect(ada.locator("tbody tr")).to_have_count(2)
@@ -228,11 +228,11 @@ def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for
 ) -> None:
     run = refused_mailout(dashboard)
     told = {"status": "sent", "error_code": "NOTION_IN_TRASH", "error_message": "The page is in Notion’s trash."}
-    for due_at, words in ((dashboard.parts.clock.now() + HOUR, "looked for again"), (None, "nobody looks for it")):
+    for due_at, words in ((dashboard.parts.clock.now() + HOUR, "next check"), (None, "no more checks")):
         dashboard.do(partial(change_mailout, dashboard, run, {**told, "due_at": due_at}))
         ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
         expect(ada.locator("#status")).to_contain_text("The page is in Notion’s trash.")
-        expect(ada.locator(".card").first).to_contain_text(f"the page is gone; {words}")
+        expect(ada.locator(".card").first).to_contain_text(f"Page not found; {words}")
 
 
 async def change_mailout(dashboard: Dashboard, run: MailoutRun, values: dict[str, Any]) -> None:
@@ -249,20 +249,20 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
         with a_dashboard(tmp_path, with_sample=False, **named) as dashboard:
             ada = dashboard.sign_in(browser.new_context(viewport=DESK))
             ada.goto(f"{dashboard.address}/mailouts")
-            ada.get_by_label("Page in Notion").fill("no page")
-            ada.get_by_role("button", name="Show what would be sent").click()
+            ada.get_by_label("Notion page").fill("no page")
+            ada.get_by_role("button", name="Show preview").click()
             expect(ada.locator("#page-error")).to_be_visible()
-            ada.get_by_label("Page in Notion").fill(page_id)
-            ada.get_by_role("button", name="Show what would be sent").click()
+            ada.get_by_label("Notion page").fill(page_id)
+            ada.get_by_role("button", name="Show preview").click()
             expect(ada.get_by_role("heading", level=1)).to_have_text("News of {{ March }}")
             expect(ada.locator(".sample-addresses")).to_contain_text("tester@example.com")
             mail = ada.frame_locator(".screen.is-light iframe").locator("body")
             expect(mail).to_contain_text("Hello, readers.")
             expect(ada.locator("#preview-text")).to_contain_text("Unsubscribe: https://")
             assert dashboard.do(lambda: dashboard.parts.mailout_runs.list_runs(tenant_id=None, limit=1)) == []
-            ada.get_by_role("button", name="Send to 2").click()
+            ada.get_by_role("button", name="Send mailout").click()
             confirm(ada)
-            expect(ada.locator(".flash")).to_contain_text("a worker does the rest")
+            expect(ada.locator(".flash")).to_contain_text("Mailout queued.")
             expect(ada.locator("#status")).to_contain_text("No worker is running, so nothing is sent.")
             run_id = ada.url.rpartition("/")[2]
             assert deeds_of(dashboard, run_id) == [("ada", "mailout.send")]
@@ -316,7 +316,7 @@ def test_whoever_may_only_look_changes_nothing_and_nobody_finds_another_tenants(
         )
         assert answered.status == 403, path
     alan.goto(f"{dashboard.address}/articles/{KEY}")
-    expect(alan.get_by_role("link", name="Send", exact=True)).to_have_count(0)
+    expect(alan.get_by_role("link", name="Send article", exact=True)).to_have_count(0)
     theirs = a_webhook(dashboard, tenant_id=2)
     for path in ("", "/edit", "/stream"):
         answered = ada.request.get(f"{dashboard.address}/settings/webhooks/{theirs.webhook_id}{path}")

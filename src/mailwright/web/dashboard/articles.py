@@ -1,4 +1,4 @@
-"""Articles: their slices in the order of the letter, the letter as any reader gets it and why, and who gets which."""
+"""Article pages: slices, preview, coverage, import and export."""
 
 import io
 import zipfile
@@ -32,13 +32,13 @@ Email = Annotated[str, Query(alias="as", max_length=254)]
 Divisions = Annotated[str, Query(alias="in", max_length=8_000)]
 
 _SUGGESTED_CONTACTS: Final = 20
-_MOST_FILES: Final = 500
+_MAX_FILES: Final = 500
 _RUNS_SHOWN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """A slice, and what becomes of it now, whoever reads it: `published`, or why nobody gets it."""
+    """A slice and its current state: `published`, or the reason why nobody gets it."""
 
     slice: Slice
     state: str
@@ -57,7 +57,7 @@ async def show_all(request: Request, parts: Parts, visitor: Viewing) -> Response
     return await page(request, visitor, "articles/list.html", articles=found, latest=latest)
 
 
-# Files. Their addresses begin with ~, which no key of an article does.
+# Files. These addresses begin with ~, which no article key does.
 
 
 @router.get("/~import")
@@ -67,7 +67,7 @@ async def show_import(request: Request, visitor: Editing) -> Response:
 
 @router.post("/~import")
 async def import_files(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """All of the files together, or nothing and every line that is wrong."""
+    """Import all files, or nothing and report every invalid line."""
     problems: tuple[FileProblem, ...] = ()
     errors = Errors()
     try:
@@ -89,14 +89,14 @@ async def import_files(request: Request, parts: Parts, visitor: Editing) -> Resp
 
 @router.get("/{article_key}/slices.csv")
 async def export_csv(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
-    text = files.as_csv((await edition_of(parts, visitor, article_key)).slices)
+    text = files.as_csv((await slices_of(parts, visitor, article_key)).slices)
     return _download(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
 
 
 @router.get("/{article_key}/slices.zip")
 async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
-    """The folder that `mailwright article import` takes."""
-    texts = files.as_markdown((await edition_of(parts, visitor, article_key)).slices)
+    """Download the slices as a folder for `mailwright article import`."""
+    texts = files.as_markdown((await slices_of(parts, visitor, article_key)).slices)
     folder = io.BytesIO()
     with zipfile.ZipFile(folder, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in texts.items():
@@ -110,9 +110,9 @@ async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKe
 @router.get("/{article_key}")
 async def show(request: Request, parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
     now = parts.clock.now()
-    edition = await edition_of(parts, visitor, article_key)
-    lines = [SliceRow(each, state_of(each, now)) for each in edition.slices]
-    return await page(request, visitor, "articles/show.html", **article_values(article_key), lines=lines)
+    edition = await slices_of(parts, visitor, article_key)
+    rows = [SliceRow(each, state_of(each, now)) for each in edition.slices]
+    return await page(request, visitor, "articles/show.html", **article_values(article_key), rows=rows)
 
 
 @router.get("/{article_key}/preview")
@@ -124,8 +124,8 @@ async def preview(
     email: Email = "",
     divisions: Divisions = "",
 ) -> Response:
-    """As one reader, or as anybody in some divisions; as nobody in particular where neither is named."""
-    await edition_of(parts, visitor, article_key)
+    """Preview the article for a contact or for divisions."""
+    await slices_of(parts, visitor, article_key)
     seen, errors = None, Errors()
     try:
         seen = await _preview_for(parts, visitor, article_key, email, divisions)
@@ -157,10 +157,10 @@ async def show_mail(
     divisions: Divisions = "",
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
-    """For the frame."""
+    """Render the email for the preview frame."""
     seen = await _preview_for(parts, visitor, article_key, email, divisions)
     if seen.rendered is None:
-        return email_frame(previews.notice("None of the slices is for this reader: they get no letter."))
+        return email_frame(previews.notice("No slice matches this recipient, so they get no email."))
     return email_frame(previews.preview_html(seen.rendered, is_dark=scheme == "dark"))
 
 
@@ -173,8 +173,8 @@ async def show_coverage(
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - as the address has it
     whole: Annotated[str, Query(max_length=3)] = "",
 ) -> Response:
-    """Everyone is asked, which may take a while: the picture comes after the page, unless no script fetches it."""
-    await edition_of(parts, visitor, article_key)
+    """Show who gets which variant. Computed after the page has loaded, unless scripts are off."""
+    await slices_of(parts, visitor, article_key)
     values = (
         await coverage_values(request, parts, visitor, article_key, filter)
         if whole
@@ -184,8 +184,8 @@ async def show_coverage(
     return await page(request, visitor, "articles/coverage.html", **article_values(article_key), **values)
 
 
-@router.get("/{article_key}/coverage/picture")
-async def show_picture(
+@router.get("/{article_key}/coverage/results")
+async def show_coverage_results(
     request: Request,
     parts: Parts,
     visitor: Viewing,
@@ -196,24 +196,24 @@ async def show_picture(
     return fragment(request, visitor, "articles/coverage_results.html", **article_values(article_key), **values)
 
 
-# What the other pages of articles share.
+# Shared by the other article pages.
 
 
 def article_values(article_key: str) -> dict[str, Any]:
     to = f"/articles/{article_key}"
     tabs = (
         (to, "Slices"),
-        (f"{to}/preview", "As a reader gets it"),
-        (f"{to}/coverage", "Who gets what"),
+        (f"{to}/preview", "Preview"),
+        (f"{to}/coverage", "Coverage"),
         (f"{to}/runs", "Runs"),
     )
     return {"key": article_key, "to": to, "tabs": tabs}
 
 
-async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> SliceSet:
+async def slices_of(parts: ApiParts, visitor: Visitor, article_key: str) -> SliceSet:
     found = await parts.slices.list_slices(visitor.tenant_id, article_key)
     if not found:
-        raise NotFound(f"There is no article {article_key}: no slice has this key.")
+        raise NotFound(f"There is no article {article_key}.")
     return SliceSet(found)
 
 
@@ -232,14 +232,14 @@ async def coverage_values(
 
 
 def filter_of(text: str) -> dict[str, str]:
-    """`state=OH county=Franklin`, or one a line; a value with spaces stands on a line of its own."""
+    """Parse `state=OH county=Franklin`, or one condition per line; only there may values contain spaces."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         words = line.split() if line.count("=") > 1 else [line.strip()]
         for word in filter(None, words):
             name, sign, value = word.partition("=")
             if not sign or not name.strip() or not value.strip():
-                raise InvalidInput(f"{word[:60]!r} is no condition; one looks like state=OH", field="audience_filter")
+                raise InvalidInput(f"“{word[:60]}” is not a condition. Use the form state=OH.", field="audience_filter")
             found[name.strip()] = value.strip()
     return found
 
@@ -268,19 +268,21 @@ async def _preview_for(
 async def _uploaded(request: Request) -> list[tuple[str, str]]:
     texts: list[tuple[str, str]] = []
     room = files.MAX_FILE_BYTES
-    async with request.form(max_files=_MOST_FILES) as form:
+    async with request.form(max_files=_MAX_FILES) as form:
         for each in form.getlist("files"):
             if not isinstance(each, UploadFile) or not each.filename:
                 continue
             room -= each.size or 0
             if room < 0:
-                raise InvalidInput(f"are larger than {files.MAX_FILE_BYTES // 1024**2} MB together", field="files")
+                raise InvalidInput(
+                    f"The files are larger than {files.MAX_FILE_BYTES // 1024**2} MB in total", field="files"
+                )
             try:
                 texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
             except UnicodeDecodeError as error:
-                raise InvalidInput(f"{each.filename[:80]} is not UTF-8", field="files") from error
+                raise InvalidInput(f"{each.filename[:80]} is not encoded in UTF-8", field="files") from error
     if not texts:
-        raise InvalidInput("choose one .csv, or some .md files", field="files")
+        raise InvalidInput("Choose one .csv file or several .md files.", field="files")
     return texts
 
 

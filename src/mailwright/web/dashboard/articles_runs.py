@@ -1,4 +1,4 @@
-"""Runs of an article: begun after a second look at who gets it, and watched until everyone has their letter."""
+"""Article runs: start a run after reviewing its recipients, and watch its progress."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.articles import history
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
-from mailwright.web.dashboard.articles import ArticleKey, article_values, edition_of, filter_errors, filter_of
+from mailwright.web.dashboard.articles import ArticleKey, article_values, filter_errors, filter_of, slices_of
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
@@ -25,26 +25,26 @@ from mailwright.web.session import Editing, Viewing, Visitor
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
 _PAGE: Final = 30
-# How the messages of a run stand, in the order of the picture: tone, words, statuses.
+# Groups of message statuses, in display order: tone, label, statuses.
 _GROUPS: Final = (
     ("good", "sent", (Status.SENT,)),
     ("bad", "failed", (Status.FAILED,)),
-    ("unconfirmed", "in doubt", (Status.IN_DOUBT, Status.CLOSED_UNKNOWN)),
+    ("unconfirmed", "unconfirmed", (Status.IN_DOUBT, Status.CLOSED_UNKNOWN)),
     ("neutral", "cancelled", (Status.CANCELLED,)),
-    ("info", "on their way", (Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED)),
+    ("info", "queued", (Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED)),
 )
 _NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key": FORM}
 
 
 @router.get("/{article_key}/send")
 async def show_form(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
-    """The batch id is made here: however often the form is sent, it is one run."""
+    """Show the form with a new batch ID, so that submitting it twice starts one run."""
     return await _form_page(request, parts, visitor, article_key, Fields(batch=str(uuid4())))
 
 
 @router.post("/{article_key}/send")
 async def send(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
-    """Looked at first, with who would get it; sent once that was confirmed."""
+    """Show the recipients first; start the run when they are confirmed."""
     form = await read_fields(request)
     try:
         wanted = {
@@ -60,7 +60,7 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
         run, is_replay = await parts.article_runs.start(visitor.actor, visitor.tenant_id, order)
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, parts, visitor, article_key, form, error)
-    words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker does the rest."
+    words = "This batch was already sent." if is_replay else "Run started."
     return redirect(request, f"/articles/~runs/{run.run_id}", words)
 
 
@@ -72,7 +72,7 @@ async def show_runs(
     article_key: ArticleKey,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    await edition_of(parts, visitor, article_key)
+    await slices_of(parts, visitor, article_key)
     before = decode_cursor("run", cursor)[0] if cursor else NEWEST
     found = await parts.article_runs.list_runs(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
     following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
@@ -89,7 +89,7 @@ async def show_run(
     show: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str, Query(max_length=320)] = "",
 ) -> Response:
-    """With its letters in the order of addresses, all of them or those that stand alike."""
+    """Show a run with its emails by address, optionally filtered by status."""
     run = await parts.article_runs.find(visitor.tenant_id, run_id)
     values = {
         **article_values(run.article_key),
@@ -120,22 +120,22 @@ async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -
 async def _progress_values(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
     counts = await parts.article_runs.count_messages(run)
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
-    on_the_way = groups[-1][1]
-    return {"run": run, "groups": groups, "is_over": run.enqueue_ended_at is not None and not on_the_way}
+    queued = groups[-1][1]
+    return {"run": run, "groups": groups, "is_over": run.enqueue_ended_at is not None and not queued}
 
 
 async def _message_values(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
     wanted = next((those for _, words, those in _GROUPS if words == show), ())
     found = await history.list_messages(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
     following = found[-1].email if len(found) == _PAGE else None
-    return {"letters": found, "show": show if wanted else "", "following": following, "is_first": not after}
+    return {"emails": found, "show": show if wanted else "", "following": following, "is_first": not after}
 
 
 async def _variant_values(parts: ApiParts, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
-    """A slice that was removed since has no title any more."""
-    shares: list[RunVariant] = await parts.article_runs.list_variants(run)
+    """Return the variants of a run. Slices deleted since then are missing."""
+    variants: list[RunVariant] = await parts.article_runs.list_variants(run)
     known = await parts.slices.list_slices(visitor.tenant_id, run.article_key)
-    return {"shares": shares, "slices": {each.slice_id: each for each in known}}
+    return {"variants": variants, "slices": {each.slice_id: each for each in known}}
 
 
 async def _form_page(
@@ -148,7 +148,7 @@ async def _form_page(
     *,
     coverage: Any = None,
 ) -> Response:
-    await edition_of(parts, visitor, article_key)
+    await slices_of(parts, visitor, article_key)
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
     errors = Errors() if error is None else _errors_for(error)
     values = {"form": form, "errors": errors, "coverage": coverage}

@@ -1,4 +1,4 @@
-"""Writing a slice: its words beside the letter that they make, for whom it is, and when."""
+"""The slice editor with its live preview."""
 
 from datetime import tzinfo
 from http import HTTPStatus
@@ -21,7 +21,7 @@ from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
-from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Visitor
@@ -31,9 +31,9 @@ router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=
 _VERBATIM: Final = ("body_md",)
 _TIME_FIELDS: Final = ("publish_at", "expires_at")
 _SUGGESTED_CONTACTS: Final = 20
-# A slice is found by its place; put there again, it would silently take the place of another.
-_TAKEN: Final = "Another slice has this place: choose another section, scope or order."
-# Put in by itself, below every letter.
+# Slices are identified by their position; saving one there again would silently replace the other.
+_TAKEN: Final = "Another slice has this position. Choose another section, scope or order."
+# Added to every email automatically.
 _ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
 
 
@@ -53,7 +53,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         await parts.slices.put(visitor.actor, visitor.tenant_id, [wanted])
     except MailwrightError as error:
         return await _page(request, parts, visitor, form, error=error)
-    return redirect(request, f"/articles/{wanted.article_key}", "Saved.")
+    return redirect(request, f"/articles/{wanted.article_key}", "Slice saved.")
 
 
 @router.get("/~slices/{slice_id}")
@@ -71,9 +71,7 @@ async def change(request: Request, parts: Parts, visitor: Editing, slice_id: str
         await parts.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
     except MailwrightError as error:
         return await _page(request, parts, visitor, form, found, error)
-    return redirect(
-        request, f"/articles/{wanted.article_key}", "Saved. Runs that have begun keep what they began with."
-    )
+    return redirect(request, f"/articles/{wanted.article_key}", "Slice saved. Started runs keep the previous content.")
 
 
 @router.post("/~slices/{slice_id}/remove")
@@ -81,12 +79,12 @@ async def remove(request: Request, parts: Parts, visitor: Editing, slice_id: str
     found = await parts.slices.find(visitor.tenant_id, slice_id)
     await parts.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
     rest = await parts.slices.list_slices(visitor.tenant_id, found.article_key)
-    return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", "The slice is gone.")
+    return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", "Slice deleted.")
 
 
 @router.post("/~preview")
 async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """For the frame: what is in the form now, as a letter of its own. Nothing is stored."""
+    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         rendered = await _render(request, parts, visitor, form)
@@ -97,7 +95,7 @@ async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Respons
 
 @router.post("/~preview/details")
 async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
+    """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
@@ -139,7 +137,7 @@ def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
     given: dict[str, Any] = {name: form[name] for name in slice_input.FIELDS}
     for name in _TIME_FIELDS:
         before = None if kept is None else getattr(kept, name)
-        # The field shows minutes; what nobody touched keeps its seconds.
+        # The field has no seconds; an unchanged time keeps them.
         is_same = before is not None and form[name] == local_time(before, zone)
         given[name] = isoformat(before) if is_same else utc_text(form[name], zone)
     return slice_input.parse_slice(given)
@@ -180,7 +178,7 @@ async def _page(
 def _errors_for(error: MailwrightError) -> Errors:
     match error:
         case SliceRefused():
-            return Errors({each.field: f"{each.message}" for each in error.problems})
+            return Errors({each.field: sentence(each.message) for each in error.problems})
         case SlicePositionTaken():
             return Errors(sort_index=_TAKEN)
         case InvalidInput():
@@ -191,7 +189,7 @@ def _errors_for(error: MailwrightError) -> Errors:
 
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, SliceRefused):
-        return "; ".join(f"{each.field.removesuffix('_md')} {each.message}" for each in error.problems)
+        return " ".join(sentence(each.message) for each in error.problems)
     if isinstance(error, InvalidTemplate):
         return str(error).replace("{{ ", "[[").replace(" }}", "]]")
     return str(error)

@@ -1,4 +1,4 @@
-"""Mailouts: pages of Notion on their way to readers, what Notion was told of them, and what is still to be told."""
+"""Mailout pages: preview, sending and results of Notion pages."""
 
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -33,17 +33,17 @@ _NEWEST: Final = 2**63 - 1
 _SOME_RECIPIENTS: Final = 20
 _NOT_SENT: Final = (MailoutRefused, NotionError, SupabaseError, InvalidInput)
 
-# What mailouts need to be told, and what they can do with more: the setting, what it is for, whether it must be there.
-_NEEDED: Final = (
-    ("NOTION_TOKEN", "the secret of your integration in Notion", True),
-    ("ORG_NAME", "who sends, in the footer of every mailout", True),
-    ("ORG_ADDRESS", "where you are, in the footer", True),
-    ("UNSUBSCRIBE_BASE_URL", "where the link to leave leads to", True),
-    ("UNSUBSCRIBE_SECRET", "signs the link to leave", True),
-    ("NOTION_DB_MAILOUTS", "the table that is watched for pages that are ready", False),
-    ("NOTION_DB_ERRORS", "the table that errors are written to", False),
-    ("TEST_EMAILS", "who gets a page that is ticked as a test", False),
-    ("SUPABASE_URL", "readers and logs in Supabase; without it, readers are your contacts", False),
+# Settings of mailouts: name, description, whether it is required.
+_SETTINGS: Final = (
+    ("NOTION_TOKEN", "Secret of your Notion integration", True),
+    ("ORG_NAME", "Name of the sender in the footer", True),
+    ("ORG_ADDRESS", "Postal address in the footer", True),
+    ("UNSUBSCRIBE_BASE_URL", "Address of the unsubscribe page", True),
+    ("UNSUBSCRIBE_SECRET", "Signs unsubscribe links", True),
+    ("NOTION_DB_MAILOUTS", "Notion database that is checked for pages ready to send", False),
+    ("NOTION_DB_ERRORS", "Notion database for errors", False),
+    ("TEST_EMAILS", "Recipients of pages marked as a test", False),
+    ("SUPABASE_URL", "Takes recipients from Supabase instead of your contacts", False),
 )
 
 
@@ -59,16 +59,16 @@ async def show_all(
 
 @router.post("/~preview")
 async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """What a run would do. Nothing of it is stored or sent."""
+    """Preview a mailout. Nothing is stored or sent."""
     form = await read_fields(request)
     try:
         mailouts = await _open_mailouts(parts, visitor)
         seen = await mailouts.dry_run(form["page"])
     except _NOT_SENT as error:
-        return await _list_page(request, parts, visitor, error=error, asked=form["page"])
+        return await _list_page(request, parts, visitor, error=error, page_address=form["page"])
     values: dict[str, Any] = {
         "seen": seen,
-        "asked": form["page"],
+        "page_address": form["page"],
         "some": list(seen.recipients)[:_SOME_RECIPIENTS],
         "rendered": mailouts.preview(seen.content),
         "has_dark": previews.has_dark_style(seen.content.html),
@@ -83,7 +83,7 @@ async def show_mail(
     asked: PageOfNotion,
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
-    """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
+    """Render the email for the preview frame. The page is read again, so no preview has to be stored."""
     try:
         mailouts = await _open_mailouts(parts, visitor)
         written = await mailouts.read_content(asked)
@@ -98,11 +98,11 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
     try:
         run = await (await _open_mailouts(parts, visitor)).send(form["page"], actor=visitor.actor)
     except _NOT_SENT as error:
-        return await _list_page(request, parts, visitor, error=error, asked=form["page"])
+        return await _list_page(request, parts, visitor, error=error, page_address=form["page"])
     to = f"/mailouts/{run.mailout_id}"
     if run.status is MailoutRunStatus.REFUSED:
-        return redirect(request, to, "Nothing was sent: what speaks against it stands below.", tone="bad")
-    return redirect(request, to, "It is on disk: a worker does the rest.")
+        return redirect(request, to, "Nothing was sent. See the errors below.", tone="bad")
+    return redirect(request, to, "Mailout queued.")
 
 
 @router.get("/{mailout_id}")
@@ -129,7 +129,7 @@ async def _list_page(
     *,
     cursor: str | None = None,
     error: MailwrightError | None = None,
-    asked: str = "",
+    page_address: str = "",
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
     found = await parts.mailout_runs.list_runs(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
@@ -139,7 +139,7 @@ async def _list_page(
         "runs": [(run, tallies.get(run.key), waits.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
         "is_first": cursor is None,
-        "asked": asked,
+        "page_address": page_address,
         "errors": Errors() if error is None else Errors(page=next(iter(field_errors(error).values()))),
         "is_ours": is_ours,
         "settings": _settings_status(parts.mailouts) if is_ours else [],
@@ -150,12 +150,12 @@ async def _list_page(
 
 async def _open_mailouts(parts: ApiParts, visitor: Visitor) -> MailoutSender:
     if parts.mailouts is None or not await _is_mailout_tenant(parts, visitor):
-        raise NotFound("There are no mailouts here: another tenant sends them.")
+        raise NotFound("Mailouts belong to another tenant of this installation.")
     return await parts.mailouts.open()
 
 
 async def _is_mailout_tenant(parts: ApiParts, visitor: Visitor) -> bool:
-    """One tenant of an installation sends pages of Notion."""
+    """Check the tenant: mailouts belong to one tenant of the installation."""
     if parts.mailouts is None:
         return True
     name = parts.mailouts.settings.mailout_tenant
@@ -163,9 +163,9 @@ async def _is_mailout_tenant(parts: ApiParts, visitor: Visitor) -> bool:
 
 
 def _settings_status(service: MailoutService | None) -> list[tuple[str, str, bool, bool]]:
-    """Each setting with what it is for, whether it must be there, and whether it is. No value leaves this place."""
+    """Return name, description, whether it is required and whether it is set. Values are never shown."""
     if service is None:
-        return [(name, words, must, False) for name, words, must in _NEEDED]
+        return [(name, words, must, False) for name, words, must in _SETTINGS]
     settings = service.settings
     missing = {*mailout_setup(settings, 0).footer.missing}
     known: dict[str, object] = {
@@ -176,4 +176,4 @@ def _settings_status(service: MailoutService | None) -> list[tuple[str, str, boo
         "SUPABASE_URL": settings.supabase_url,
     }
     missing |= {name for name, value in known.items() if not value}
-    return [(name, words, must, name not in missing) for name, words, must in _NEEDED]
+    return [(name, words, must, name not in missing) for name, words, must in _SETTINGS]

@@ -1,4 +1,4 @@
-"""Notifications: what happened, who is told of it, why somebody is not told yet, and how to begin anew."""
+"""Notification pages: events, their notifications, requeueing and event types."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,11 +30,11 @@ NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 TABS: Final = (("/notifications", "Notifications"), ("/notifications/types", "Event types"))
 ENDED: Final = (FanoutStatus.FAILED, FanoutStatus.SKIPPED, FanoutStatus.EXPIRED)
 _PAGE: Final = 50
-_MOST_REQUEUED: Final = 1_000
+_MAX_REQUEUED: Final = 1_000
 
 
 class _QueueUnavailable(Exception):
-    """There is no queue to look at, for a reason that the page tells."""
+    """The notification queue is not available; the page shows the reason."""
 
     def __init__(self, why: str, detail: str = "") -> None:
         super().__init__(detail)
@@ -44,7 +44,7 @@ class _QueueUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EventGroup:
-    """One event, with those of its notifications that are on the page."""
+    """One event and its notifications on this page."""
 
     kind: str
     subject: str
@@ -91,7 +91,7 @@ async def show_all(
 
 @router.get("/types")
 async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """Each with the languages that its template is stored in."""
+    """List event types with the languages of their templates."""
     try:
         async with _open_queue(parts, visitor) as desk:
             kinds = desk.kinds
@@ -104,19 +104,19 @@ async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Respon
 
 @router.post("/requeue")
 async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """Those that were ticked, or all that ended alike."""
+    """Requeue the selected notifications, or all with one status."""
     form, ticked = await read_fields(request), await read_values(request, "id")
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
     async with _require_queue(parts, visitor) as desk:
         if form["all"] in ENDED:
-            count = await desk.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MOST_REQUEUED)
+            count = await desk.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MAX_REQUEUED)
         else:
             count = await _requeue(desk, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
     if not count:
         return redirect(
-            request, back, "Nothing was requeued: tick some that failed, were skipped or expired.", tone="bad"
+            request, back, "Nothing was requeued. Select failed, skipped or expired notifications.", tone="bad"
         )
-    return redirect(request, back, f"{count} {'begins' if count == 1 else 'begin'} anew.")
+    return redirect(request, back, f"{count} notification{'' if count == 1 else 's'} requeued.")
 
 
 @router.get("/{notification_id}")
@@ -133,7 +133,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
 async def requeue(request: Request, parts: Parts, visitor: Editing, notification_id: NotificationId) -> Response:
     async with _require_queue(parts, visitor) as desk:
         await desk.requeue(notification_id, actor=visitor.actor)
-    return redirect(request, f"/notifications/{notification_id}", "It begins anew.")
+    return redirect(request, f"/notifications/{notification_id}", "Notification requeued.")
 
 
 @asynccontextmanager
@@ -155,7 +155,7 @@ async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Not
         async with _open_queue(parts, visitor) as desk:
             yield desk
     except _QueueUnavailable as closed:
-        raise NotFound("There is no queue of notifications here.") from closed
+        raise NotFound("The notification queue is not available.") from closed
 
 
 async def _requeue(desk: NotificationService, notification_ids: Sequence[int], actor: str) -> int:
@@ -165,7 +165,7 @@ async def _requeue(desk: NotificationService, notification_ids: Sequence[int], a
             await desk.requeue(each, actor=actor)
             count += 1
         except (NotPossibleNow, NotFound, InvalidInput):
-            continue  # it went on by itself since the page was shown
+            continue  # it changed after the page was rendered
     return count
 
 
@@ -186,7 +186,7 @@ def _event_group(standings: tuple[NotificationStatus, ...]) -> EventGroup:
     before, after = event.get("status_before"), event.get("status_after")
     return EventGroup(
         str(jobs.event_kind_name(jobs.parse_json_column(event.get("payload"))) or "unknown"),
-        f"{title} ({subject})" if title else subject or "its event is gone",
+        f"{title} ({subject})" if title else subject or "Deleted event",
         f"{before} → {after}" if before else str(after or ""),
         times.parse(event.get("event_at")),
         standings[0].row.open_event_id,

@@ -13,7 +13,7 @@ KINDS: Final = {
     "tag": "Tag",
     "list": "List",
     "status": "Status",
-    "opened": "ParsedEmail mail",
+    "opened": "Opened emails",
     "clicked": "Clicked emails",
     "sent": "Received emails",
     "bounced": "Bounced emails",

@@ -1,4 +1,4 @@
-"""Templates as their authors handle them: written in versions and locales, looked at, compared, and tried."""
+"""Template pages: versions, languages, editor, comparison and test emails."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
-from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.request_ids import request_id_of
@@ -41,7 +41,7 @@ _PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
 _STARTER_BODY: Final = """# Hello {{ name }}
 
-Write here what every such mail says.
+Write the text of this email here.
 
 ---
 
@@ -51,7 +51,7 @@ Write here what every such mail says.
 
 @router.get("")
 async def list_templates(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
-    """In the order of their ids, each with its newest versions."""
+    """List templates by ID with their newest versions."""
     found = [
         list(newest.values()) for newest in await parts.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
     ]
@@ -60,7 +60,7 @@ async def list_templates(request: Request, parts: Parts, visitor: Viewing, curso
     return await page(request, visitor, "templates/list.html", **values)
 
 
-# No template can be called so: a tilde is no letter of an id.
+# A template ID cannot contain a tilde.
 @router.get("/~new")
 async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = Fields({"format": TemplateFormat.MARKDOWN, "body": _STARTER_BODY})
@@ -73,7 +73,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
     try:
         check_template_id(form["templateId"])
         if await _exists(parts, visitor, form["templateId"]):
-            raise InvalidInput("there is a template with this id; open it and write a new version", field="templateId")
+            raise InvalidInput("A template with this ID exists. Open it to save a new version.", field="templateId")
         stored = await _write(parts, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, parts, visitor, form, error=error)
@@ -82,7 +82,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.post("/~preview")
 async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Response:
-    """For the frame: the mail of what is in the form now. Nothing is stored."""
+    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         rendered = await _render(parts, visitor, form)
@@ -102,7 +102,7 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
         line = _LINE.search(problem)
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
-        # Whether it is for many or for one is not known of a template.
+        # A template can be used for bulk and for transactional email.
         facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
@@ -133,7 +133,7 @@ async def show_mail(
 async def show_edit(
     request: Request, parts: Parts, visitor: Editing, template_id: str, *, version: int | None = None, locale: str = ""
 ) -> Response:
-    """From a version of one's choice, the newest where none is named. A locale that is new begins with that text."""
+    """Edit a version, by default the newest. A new language starts with its text."""
     stored = await _find_version(parts, visitor, template_id, version)
     form = Fields(
         {
@@ -150,7 +150,7 @@ async def show_edit(
 
 @router.post("/{template_id}/edit")
 async def write(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
-    """A new version. Old ones stay, and so do the mails that were asked for with them."""
+    """Save a new version. Older versions and the emails that use them do not change."""
     form = await read_fields(request, verbatim=_VERBATIM)
     newest = await _find_version(parts, visitor, template_id, None)
     try:
@@ -172,7 +172,7 @@ async def compare(
     before: int | None = None,
     after: int | None = None,
 ) -> Response:
-    """What an author changed, line by line; without numbers the newest and the one before it."""
+    """Compare two versions, by default the newest and its predecessor."""
     _require_own(template_id)
     older, newer = await parts.templates.versions_to_compare(visitor.tenant_id, template_id, before, after)
     values: dict[str, Any] = {
@@ -186,7 +186,7 @@ async def compare(
 
 @router.post("/{template_id}/test")
 async def send_test(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
-    """The mail with its samples, to one address."""
+    """Send the email with its samples to one address."""
     form = await read_fields(request)
     version = form.number("version")
     stored = await _find_version(parts, visitor, template_id, version)
@@ -198,11 +198,11 @@ async def send_test(request: Request, parts: Parts, visitor: Editing, template_i
         await parts.mail.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, parts, visitor, template_id, version, error=error, form=form)
-    return redirect(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")
+    return redirect(request, f"/templates/{template_id}?version={stored.version}", "Test email sent.")
 
 
 def declared_of(text: str) -> list[dict[str, Any]]:
-    """A line each: `name`, `name = sample`, and `name?` for one that may be missing."""
+    """Parse lines of `name`, `name = sample` or `name?` for an optional variable."""
     found = []
     for line in text.splitlines():
         if not line.strip():
@@ -243,7 +243,7 @@ def _format(form: Fields) -> TemplateFormat:
     try:
         return TemplateFormat(form["format"] or TemplateFormat.HTML)
     except ValueError as error:
-        raise InvalidInput("is one of html, mjml and markdown", field="format") from error
+        raise InvalidInput("Choose HTML, MJML or Markdown.", field="format") from error
 
 
 async def _render(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
@@ -273,12 +273,12 @@ async def _contact_variables(parts: ApiParts, tenant_id: int, email: str) -> Map
     try:
         found = await contacts.find_by_email(parts.database, tenant_id, email)
     except NotFound as error:
-        raise InvalidInput("there is no contact with this address", field="as_contact") from error
+        raise InvalidInput("There is no contact with this address.", field="as_contact") from error
     return {**found.attributes, "email": found.email, "name": found.name or ""}
 
 
 def _samples(stored: StoredTemplate) -> dict[str, Any]:
-    """What is needed and has no sample is shown by its name."""
+    """Fill required variables without a sample with their own name."""
     named = {
         each.name: f"[{each.name}]" for each in stored.expected_variables() if each.is_required and each.sample is None
     }
@@ -286,7 +286,7 @@ def _samples(stored: StoredTemplate) -> dict[str, Any]:
 
 
 def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
-    """What a template goes through row by row has one row, with each of its fields by name."""
+    """Fill the lists that a template loops over with one row that has its fields."""
     return {
         name: [{field: f"[{field}]" for field in re.findall(rf"\b{row}\.(\w+)", stored.html)} or f"[{row}]"]
         for row, name in _LOOP.findall(stored.html)
@@ -375,19 +375,19 @@ async def _find_version(parts: ApiParts, visitor: Visitor, template_id: str, ver
 
 
 def _require_own(template_id: str) -> None:
-    """What campaigns keep under names of ours is no template of anybody's."""
+    """Hide the internal templates of campaigns."""
     if RESERVED_CHARACTER in template_id:
         raise NotFound
 
 
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, RequestInvalid):
-        return "; ".join(dict.fromkeys(f"{each.field}: {each.message}" for each in error.errors))
-    return str(error)
+        return "; ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
+    return sentence(str(error))
 
 
 def _diff_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Each line of a difference with its kind, and the marks of `diff -u` in words."""
+    """Yield each line of a unified diff with its kind, and its headers as text."""
     for line in text.splitlines():
         if part := _PART.fullmatch(line):
             if part[1] == "---":
