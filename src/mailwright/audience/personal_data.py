@@ -22,6 +22,7 @@ class ContactHistoryEntry:
     what: str
     detail: str
     outbox_id: str | None = None  # of the message that the entry is about
+    event_type: str | None = None  # of that message
 
 
 async def history(database: Database, tenant_id: int, email: str, *, limit: int = 100) -> list[ContactHistoryEntry]:
@@ -31,9 +32,8 @@ async def history(database: Database, tenant_id: int, email: str, *, limit: int 
     messages_by_key = {message.message_key: message for message in details.messages}
     for key, type_, at, _ in await _events(database, list(messages_by_key)):
         message = messages_by_key[key]
-        entries.append(
-            ContactHistoryEntry(at, f"email {type_.lower().replace('_', ' ')}", message.subject, message.outbox_id)
-        )
+        what = f"email {type_.lower().replace('_', ' ')}"
+        entries.append(ContactHistoryEntry(at, what, message.subject, message.outbox_id, type_))
     # Sorting is stable, so entries of the same millisecond keep their order.
     return sorted(entries, key=lambda entry: entry.at)[::-1]
 

@@ -17,6 +17,7 @@ from mailwright.audience.export import ExportSelection
 from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
@@ -31,7 +32,7 @@ PAGE: Final = 50
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
 # Internal events of a message, shown only on its own page.
-_INTERNAL_EVENTS: Final = frozenset({"email received", "email validated", "email sent attempt"})
+_INTERNAL_EVENTS: Final = frozenset({EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT})
 
 
 @router.get("")
@@ -204,7 +205,7 @@ async def _page(
     values: dict[str, Any] = {
         "known": known,
         "person": known.contact,
-        "happened": [each for each in happened if each.what not in _INTERNAL_EVENTS][:HISTORY],
+        "happened": [each for each in happened if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
         "said": said,
         "to_join": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
