@@ -49,7 +49,9 @@ def matching_step(secret: str, code: str, now: Instant, last_step: int) -> int |
 
 
 def new_recovery_codes() -> list[str]:
-    return [_grouped(base64.b32encode(secrets.token_bytes(10)).decode().lower()) for _ in range(RECOVERY_CODES)]
+    return [
+        _group_characters(base64.b32encode(secrets.token_bytes(10)).decode().lower()) for _ in range(RECOVERY_CODES)
+    ]
 
 
 def recovery_digest(code: str) -> str:
@@ -58,5 +60,5 @@ def recovery_digest(code: str) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _grouped(text: str) -> str:
+def _group_characters(text: str) -> str:
     return "-".join(text[start : start + 4] for start in range(0, len(text), 4))

@@ -19,7 +19,7 @@ MAX_ATTRIBUTES: Final = 100
 MAX_ATTRIBUTES_BYTES: Final = 64 * 1024
 MAX_TAGS: Final = 50
 
-_TIMEZONES: Final = {name.lower(): name for name in available_timezones()}
+_TIMEZONES: Final = {zone.lower(): zone for zone in available_timezones()}
 _NO_NAME: Final = re.compile(r"\W+")
 
 
@@ -42,7 +42,7 @@ def is_address(text: str) -> bool:
     return True
 
 
-def email(text: str) -> str:
+def normalize_deliverable_email(text: str) -> str:
     """Normalize an address. Non-ASCII characters before the @ are refused, because most servers do not accept them."""
     normal = normalize_email(text)
     if not normal.isascii() or len(normal) > address.MAX_LENGTH:
@@ -50,7 +50,7 @@ def email(text: str) -> str:
     return normal
 
 
-def name(text: str) -> str | None:
+def normalize_name(text: str) -> str | None:
     """Collapse white space. Return None for an empty name."""
     line = " ".join(text.split())
     if line.isprintable() and len(line) <= MAX_NAME_LENGTH:
@@ -60,7 +60,7 @@ def name(text: str) -> str | None:
     raise InvalidContact("The name contains an unprintable character.", field="name")
 
 
-def locale(text: str) -> str | None:
+def normalize_locale(text: str) -> str | None:
     if not text.strip():
         return None
     if (normalized := locales.normal(text)) is None:
@@ -68,7 +68,7 @@ def locale(text: str) -> str | None:
     return normalized
 
 
-def timezone(text: str) -> str | None:
+def normalize_timezone(text: str) -> str | None:
     """Normalize any spelling of an IANA name, for example `europe/lisbon`."""
     if not text.strip():
         return None
@@ -77,7 +77,7 @@ def timezone(text: str) -> str | None:
     return zone
 
 
-def tag_name(text: str) -> str:
+def normalize_tag(text: str) -> str:
     """Normalize to lower case, so that VIP and vip are the same tag."""
     tag = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     if not 1 <= len(tag) <= MAX_TAG_LENGTH or not tag.isprintable() or "," in tag or ";" in tag:
@@ -85,14 +85,14 @@ def tag_name(text: str) -> str:
     return tag
 
 
-def tags(texts: Iterable[str]) -> tuple[str, ...]:
-    unique = tuple(sorted({tag_name(text) for text in texts if text.strip()}))
+def normalize_tags(texts: Iterable[str]) -> tuple[str, ...]:
+    unique = tuple(sorted({normalize_tag(text) for text in texts if text.strip()}))
     if len(unique) > MAX_TAGS:
         raise InvalidContact(f"A contact has at most {MAX_TAGS} tags.", field="tags")
     return unique
 
 
-def attribute_name(text: str) -> str:
+def check_attribute_name(text: str) -> str:
     """Check a name that templates can use as a variable, for example `favourite_colour`."""
     if not text.isidentifier() or len(text) > MAX_ATTRIBUTE_NAME_LENGTH or unicodedata.normalize("NFC", text) != text:
         raise InvalidContact(
@@ -112,13 +112,13 @@ def attribute_name_from_title(title: str) -> str | None:
     return name_ if name_.isidentifier() else None
 
 
-def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Check attributes: any JSON. Filters can compare texts, numbers and booleans. None removes an attribute."""
     checked: dict[str, Any] = {}
     for key, value in given.items():
-        attribute_name(key)
+        check_attribute_name(key)
         if isinstance(value, str):
-            value = attribute_text(value) or None  # noqa: PLW2901 - an empty text is the same as no attribute
+            value = check_attribute_text(value) or None  # noqa: PLW2901 - an empty text is the same as no attribute
         if "\\u0000" in orjson.dumps(value).decode():
             raise InvalidContact(f"{key} contains a character that cannot be stored.", field="attributes")
         checked[key] = value
@@ -130,7 +130,7 @@ def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def attribute_text(text: str) -> str:
+def check_attribute_text(text: str) -> str:
     stripped = text.strip()
     if len(stripped) > MAX_ATTRIBUTE_LENGTH:
         raise InvalidContact(f"An attribute has more than {MAX_ATTRIBUTE_LENGTH} characters.", field="attributes")

@@ -125,22 +125,22 @@ async def put(
 
     An `actor` is recorded in the audit log.
     """
-    address_, now = contact_fields.email(email), clock.now()
-    given = contact_fields.attributes(change.attributes or {})
+    address_, now = contact_fields.normalize_deliverable_email(email), clock.now()
+    given = contact_fields.check_attributes(change.attributes or {})
     values: dict[str, Any] = {
         name: value
         for name, value in (
-            ("name", None if change.name is None else contact_fields.name(change.name)),
-            ("locale", None if change.locale is None else contact_fields.locale(change.locale)),
-            ("timezone", None if change.timezone is None else contact_fields.timezone(change.timezone)),
+            ("name", None if change.name is None else contact_fields.normalize_name(change.name)),
+            ("locale", None if change.locale is None else contact_fields.normalize_locale(change.locale)),
+            ("timezone", None if change.timezone is None else contact_fields.normalize_timezone(change.timezone)),
         )
         if getattr(change, name) is not None
     }
-    tags = None if change.tags is None else contact_fields.tags(change.tags)
+    tags = None if change.tags is None else contact_fields.normalize_tags(change.tags)
     async with database.write() as tx:
         row = await _lock_or_create(tx, tenant_id, address_, now)
         merged = contact_fields.merge_attributes(orjson.loads(row.attributes), given)
-        values["attributes"] = orjson.dumps(contact_fields.attributes(merged)).decode()
+        values["attributes"] = orjson.dumps(contact_fields.check_attributes(merged)).decode()
         await tx.execute(update(contacts).where(contacts.c.id == row.id).values(**values))
         if tags is not None:
             await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == row.id))

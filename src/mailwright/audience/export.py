@@ -61,7 +61,7 @@ async def export_pages(
             return
 
 
-async def as_csv(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+async def export_csv(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
     """Yield CSV with a column for every attribute. The database lists the attributes, so contacts are read once.
 
     An attribute that appears for the first time during the export has no column.
@@ -80,7 +80,7 @@ async def as_csv(database: Database, selection: ExportSelection, now: Instant) -
         yield _lines([_row(contact, attributes) for contact in page])
 
 
-async def as_json_lines(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+async def export_json_lines(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
     async for page in export_pages(database, selection, now):
         yield b"".join(orjson.dumps(as_json(contact), option=orjson.OPT_APPEND_NEWLINE) for contact in page).decode()
 

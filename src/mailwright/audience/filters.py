@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from mailwright.audience.contact_fields import InvalidContact, attribute_name, tag_name
+from mailwright.audience.contact_fields import InvalidContact, check_attribute_name, normalize_tag
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
@@ -157,7 +157,7 @@ class AttributeCondition(FilterCondition):
     characters of a text.
     """
 
-    attribute: Annotated[str, _checked_by(attribute_name)]
+    attribute: Annotated[str, _checked_by(check_attribute_name)]
     is_: Annotated[Value | None, Field(alias="is")] = None
     is_not: Value | None = None
     in_: Annotated[tuple[Value, ...] | None, Field(alias="in", min_length=1, max_length=MAX_VALUES)] = None
@@ -185,7 +185,7 @@ class AttributeCondition(FilterCondition):
 
 
 class HasTag(FilterCondition):
-    tag: Annotated[str, _checked_by(tag_name)]
+    tag: Annotated[str, _checked_by(normalize_tag)]
 
 
 class OnList(FilterCondition):

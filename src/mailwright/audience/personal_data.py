@@ -25,7 +25,9 @@ class ContactHistoryEntry:
     event_type: str | None = None  # of that message
 
 
-async def history(database: Database, tenant_id: int, email: str, *, limit: int = 100) -> list[ContactHistoryEntry]:
+async def load_history(
+    database: Database, tenant_id: int, email: str, *, limit: int = 100
+) -> list[ContactHistoryEntry]:
     """Newest first, with the events of at most `limit` of the latest messages."""
     details = await contact_store.load_details(database, tenant_id, email, messages=limit)
     entries = _contact_entries(details)

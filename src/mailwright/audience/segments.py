@@ -27,13 +27,13 @@ __all__ = [
     "audience",
     "audience_query",
     "change",
-    "count",
+    "count_members",
     "create",
     "delete_segment",
     "find",
     "lacks_attribute",
     "list_all",
-    "members",
+    "list_members",
 ]
 
 # A suppression with one of these scopes applies to every campaign, whatever its list.
@@ -136,7 +136,7 @@ async def change(
         filters.parse(filter_)
         values["filter"] = orjson.dumps(filter_).decode()
     async with database.write() as tx:
-        await tx.execute(update(segments).where(_mine(tenant_id, segment_key)).values(**values))
+        await tx.execute(update(segments).where(_matches_key(tenant_id, segment_key)).values(**values))
         await _record_audit_entry(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
     return await find(database, tenant_id, segment_key)
 
@@ -147,14 +147,14 @@ async def delete_segment(
     """Delete a segment. An `actor` is recorded in the audit log."""
     await find(database, tenant_id, segment_key)
     async with database.write() as tx:
-        await tx.execute(delete(segments).where(_mine(tenant_id, segment_key)))
+        await tx.execute(delete(segments).where(_matches_key(tenant_id, segment_key)))
         if clock is not None:
             await _record_audit_entry(tx, clock.now(), tenant_id, segment_key, actor=actor, action="segment.forget")
 
 
 async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
     async with database.read() as tx:
-        rows = await tx.execute(select(*_columns()).where(_mine(tenant_id, segment_key)))
+        rows = await tx.execute(select(*_columns()).where(_matches_key(tenant_id, segment_key)))
     if not rows:
         raise NotFound
     return _segment(rows[0])
@@ -167,7 +167,7 @@ async def list_all(database: Database, tenant_id: int) -> list[Segment]:
     return [_segment(row) for row in rows]
 
 
-async def count(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> int:
+async def count_members(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> int:
     """Count all contacts who match, whether they may receive email or not."""
     rows = await tx.execute(
         select(func.count()).select_from(contacts).where(_matching_contacts(tenant_id, filter_, now))
@@ -175,7 +175,7 @@ async def count(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> 
     return int(rows[0][0])
 
 
-async def members(
+async def list_members(
     tx: Transaction, tenant_id: int, filter_: Any, now: Instant, *, limit: int, after: str = ""
 ) -> list[Contact]:
     """Ordered by address; the next page starts after the last address of this one."""
@@ -234,7 +234,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _mine(tenant_id: int, segment_key: str) -> ColumnElement[bool]:
+def _matches_key(tenant_id: int, segment_key: str) -> ColumnElement[bool]:
     return and_(segments.c.tenant_id == tenant_id, segments.c.segment_key == segment_key)
 
 

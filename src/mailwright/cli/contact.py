@@ -114,7 +114,7 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
 
     async def work(at: Installation) -> list[ContactHistoryEntry]:
         owner = await tenants.find(at.database, tenant)
-        found = await personal_data.history(at.database, owner.id, email)
+        found = await personal_data.load_history(at.database, owner.id, email)
         return found if as_json else await _with_rendered_subjects(at, owner.id, found)
 
     found = run(work)

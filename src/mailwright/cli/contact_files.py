@@ -99,7 +99,7 @@ def export_command(
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
         filter_ = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
-        make = export.as_json_lines if json_lines else export.as_csv
+        make = export.export_json_lines if json_lines else export.export_csv
         parts = make(at.database, ExportSelection(owner.id, list_key, filter_), at.clock.now())
         if output is None:
             async for part in parts:

@@ -71,7 +71,7 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
         owner = await tenants.find(at.database, tenant)
         found = await segments.find(at.database, owner.id, key)
         async with at.database.read() as tx:
-            people = await segments.members(tx, owner.id, found.filter, at.clock.now(), limit=limit)
+            people = await segments.list_members(tx, owner.id, found.filter, at.clock.now(), limit=limit)
         return found, await _count(at, owner.id, found.filter), people
 
     found, number, people = run(work)
@@ -98,7 +98,7 @@ def delete(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
 
 async def _count(at: Installation, tenant_id: int, filter_: Any) -> int:
     async with at.database.read() as tx:
-        return await segments.count(tx, tenant_id, filter_, at.clock.now())
+        return await segments.count_members(tx, tenant_id, filter_, at.clock.now())
 
 
 def _parsed(text: str) -> Any:

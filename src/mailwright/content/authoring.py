@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 from mailwright.content import html as html_rules
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate
-from mailwright.content.template_markers import MarkedSource, codes_in
+from mailwright.content.template_markers import MarkedSource, find_code
 
 # The parsers are recursive, and a stack overflow would end the process. Real emails have about thirty levels.
 MAX_LEVELS = 200
@@ -40,10 +40,10 @@ def compile_to_html(
         case TemplateFormat.MJML:
             html = _from_mjml(marked)  # MJML inlines its styles itself.
         case TemplateFormat.MARKDOWN:
-            body = _with_footer(_lists_around_loops(_markdown.render(marked.source), marked), marked)
-            html = _inlined(_PAGE.format(title=_plain(title), language=escape(locale or "und"), body=body))
+            body = _with_footer(_move_lists_around_loops(_markdown.render(marked.source), marked), marked)
+            html = _inline_styles(_PAGE.format(title=_plain_title(title), language=escape(locale or "und"), body=body))
         case TemplateFormat.HTML:
-            html = _inlined(marked.source)
+            html = _inline_styles(marked.source)
     marked.check(html, may_repeat=format is TemplateFormat.MJML)
     return marked.put_back(_with_images(html, images or {}))
 
@@ -120,7 +120,7 @@ def _line(marked: MarkedSource, source: str, tag: re.Match[str]) -> int:
     return marked.line_at(len(source[: tag.start()].encode()))
 
 
-def _inlined(html: str) -> str:
+def _inline_styles(html: str) -> str:
     _check_levels(html)
     try:
         return _inliner.inline(_LOOP_OVER_ROWS.sub(r"\1<tbody>\2", html))
@@ -128,7 +128,7 @@ def _inlined(html: str) -> str:
         raise InvalidTemplate(f"The styles cannot be inlined: {_first_line(error)}") from error
 
 
-def _lists_around_loops(html: str, marked: MarkedSource) -> str:
+def _move_lists_around_loops(html: str, marked: MarkedSource) -> str:
     """Make one list with a loop over its items, instead of one list per item."""
 
     def around(match: re.Match[str]) -> str:
@@ -145,9 +145,9 @@ def _with_footer(body: str, marked: MarkedSource) -> str:
     return f'{content}<hr class="footer" />{footer}' if is_footer else body
 
 
-def _plain(title: str) -> str:
+def _plain_title(title: str) -> str:
     """Escape a title. It is the same for every recipient, so one with template code is omitted."""
-    return "" if any(codes_in(title)) else escape(title)
+    return "" if any(find_code(title)) else escape(title)
 
 
 def _check_levels(html: str) -> None:

@@ -44,7 +44,7 @@ class DkimSigner:
         fields = _relaxed_fields(head)
         names = _signed_names(fields)
         body_hash = b64encode(sha256(relaxed_body(body)).digest()).decode()
-        signatures = [_header(key, fields, names, body_hash, now) for key in self._keys]
+        signatures = [_signature_header(key, fields, names, body_hash, now) for key in self._keys]
         return b"".join([*signatures, content])
 
 
@@ -77,7 +77,7 @@ def _signed_names(fields: list[tuple[bytes, bytes]]) -> list[bytes]:
     return [*present, *OVERSIGNED]
 
 
-def _header(
+def _signature_header(
     key: "DkimKey", fields: list[tuple[bytes, bytes]], names: list[bytes], body_hash: str, now: Instant
 ) -> bytes:
     listed = b":\r\n  ".join(names).decode()

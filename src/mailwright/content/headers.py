@@ -110,7 +110,7 @@ def unstructured(name: str, text: str, *, field: str) -> str:
     if text.isascii() and "=?" not in text and text.strip(" ") == text:
         if len(line) <= PREFERRED_LINE:
             return line
-        folded = _folded(line)
+        folded = _fold(line)
         if all(len(part) <= MAX_LINE for part in folded.split("\r\n")):
             return folded
     return f"{name}: {_encoded_words(text, len(name) + 2)}"
@@ -228,12 +228,12 @@ def _phrase(name: str, start: int) -> str:
 def _encoded_words(text: str, start: int) -> str:
     """RFC 2047 in base64, one word per line. A character is never split between two words."""
     words = []
-    for piece in _cut(text, start):
+    for piece in _split_text(text, start):
         words.append(f"=?utf-8?b?{b64encode(piece).decode()}?=")
     return "\r\n ".join(words)
 
 
-def _cut(text: str, start: int) -> Iterable[bytes]:
+def _split_text(text: str, start: int) -> Iterable[bytes]:
     """Split into pieces whose encoded words end before column 76; 12 characters of a word are its syntax."""
     rest, room = text.encode(), max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
     while len(rest) > room:
@@ -245,7 +245,7 @@ def _cut(text: str, start: int) -> Iterable[bytes]:
     yield rest
 
 
-def _folded(line: str) -> str:
+def _fold(line: str) -> str:
     """Fold at single spaces only: a line of nothing but spaces would end the header for some programs."""
     lines, start, last = [], 0, None
     for space in _FOLD.finditer(line, line.index(": ") + 2):

@@ -88,7 +88,7 @@ class Layout:
 
     def __init__(self, template: Template, shared: SharedHeaders) -> None:
         self.variables = template.variables
-        subject, plan = template.subject.flat, _plan(template)
+        subject, plan = template.subject.flat, _make_plan(template)
         # A layout of prepared pieces needs no template any more, which would take most of its memory.
         self._compiled = template if subject is None or plan is None else (subject, plan)
         sources = [part.source for part in (template.subject, template.html, template.text) if part is not None]
@@ -206,7 +206,7 @@ class _Plan:
     def __init__(self, fixed: list[bytes], slots: list[_Slot], order: list[int]) -> None:
         self._fixed = tuple(fixed)
         self._slots = slots
-        self._pick = _picker([slot.path for slot in slots])
+        self._pick = _value_picker([slot.path for slot in slots])
         # The head, the fixed pieces, then each slot's value as HTML and as text; the order picks from these.
         self._arrange = itemgetter(*order)
 
@@ -226,7 +226,7 @@ class _Plan:
         return b"".join(self._arrange(pieces))
 
 
-def _picker(paths: list[Path]) -> Callable[[Values], Iterable[Any]]:
+def _value_picker(paths: list[Path]) -> Callable[[Values], Iterable[Any]]:
     def carefully(values: Values) -> list[Any]:
         return [lookup(values, path) for path in paths]
 
@@ -289,29 +289,29 @@ def _fill_subject(flat: FlatTemplate, values: Values) -> str:
     return subject
 
 
-def _plan(template: Template) -> _Plan | None:
+def _make_plan(template: Template) -> _Plan | None:
     """Return None if a part needs the engine for every recipient."""
     html = template.html.flat if template.html else None
     if template.html and html is None:
         return None
-    text = template.text.flat if template.text else _derived(html)
+    text = template.text.flat if template.text else _derive_text(html)
     if text is None:
         return None
     urls = _url_slots(html) if html else frozenset[int]()
     if urls is None:
         return None
-    return _encoded(html, text, urls)
+    return _encode_plan(html, text, urls)
 
 
-def _derived(html: FlatTemplate | None) -> FlatTemplate | None:
+def _derive_text(html: FlatTemplate | None) -> FlatTemplate | None:
     """Return the text of the HTML with the slots still in it."""
     if html is None:
         return FlatTemplate(("",), ())
-    pieces, numbers = split_marks(plain_text.from_html(_marked(html, f"{MARK_START}{{}}{MARK_END}")))
+    pieces, numbers = split_marks(plain_text.from_html(_with_marks(html, f"{MARK_START}{{}}{MARK_END}")))
     return FlatTemplate(tuple(pieces), tuple(html.paths[number] for number in numbers))
 
 
-def _marked(flat: FlatTemplate, mark: str) -> str:
+def _with_marks(flat: FlatTemplate, mark: str) -> str:
     marks = [mark.format(number) for number in range(len(flat.paths))]
     return "".join([flat.pieces[0], *[part for pair in zip(marks, flat.pieces[1:], strict=True) for part in pair]])
 
@@ -326,7 +326,7 @@ def _url_slots(html: FlatTemplate) -> frozenset[int] | None:
         return None
     urls: set[int] = set()
     seen: set[int] = set()
-    for place in html_rules.html_values(_marked(html, f"{_LETTER_MARK}{{}} {MARK_END}")):
+    for place in html_rules.html_values(_with_marks(html, f"{_LETTER_MARK}{{}} {MARK_END}")):
         names = f"{place.tag}{place.attribute}"
         marks = [int(number) for number in _SPACED_MARK.findall(place.value)]
         if MARK_START in names or MARK_END in names or place.value.count(MARK_START) != len(marks):
@@ -366,7 +366,7 @@ def _slot_risk(place: html_rules.HtmlValue) -> _SlotRisk:
     return _SlotRisk.ENGINE if before or ":" in rest or MARK_START in rest else _SlotRisk.URL
 
 
-def _encoded(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int]) -> _Plan:
+def _encode_plan(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int]) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
     pieces: list[bytes | _ValueSlot] = [opening, *_lay_out(text, as_html=False)]
@@ -404,9 +404,11 @@ def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _ValueSlo
         yield _ValueSlot(flat.paths[number], as_html)
 
 
-def _frame(body: bytes) -> list[bytes]:
+def _split_frame(body: bytes) -> list[bytes]:
     return body.split(b"@@")
 
 
-_FRAME_OF_BOTH = _frame(mime.alternative(_IDENTITY, [mime.text_part("plain", "@@"), mime.text_part("html", "@@")]))
-_FRAME_OF_TEXT = _frame(mime.text_part("plain", "@@") + b"\r\n")
+_FRAME_OF_BOTH = _split_frame(
+    mime.alternative(_IDENTITY, [mime.text_part("plain", "@@"), mime.text_part("html", "@@")])
+)
+_FRAME_OF_TEXT = _split_frame(mime.text_part("plain", "@@") + b"\r\n")

@@ -12,7 +12,7 @@ from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTarget
 from mailwright.domain.clock import Instant
 
 __all__ = [
-    "Attachment",
+    "EmailAttachment",
     "EmailParts",
     "InvalidHeader",
     "Mailbox",
@@ -27,7 +27,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class EmailAttachment:
     filename: str
     content_type: str
     content: bytes
@@ -49,7 +49,7 @@ class EmailParts:
     reply_to: Mailbox | None = None
     cc: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[EmailAttachment, ...] = ()
     outbox_id: str | None = None
     unsubscribe: UnsubscribeTargets | None = None
     feedback_id: str | None = None
@@ -68,7 +68,7 @@ def boundary(kind: str, identity: str) -> str:
 
 def text_part(subtype: str, content: str) -> bytes:
     """Use quoted-printable if most of the text stays readable, otherwise base64."""
-    data = _lines(content)
+    data = _encode_lines(content)
     encoded_characters = len(data) - len(content)
     if encoded_characters * 6 > len(content):
         return _part(f"text/{subtype}; charset=utf-8", "base64", _base64(data.replace(b"\n", b"\r\n")))
@@ -79,7 +79,7 @@ def quoted_printable(content: str) -> bytes:
     """Encode as quoted-printable. No line is longer than 75, so that `=` may follow."""
     if _UNCHANGED.fullmatch(content):
         return content.encode("ascii")
-    return _quoted_printable(_lines(content))
+    return _quoted_printable(_encode_lines(content))
 
 
 def alternative(identity: str, parts: Iterable[bytes]) -> bytes:
@@ -134,7 +134,7 @@ def _body(email: EmailParts) -> bytes:
     return body
 
 
-def _text_and_html(email: EmailParts, inline: list[Attachment]) -> bytes:
+def _text_and_html(email: EmailParts, inline: list[EmailAttachment]) -> bytes:
     if email.html is None:
         return text_part("plain", email.text or "")
     plain = email.text if email.text is not None else text.from_html(email.html)
@@ -159,7 +159,7 @@ def _part(content_type: str, encoding: str, body: bytes, more: str = "") -> byte
     return opening.encode() + body
 
 
-def _attachment(attachment: Attachment) -> bytes:
+def _attachment(attachment: EmailAttachment) -> bytes:
     content_type = attachment.content_type
     if not _CONTENT_TYPE.fullmatch(content_type):
         raise InvalidHeader(f"{content_type[:80]!r} is not a content type.", field="attachments.content_type")
@@ -201,7 +201,7 @@ def _percent_pieces(encoded: str) -> Iterable[str]:
         rest = rest[end:]
 
 
-def _lines(content: str) -> bytes:
+def _encode_lines(content: str) -> bytes:
     """Use one kind of line end. Bare CR or LF are never sent, because servers interpret them differently."""
     if "\r" in content:
         content = content.replace("\r\n", "\n").replace("\r", "\n")
@@ -211,11 +211,11 @@ def _lines(content: str) -> bytes:
 def _quoted_printable(data: bytes) -> bytes:
     encoded = b2a_qp(data, istext=True)
     if encoded.startswith(b".") or b"\n." in encoded:
-        encoded = b"\n".join([_undotted(line) for line in encoded.split(b"\n")])
+        encoded = b"\n".join([_encode_leading_dot(line) for line in encoded.split(b"\n")])
     return encoded.replace(b"\n", b"\r\n")
 
 
-def _undotted(line: bytes) -> bytes:
+def _encode_leading_dot(line: bytes) -> bytes:
     """Encode a leading dot, so that no line needs dot-stuffing and a server that forgets it does no harm."""
     if not line.startswith(b"."):
         return line
@@ -226,7 +226,7 @@ def _undotted(line: bytes) -> bytes:
     end = _LONGEST_ENCODED_LINE - 1
     while b"=" in line[end - 2 : end]:
         end -= 1
-    return line[:end] + b"=\n" + _undotted(line[end:])
+    return line[:end] + b"=\n" + _encode_leading_dot(line[end:])
 
 
 def _base64(data: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-from mailwright.content.template_markers import codes_in
+from mailwright.content.template_markers import find_code
 
 _BODY = re.compile(r"<body\b(?:[^>\"']|\"[^\"]*\"|'[^']*')*>", re.IGNORECASE)
 _HIDDEN = "display:none;max-height:0;max-width:0;overflow:hidden;opacity:0;color:transparent;font-size:1px"
@@ -21,7 +21,7 @@ def with_preheader(html: str, preheader: str) -> str:
 def _escaped(text: str) -> str:
     """Escape the text, and keep the template code in it."""
     pieces, position = [], 0
-    for code in codes_in(text):
+    for code in find_code(text):
         start = text.index(code, position)
         pieces += [escape(text[position:start]), code]
         position = start + len(code)

@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
 from mailwright.content.template import InvalidTemplate, Template
-from mailwright.content.template_markers import codes_in, replace_code
+from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import STANDARD_VARIABLES
 
 # Gmail clips the HTML of an email after this size.
@@ -126,7 +126,7 @@ def presend_issue(code: str, sentence: str, where: str) -> PresendIssue:
 
 def links_of(html: str) -> list[str]:
     """Return the links that can be checked: those that are the same for every recipient."""
-    hrefs = (_attribute(node, "href") for node in _parsed(html).css("a[href], area[href]"))
+    hrefs = (_attribute_of(node, "href") for node in _parse_html(html).css("a[href], area[href]"))
     return list(
         dict.fromkeys(href for href in hrefs if href.startswith(("http://", "https://")) and not _has_code(href))
     )
@@ -197,7 +197,7 @@ def _html(html: str) -> Iterator[PresendIssue]:
     if (size := len(html.encode("utf-8", "replace"))) > CLIPPED_BYTES:
         sentence = f"The HTML has {size // 1024} KB; Gmail clips emails at {CLIPPED_BYTES // 1024} KB."
         yield presend_issue("CLIPPED", sentence, "html")
-    tree = _parsed(html)
+    tree = _parse_html(html)
     for node in tree.css("a[href], area[href]"):
         yield from _link(node)
     for node in tree.css("img"):
@@ -207,7 +207,7 @@ def _html(html: str) -> Iterator[PresendIssue]:
 
 
 def _link(node: LexborNode) -> Iterator[PresendIssue]:
-    href = _attribute(node, "href")
+    href = _attribute_of(node, "href")
     shown = _short(href)
     if _has_code(href):
         return
@@ -241,7 +241,7 @@ def _web_link(node: LexborNode, href: str) -> Iterator[PresendIssue]:
 
 
 def _image(node: LexborNode) -> Iterator[PresendIssue]:
-    source = _attribute(node, "src")
+    source = _attribute_of(node, "src")
     shown = _short(source) or "without a source"
     if "alt" not in node.attributes:
         sentence = f'The image {shown} has no alt text. Use alt="" for decoration.'
@@ -289,7 +289,7 @@ def _merge(issues: list[PresendIssue]) -> list[PresendIssue]:
     ]
 
 
-def _parsed(html: str) -> LexborHTMLParser:
+def _parse_html(html: str) -> LexborHTMLParser:
     return LexborHTMLParser(_without_template_code(html))
 
 
@@ -307,10 +307,10 @@ def _without_code(text: str) -> str:
 
 
 def _uses(source: str, variable: str) -> bool:
-    return any(re.search(rf"\b{variable}\b", code) for code in codes_in(source))
+    return any(re.search(rf"\b{variable}\b", code) for code in find_code(source))
 
 
-def _attribute(node: LexborNode, name: str) -> str:
+def _attribute_of(node: LexborNode, name: str) -> str:
     return (node.attributes.get(name) or "").strip()
 
 

@@ -74,7 +74,7 @@ class MarkedSource:
                 # A style sheet that contains code stays unchanged.
                 yield self._mark(TemplateCode(text, line), "<!--{}-->") if _OPENING.search(text) else text
             else:
-                state, quote = _next(state, quote, kind, text)
+                state, quote = _next_context(state, quote, kind, text)
                 yield text
             line += text.count("\n")
             position = start.start() + len(text)
@@ -121,7 +121,7 @@ _START = re.compile(
 _MARK = re.compile(r'<!--mwk(\d+)k-->|&lt;!--mwk(\d+)k--&gt;|mwk(\d+)k(?:="")?')
 
 
-def codes_in(source: str) -> Iterator[str]:
+def find_code(source: str) -> Iterator[str]:
     """Return every piece of template code in order, up to one that is not closed."""
     return (source[start:end] for start, end in _spans(source))
 
@@ -149,7 +149,7 @@ _MOVES = {
 }
 
 
-def _next(state: str, quote: str, kind: str, text: str) -> tuple[str, str]:
+def _next_context(state: str, quote: str, kind: str, text: str) -> tuple[str, str]:
     if kind == "quote" and state in (_TAG, _RAW_TAG):
         return state, text if not quote else "" if quote == text else quote
     return (state, quote) if quote else (_MOVES.get((state, kind), state), "")

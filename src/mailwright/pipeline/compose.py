@@ -12,7 +12,7 @@ from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, list_id, message_id
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
-from mailwright.content.mime import Attachment, EmailParts, build_email
+from mailwright.content.mime import EmailAttachment, EmailParts, build_email
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
@@ -284,12 +284,12 @@ def _optional_mailbox(value: Any) -> Mailbox | None:
     return None if value is None else parse_mailbox(value)
 
 
-def _attachment(value: Mapping[str, Any]) -> Attachment:
+def _attachment(value: Mapping[str, Any]) -> EmailAttachment:
     try:
         content = base64.b64decode(value["content"], validate=True)
     except binascii.Error as error:
         raise InvalidTemplate(f"The attachment {value.get('filename')!r} is not valid base64.") from error
-    return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
+    return EmailAttachment(value["filename"], value["contentType"], content, value.get("contentId"))
 
 
 def _layout_key(claimed: Claimed) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ async def browsers(database: Database, clock: ManualClock, list_key: str = "news
 
 
 async def history_steps(database: Database) -> list[str]:
-    return [each.what for each in await personal_data.history(database, 1, ADA)]
+    return [each.what for each in await personal_data.load_history(database, 1, ADA)]
 
 
 async def filter_(database: Database) -> list[Any]:

@@ -355,7 +355,7 @@ async def test_export_escapes_formulas_and_import_restores_them(
         await contacts.put(database, clock, 1, email, change)
     await statuses.unsubscribe_by_link(1, "reader0@example.com", source="link")
     everyone = ExportSelection(1)
-    text = "".join([part async for part in export.as_csv(database, everyone, clock.now())])
+    text = "".join([part async for part in export.export_csv(database, everyone, clock.now())])
     path = tmp_path / "export.csv"
     path.write_text(text, encoding="utf-8", newline="")
     with path.open(newline="", encoding="utf-8") as file:
@@ -365,15 +365,16 @@ async def test_export_escapes_formulas_and_import_restores_them(
     for cell in (cell for row in rows[1:] for cell in row):
         assert not cell.startswith(("=", "+", "@", "\t", "\r")), cell
         assert not cell.startswith("-") or float(cell)
-    before = [part async for part in export.as_json_lines(database, everyone, clock.now())]
+    before = [part async for part in export.export_json_lines(database, everyone, clock.now())]
     done = await import_(imports, path, list_key=None)
     assert counts(done) == (0, 0, len(FORMULAS), 0)
-    assert [part async for part in export.as_json_lines(database, everyone, clock.now())] == before
+    assert [part async for part in export.export_json_lines(database, everyone, clock.now())] == before
     contacts_ = [orjson.loads(line) for line in "".join(before).splitlines()]
     assert [person["attributes"]["note"] for person in contacts_ if person["email"] == "reader3@example.com"] == [
         "-2+3"
     ]
     only = [
-        line async for line in export.as_json_lines(database, ExportSelection(1, filter={"tag": "nobody"}), clock.now())
+        line
+        async for line in export.export_json_lines(database, ExportSelection(1, filter={"tag": "nobody"}), clock.now())
     ]
     assert only == []

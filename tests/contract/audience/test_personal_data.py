@@ -67,7 +67,7 @@ async def test_history_and_export_show_all_stored_data(database: Database, clock
     assert [message["outboxId"] for message in data["messages"]] == [waiting, sent]
     assert data["messages"][1]["content"]["html"] == "<p>Dear Ada Lovelace</p>"
     assert "SENT" in [event["type"] for event in data["messages"][1]["events"]]
-    whats = [each.what for each in await personal_data.history(database, 1, ADA)]
+    whats = [each.what for each in await personal_data.load_history(database, 1, ADA)]
     for what in (
         "became a contact",
         "subscribed to a list",

@@ -325,11 +325,11 @@ async def test_segment_is_evaluated_at_each_use(database: Database, clock: Manua
     for email in ("c@example.com", "a@example.com", "b@elsewhere.com"):
         await statuses.subscribe(1, email, "news", source="form")
     async with database.read() as tx:
-        assert await segments.count(tx, 1, saved.filter, clock.now()) == 2
-        first = await segments.members(tx, 1, saved.filter, clock.now(), limit=1)
-        rest = await segments.members(tx, 1, saved.filter, clock.now(), limit=10, after=first[0].email)
+        assert await segments.count_members(tx, 1, saved.filter, clock.now()) == 2
+        first = await segments.list_members(tx, 1, saved.filter, clock.now(), limit=1)
+        rest = await segments.list_members(tx, 1, saved.filter, clock.now(), limit=10, after=first[0].email)
         assert [person.email for person in (*first, *rest)] == ["a@example.com", "c@example.com"]
-        assert await segments.count(tx, 2, saved.filter, clock.now()) == 0
+        assert await segments.count_members(tx, 2, saved.filter, clock.now()) == 0
     clock.advance(1_000)
     changed = await segments.change(database, clock, 1, "readers", filter_={"tag": "vip"})
     assert (changed.name, changed.filter, changed.updated_at) == ("Readers", {"tag": "vip"}, clock.now())

@@ -15,7 +15,7 @@ from mailwright.content.authoring import compile_to_html, image_names
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.html import MAX_BYTES
 from mailwright.content.template import InvalidTemplate, Template
-from mailwright.content.template_markers import codes_in
+from mailwright.content.template_markers import find_code
 
 STYLE = "<style>p { color: red } @media (max-width: 400px) { p { color: blue } }</style>"
 
@@ -25,7 +25,7 @@ def mjml(inside: str) -> str:
 
 
 def codes(text: str) -> list[str]:
-    return list(codes_in(text))
+    return list(find_code(text))
 
 
 # Template code.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.content.headers import InvalidHeader, check_headers
-from mailwright.content.mime import Attachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
+from mailwright.content.mime import EmailAttachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
 from tests.unit.content.emails import NOON, an_email, assert_is_clean, normal, part, read
 
 # Characters that a header can contain: all except control characters, line breaks and surrogates.
@@ -75,7 +75,7 @@ def test_email_without_html_is_plain_text(text: str) -> None:
     st.lists(st.tuples(st.text(WRITABLE, min_size=1, max_size=120), st.binary(max_size=300)), min_size=1, max_size=3)
 )
 def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -> None:
-    attachments = tuple(Attachment(name, "application/pdf", data) for name, data in files)
+    attachments = tuple(EmailAttachment(name, "application/pdf", data) for name, data in files)
     message = read(build_email(an_email(attachments=attachments)))
     assert message.get_content_type() == "multipart/mixed"
     result = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
@@ -83,8 +83,8 @@ def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -
 
 
 def test_inline_image_is_related_to_the_html() -> None:
-    logo = Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo")
-    bill = Attachment("bill.pdf", "application/pdf", b"%PDF")
+    logo = EmailAttachment("logo.png", "image/png", b"\x89PNG", content_id="logo")
+    bill = EmailAttachment("bill.pdf", "application/pdf", b"%PDF")
     message = read(build_email(an_email(html='<img src="cid:logo">', attachments=(logo, bill))))
     kinds = [each.get_content_type() for each in message.walk()]
     assert kinds == [
@@ -101,7 +101,9 @@ def test_inline_image_is_related_to_the_html() -> None:
 
 
 def test_embedded_email_is_attached_as_a_file() -> None:
-    message = read(build_email(an_email(attachments=(Attachment("a.eml", "message/rfc822", b"From: x\n\nhello"),))))
+    message = read(
+        build_email(an_email(attachments=(EmailAttachment("a.eml", "message/rfc822", b"From: x\n\nhello"),)))
+    )
     (attached,) = message.iter_attachments()
     assert attached.get_payload(decode=True) == b"From: x\n\nhello"
 
@@ -182,9 +184,9 @@ def test_long_header_is_folded_and_survives(value: str) -> None:
         ("outbox_id", lambda bad: {"outbox_id": bad}),
         ("unsubscribe", lambda bad: {"unsubscribe": UnsubscribeTargets(f"https://{bad}")}),
         ("unsubscribe", lambda bad: {"unsubscribe": UnsubscribeTargets("https://example.com", f"mailto:{bad}")}),
-        ("attachments.filename", lambda bad: {"attachments": (Attachment(bad, "text/plain", b""),)}),
-        ("attachments.content_type", lambda bad: {"attachments": (Attachment("a", bad, b""),)}),
-        ("attachments.content_id", lambda bad: {"attachments": (Attachment("a", "text/plain", b"", bad),)}),
+        ("attachments.filename", lambda bad: {"attachments": (EmailAttachment(bad, "text/plain", b""),)}),
+        ("attachments.content_type", lambda bad: {"attachments": (EmailAttachment("a", bad, b""),)}),
+        ("attachments.content_id", lambda bad: {"attachments": (EmailAttachment("a", "text/plain", b"", bad),)}),
     ],
 )
 def test_line_break_in_any_field_is_refused(field: str, change: Any, line_break: str) -> None:

@@ -16,7 +16,7 @@ from mailwright.content.dkim import DkimSigner
 from mailwright.content.dkim_key import DkimKey
 from mailwright.content.headers import InvalidHeader
 from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
-from mailwright.content.mime import Attachment, EmailParts, Mailbox, UnsubscribeTargets, build_email
+from mailwright.content.mime import EmailAttachment, EmailParts, Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
@@ -138,11 +138,11 @@ async def test_blind_copies_are_not_shown_to_each_other() -> None:
 @pytest.mark.promise("sendgrid-faithful")
 async def test_attachments_keep_names_bytes_and_positions() -> None:
     files = (
-        Attachment("rechnung ü.pdf", "application/pdf", bytes(range(256)) * 20),
-        Attachment("Ü" * 80 + ".ics", "text/calendar; method=REQUEST", b"BEGIN:VCALENDAR"),
-        Attachment("notes; final, really.txt", "text/plain; charset=utf-8", "Grüße".encode()),
-        Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo@example.com"),
-        Attachment(" ", "application/octet-stream", b"?"),
+        EmailAttachment("rechnung ü.pdf", "application/pdf", bytes(range(256)) * 20),
+        EmailAttachment("Ü" * 80 + ".ics", "text/calendar; method=REQUEST", b"BEGIN:VCALENDAR"),
+        EmailAttachment("notes; final, really.txt", "text/plain; charset=utf-8", "Grüße".encode()),
+        EmailAttachment("logo.png", "image/png", b"\x89PNG", content_id="logo@example.com"),
+        EmailAttachment(" ", "application/octet-stream", b"?"),
     )
     mail = await told(a_mail(html='<img src="cid:logo@example.com">', attachments=files))
     by_name = {each["filename"]: each for each in mail["attachments"]}
@@ -220,7 +220,7 @@ LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_s
 ADDRESS = st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}(\.[a-z0-9]{1,5})?@[a-z]{1,10}\.example", fullmatch=True)
 BOX = st.builds(Mailbox, ADDRESS, st.none() | LINE)
 FILE = st.builds(
-    Attachment,
+    EmailAttachment,
     LINE.filter(str.strip),
     st.sampled_from(["application/pdf", "text/plain", "text/html; charset=utf-8", "image/png"]),
     st.binary(max_size=200),
@@ -284,10 +284,12 @@ PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_char
     html=st.none() | ANY | TRICKY,
     text=ANY | TRICKY,
     files=st.lists(
-        st.builds(Attachment, st.sampled_from(["a.txt", "ä" * 70]), st.just("image/png"), st.binary()), max_size=2
+        st.builds(EmailAttachment, st.sampled_from(["a.txt", "ä" * 70]), st.just("image/png"), st.binary()), max_size=2
     ),
 )
-def test_general_parser_agrees(subject: str, name: str, html: str | None, text: str, files: list[Attachment]) -> None:
+def test_general_parser_agrees(
+    subject: str, name: str, html: str | None, text: str, files: list[EmailAttachment]
+) -> None:
     boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)
     letter = an_email(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mailwright.content.mime import Attachment
+from mailwright.content.mime import EmailAttachment
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.promise("provider-phase")
 
 def a_large_mail() -> OutgoingMessage:
     """More than the buffers between us and the server hold: some of it waits here until it is read there."""
-    return a_mail(attachments=(Attachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
+    return a_mail(attachments=(EmailAttachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
 
 
 async def test_refused_connection_is_retried() -> None:

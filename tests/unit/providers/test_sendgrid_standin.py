@@ -115,7 +115,7 @@ async def test_sendgrid_library_verifies_its_events() -> None:
 async def test_requests_match_sendgrids_published_schema() -> None:
     validator = described()
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
-        image = mime.Attachment("logo.png", "image/png", b"\x89PNG", "logo")
+        image = mime.EmailAttachment("logo.png", "image/png", b"\x89PNG", "logo")
         mails = [
             a_mail(),
             a_mail(

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mailwright.audience.contact_fields import MAX_ATTRIBUTES, InvalidContact, attribute_name, attribute_name_from_title
+from mailwright.audience.contact_fields import (
+    MAX_ATTRIBUTES,
+    InvalidContact,
+    attribute_name_from_title,
+    check_attribute_name,
+)
 from mailwright.domain.errors import InvalidInput
 
 # The contact fields. First and last names are attributes, and form the name if there is no other.
@@ -77,7 +82,7 @@ def _target(text: str) -> str:
     if plain in FIELDS or plain == SKIPPED:
         return plain
     try:
-        return attribute_name(plain)
+        return check_attribute_name(plain)
     except InvalidContact as error:
         raise InvalidColumns(f"{plain!r}: {error}", field="map") from error
 

@@ -69,7 +69,9 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
     line, cells, problem = first
     if problem:
         raise FileUnreadable(f"Line {line}: {problem}.", field="file")
-    return ImportPlan(format_, _columns(cells, format_, options), options.list_key, contact_fields.tags(options.tags))
+    return ImportPlan(
+        format_, _columns(cells, format_, options), options.list_key, contact_fields.normalize_tags(options.tags)
+    )
 
 
 def read_column_titles(path: Path, encoding: str | None = None) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class RecordReader:
         self._format = format_
         # Invalid bytes become surrogates, so that only their own row is refused.
         self._text = io.TextIOWrapper(file, format_.encoding, errors="surrogateescape", newline="")
-        self._lines = _Lines(self._text)
+        self._lines = _LineSource(self._text)
         self._open_quotes = 0
 
     @property
@@ -111,7 +111,7 @@ class RecordReader:
         return csv.reader(lines, delimiter=self._format.delimiter, quotechar=self._format.quote)
 
 
-class _Lines:
+class _LineSource:
     """Return lines, and remember those of the current record."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
@@ -123,7 +123,7 @@ class _Lines:
         self._problem: UnicodeDecodeError | None = None
         self.number = 0  # of the last returned line
 
-    def __iter__(self) -> "_Lines":
+    def __iter__(self) -> "_LineSource":
         return self
 
     def __next__(self) -> str:

@@ -63,10 +63,10 @@ class RowReader:
         if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
         return ContactRow(
-            contact_fields.email(cells[self._email].strip()),
+            contact_fields.normalize_deliverable_email(cells[self._email].strip()),
             self._name(cells, attributes),
-            contact_fields.locale(cells[self._locale]) if self._locale is not None else None,
-            contact_fields.timezone(cells[self._timezone]) if self._timezone is not None else None,
+            contact_fields.normalize_locale(cells[self._locale]) if self._locale is not None else None,
+            contact_fields.normalize_timezone(cells[self._timezone]) if self._timezone is not None else None,
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
         )
@@ -84,15 +84,17 @@ class RowReader:
 
     def _name(self, cells: list[str], attributes: dict[str, Any]) -> str | None:
         if self._name_at is not None:
-            return contact_fields.name(unescape_formula(cells[self._name_at].strip()))
+            return contact_fields.normalize_name(unescape_formula(cells[self._name_at].strip()))
         if "first_name" in attributes or "last_name" in attributes:
-            return contact_fields.name(f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}")
+            return contact_fields.normalize_name(
+                f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}"
+            )
         return None
 
     def _tags_of(self, text: str) -> tuple[str, ...]:
         if not text:
             return self._tags
-        return contact_fields.tags(
+        return contact_fields.normalize_tags(
             [*self._tags, *(unescape_formula(tag.strip()) for tag in text.replace(";", ",").split(","))]
         )
 
@@ -111,4 +113,4 @@ def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:
         except UnicodeEncodeError as error:
             raise InvalidContact("The row contains bytes that are not valid in the encoding of the file.") from error
     for text in attributes.values():
-        contact_fields.attribute_text(text)
+        contact_fields.check_attribute_text(text)

@@ -178,7 +178,7 @@ def conditions_of(given: Mapping[str, str]) -> tuple[AudienceCondition, ...]:
 
 def _is_name(name: str) -> bool:
     try:
-        contact_fields.attribute_name(name)
+        contact_fields.check_attribute_name(name)
     except contact_fields.InvalidContact:
         return False
     return True

@@ -29,8 +29,8 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/v1/contacts", tags=["contacts"])
 
 _EXPORTS = {
-    "csv": (exporting.as_csv, "text/csv; charset=utf-8"),
-    "jsonl": (exporting.as_json_lines, "application/jsonl"),
+    "csv": (exporting.export_csv, "text/csv; charset=utf-8"),
+    "jsonl": (exporting.export_json_lines, "application/jsonl"),
 }
 
 
@@ -74,7 +74,7 @@ async def data(email: str, engine: EngineDep, caller: CallerDep) -> Response:
 )
 async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Show the history of a contact, latest first: subscriptions, status, and the events of the latest messages."""
-    entries = await personal_data.history(engine.database, caller.tenant_id, email)
+    entries = await personal_data.load_history(engine.database, caller.tenant_id, email)
     return json_response(ContactHistoryResponse(history=entries))
 
 

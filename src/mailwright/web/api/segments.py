@@ -70,7 +70,7 @@ async def count(request: Request, engine: EngineDep, caller: CallerDep) -> Respo
     filter_ = parse(SegmentCountRequest, await read_json(request)).filter
     sentence = describe(filter_)
     async with engine.database.read() as tx:
-        number = await segments.count(tx, caller.tenant_id, filter_, engine.clock.now())
+        number = await segments.count_members(tx, caller.tenant_id, filter_, engine.clock.now())
     return json_response(FilterCountResponse(count=number, sentence=sentence))
 
 
@@ -94,7 +94,7 @@ async def members(
     """List the contacts in a segment, by address. `nextCursor` is the `after` of the next page."""
     segment = await segments.find(engine.database, caller.tenant_id, segmentKey)
     async with engine.database.read() as tx:
-        contacts = await segments.members(
+        contacts = await segments.list_members(
             tx, caller.tenant_id, segment.filter, engine.clock.now(), limit=page.limit, after=page.after
         )
     next_cursor = contacts[-1].email if len(contacts) == page.limit else None
@@ -138,6 +138,6 @@ async def people_in(request: Request, tenant_id: int, segment: Segment) -> int:
 
     async def count_contacts() -> int:
         async with engine.database.read() as tx:
-            return await segments.count(tx, tenant_id, segment.filter, engine.clock.now())
+            return await segments.count_members(tx, tenant_id, segment.filter, engine.clock.now())
 
     return await result_cache_of(request).get(("segment count", tenant_id, segment.segment_key), count_contacts)

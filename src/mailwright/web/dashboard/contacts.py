@@ -96,7 +96,7 @@ async def export(
         async with parts.database.read() as tx:
             await lists.require(tx, visitor.tenant_id, list)
     filter_ = (await segments.find(parts.database, visitor.tenant_id, segment)).filter if segment else None
-    rows = exporting.as_csv(
+    rows = exporting.export_csv(
         parts.database, ExportSelection(visitor.tenant_id, list or None, filter_), parts.clock.now()
     )
     headers = {"Content-Disposition": f'attachment; filename="{list or segment or "contacts"}.csv"'}
@@ -195,7 +195,7 @@ async def _page(
         known = await contacts.load_details(parts.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("There is no contact with this address. They may have been erased.") from error
-    happened = await personal_data.history(parts.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
+    happened = await personal_data.load_history(parts.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     # The history reaches further back than the list of recent emails.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}

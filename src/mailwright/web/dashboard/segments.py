@@ -75,8 +75,8 @@ async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Resp
         values["sentence"] = describe(asked)
         async with parts.database.read() as tx:
             now = parts.clock.now()
-            values["count"] = await segments.count(tx, visitor.tenant_id, asked, now)
-            values["people"] = await segments.members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
+            values["count"] = await segments.count_members(tx, visitor.tenant_id, asked, now)
+            values["people"] = await segments.list_members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
     except InvalidInput as error:
         values["error"] = str(error)
     return fragment(request, visitor, "audience/segment_summary.html", lacking="", **values)
@@ -104,7 +104,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
 async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: str, after: str = "") -> Response:
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
     async with parts.database.read() as tx:
-        people = await segments.members(
+        people = await segments.list_members(
             tx, visitor.tenant_id, found.filter, parts.clock.now(), limit=PAGE, after=after[:254]
         )
     values: dict[str, Any] = {
