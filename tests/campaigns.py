@@ -1,4 +1,4 @@
-"""Campaigns for tests: an audience, a campaign for it, and a desk from which an operator handles it."""
+"""Campaigns for tests: an audience, a campaign definition, and a harness that manages campaigns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ BODY = '<p>Hello {{ name }}, you are on {{ plan }}.</p><p><a href="{{ unsubscrib
 
 
 def address_of(number: int) -> str:
-    """Sorts as the number does."""
+    """Return an address that sorts like the number."""
     return f"reader{number:05}@example.com"
 
 
@@ -53,7 +53,7 @@ async def join(
     tenant_id: int = DEFAULT_TENANT,
     **fields: Any,
 ) -> None:
-    """People who are on the list; each has a plan, as the campaign wants to tell it."""
+    """Create subscribers of the list, each with the attribute `plan` that the campaign uses."""
     attributes = orjson.dumps({"plan": "pro", **fields.pop("attributes", {})}).decode()
     await a_list(database, list_key, tenant_id=tenant_id)
     plain = {"tenant_id": tenant_id, "name": "Ann", "attributes": attributes, "created_at": 0, **fields}
@@ -66,8 +66,8 @@ async def join(
         await tx.execute(insert(subscriptions), [{"contact_key": key, **on} for key in keys])
 
 
-class Desk:
-    """An operator's view of the campaigns on a bench."""
+class CampaignHarness:
+    """Manages and inspects the campaigns of a bench."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -78,16 +78,16 @@ class Desk:
     async def create(self, **changes: Any) -> str:
         return (await self.campaigns.create(OPERATOR, DEFAULT_TENANT, a_definition(**changes))).campaign_id
 
-    async def start(self, readers: int = 0, **changes: Any) -> str:
-        """A started campaign; its audience is made for it where a number is given."""
-        if readers:
-            await join(self.database, [address_of(number) for number in range(readers)])
+    async def start(self, recipients: int = 0, **changes: Any) -> str:
+        """Start a campaign, and create that many subscribers first."""
+        if recipients:
+            await join(self.database, [address_of(number) for number in range(recipients)])
         campaign_id = await self.create(**changes)
         await self.campaigns.start(OPERATOR, campaign_id)
         return campaign_id
 
-    async def walk(self) -> None:
-        """As any worker would, until there is nothing more to do."""
+    async def run_scheduler(self) -> None:
+        """Run the scheduler until nothing is left to do."""
         while await CampaignScheduler(self.database, self.clock).tick():
             pass
 
@@ -97,7 +97,7 @@ class Desk:
     async def status(self, campaign_id: str) -> str:
         return (await self.campaign(campaign_id)).status.value
 
-    async def place(self, campaign_id: str) -> QueuePosition:
+    async def position(self, campaign_id: str) -> QueuePosition:
         campaign = await self.campaign(campaign_id)
         async with self.database.read() as tx:
             found = await progress.find_position(tx, campaign.key, self.clock.now())
@@ -105,17 +105,17 @@ class Desk:
         return found
 
     async def counts(self, campaign_id: str) -> CampaignMessageCounts:
-        place = await self.place(campaign_id)
+        position = await self.position(campaign_id)
         async with self.database.read() as tx:
-            return await progress.count_messages(tx, place)
+            return await progress.count_messages(tx, position)
 
-    async def waits(self, campaign_id: str) -> tuple[str | None, Instant | None]:
-        """Why, and for how long from now."""
-        place = await self.place(campaign_id)
-        until = None if place.deferred_until is None else place.deferred_until - self.clock.now()
-        return place.defer_reason, until
+    async def deferral(self, campaign_id: str) -> tuple[str | None, Instant | None]:
+        """Return the reason of the deferral, and how long it lasts from now."""
+        position = await self.position(campaign_id)
+        until = None if position.deferred_until is None else position.deferred_until - self.clock.now()
+        return position.defer_reason, until
 
-    async def poll(self) -> QueueProgress:
+    async def progress(self) -> QueueProgress:
         return await progress.queue_progress(self.database, self.clock, tenant_id=DEFAULT_TENANT)
 
     async def edit_limits(self, campaign_id: str, **limits: Any) -> None:
@@ -126,14 +126,14 @@ class Desk:
         return [row async for row in report.report_rows(self.database, campaign.key)]
 
     async def addresses(self, campaign_id: str) -> list[str]:
-        """Who has a message of the campaign, in the order in which they were met."""
+        """Return the recipients of the campaign's messages, in the order of creation."""
         campaign = await self.campaign(campaign_id)
         mine = messages.c.campaign_key == campaign.key
         async with self.database.read() as tx:
             rows = await tx.execute(select(messages.c.to_email).where(mine).order_by(messages.c.id))
         return [row.to_email for row in rows]
 
-    async def journal(self, campaign_id: str) -> list[str]:
-        """The oldest first."""
-        found = await list_entries(self.database, tenant_id=None, limit=100, subject=campaign_id)
-        return [deed.action.removeprefix("campaign.") for deed in reversed(found)]
+    async def audit_actions(self, campaign_id: str) -> list[str]:
+        """Return the actions in the audit log, oldest first."""
+        entries = await list_entries(self.database, tenant_id=None, limit=100, subject=campaign_id)
+        return [entry.action.removeprefix("campaign.") for entry in reversed(entries)]

@@ -119,7 +119,7 @@ class Dashboard:
                 lambda: search(self.parts.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )
             return mail.outbox_id
-        some = self.do(lambda: self.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=100))
+        some = self.do(lambda: self.parts.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
 
     def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:

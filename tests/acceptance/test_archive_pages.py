@@ -20,7 +20,7 @@ from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
-from tests.campaigns import NEWS, OPERATOR, Desk, join
+from tests.campaigns import NEWS, OPERATOR, CampaignHarness, join
 
 CHROMIUM = shutil.which("chromium")
 
@@ -99,7 +99,7 @@ async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place
 
 
 async def test_an_issue_is_read_in_its_frame_and_the_way_leads_on(place: Place, browser: Browser) -> None:
-    desk = Desk(place.bench)
+    desk = CampaignHarness(place.bench)
     await join(desk.database, [ADA])
     body = '<p>Spring books for {{ name|default("you") }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
     campaign_id = await desk.start(content={"subject": "Spring books", "body": body})

@@ -9,7 +9,7 @@ from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.outbox.defer import defer_lane
 from tests.acceptance.commands import Commands
 from tests.builders import a_bench, change_tenant
-from tests.contract.campaigns.test_forecast import in_line
+from tests.contract.campaigns.test_forecast import a_queued_campaign
 from tests.standins.smtpbz import KEY, SmtpBzStandIn
 
 
@@ -23,8 +23,8 @@ async def test_forecast_prints_a_timeline_and_json(commands: Commands, tmp_path:
     assert "No campaign is queued." in (await commands.ok("forecast")).out
     async with a_bench(f"sqlite:///{tmp_path}/mail.db", ManualClock(SystemClock().now())) as bench:
         await change_tenant(bench.database, rate_per_hour=100)
-        await in_line(bench, 230)
-        paused = await in_line(bench, 40)
+        await a_queued_campaign(bench, 230)
+        paused = await a_queued_campaign(bench, 40)
         await defer_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
     drawn = (await commands.ok("forecast")).out
     for words in (

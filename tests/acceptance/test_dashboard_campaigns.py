@@ -43,7 +43,7 @@ def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
 
 
 def found(dashboard: Dashboard, name: str) -> Campaign:
-    some = dashboard.do(lambda: dashboard.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=50))
+    some = dashboard.do(lambda: dashboard.parts.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=50))
     return next(each for each in some if each.name == name)
 
 

@@ -28,7 +28,7 @@ from mailwright.web.live import LiveUpdates
 from tests.api import an_engine
 from tests.articles import the_slices, write_slices
 from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message
-from tests.campaigns import Desk, a_list, address_of, join
+from tests.campaigns import CampaignHarness, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
 from tests.notifications import a_stand, make_tables
@@ -52,14 +52,14 @@ async def ada(parts: wiring.Engine) -> AsyncIterator[Visit]:
 
 
 @pytest.fixture
-def desk(bench: Bench) -> Desk:
-    return Desk(bench)
+def desk(bench: Bench) -> CampaignHarness:
+    return CampaignHarness(bench)
 
 
 # Campaigns.
 
 
-async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: Desk) -> None:
+async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(REFUSAL, REFUSAL))
     await ada.open(f"/campaigns/{campaign_id}/recipients?show=failed")
@@ -74,11 +74,13 @@ async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: Desk
     assert ada.said == "Failures accepted. The campaign is finished."
     assert await desk.status(campaign_id) == "SENT"
     assert (await desk.counts(campaign_id)).failed == 1
-    assert (await desk.journal(campaign_id))[-2:] == ["retry_failed", "accept_failures"]
+    assert (await desk.audit_actions(campaign_id))[-2:] == ["retry_failed", "accept_failures"]
     assert "Accept failures" not in ada.buttons()
 
 
-async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(ada: Visit, desk: Desk) -> None:
+async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(
+    ada: Visit, desk: CampaignHarness
+) -> None:
     await join(desk.database, [address_of(0)])
     campaign_id = await desk.create()
     ada.client.cookies.set("zone", "Europe/Lisbon")
@@ -90,13 +92,13 @@ async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(a
     found = await desk.campaign(campaign_id)
     assert (found.status, found.definition.scheduled_at) == ("READY", 1_811_838_600_000)  # summer time in Lisbon
     await desk.bench.drain(ScriptedProvider())
-    assert (await desk.waits(campaign_id))[0] == "scheduled"
+    assert (await desk.deferral(campaign_id))[0] == "scheduled"
     await ada.press("Cancel campaign")
     assert await desk.status(campaign_id) == "CANCELLED"
     assert "Cancel campaign" not in ada.buttons()
 
 
-async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: Visit, desk: Desk) -> None:
+async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0), address_of(1)])
     limits = {"ratePerHour": 500, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"}
     campaign_id = await desk.create(limits=limits)
@@ -111,7 +113,7 @@ async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: V
     assert " disabled" in ada.text
 
 
-async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Visit, desk: Desk) -> None:
+async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0)])
     links = "".join(
         f'<a href="{to}">Shop</a>' for to in ("/shop", "http://localhost/", "#", "https://bit.ly/a", "htp://a")
@@ -138,7 +140,7 @@ def pairs(text: str) -> set[tuple[str, str]]:
     return set(pairwise(words))
 
 
-async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: Desk) -> None:
+async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3, limits={"ratePerHour": 1})
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}/forecast")
@@ -152,7 +154,7 @@ async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk
     assert "Change the limits" not in ada.text
 
 
-async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk) -> None:
+async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}")
@@ -175,7 +177,7 @@ async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk
     assert await desk.status(copied[1]) == "CANCELLED"
 
 
-async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: Desk) -> None:
+async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: CampaignHarness) -> None:
     versions = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
     campaign_id = await desk.start(10, experiment=versions)
     await desk.bench.drain(ScriptedProvider())

@@ -30,7 +30,7 @@ from mailwright.schemas.explanation_text import (
 )
 from mailwright.schemas.time_text import distance, duration, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
-from mailwright.sources.campaigns.simulation import ForecastAssumption
+from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00 UTC
 LIMITS = [*LIMIT_COLUMNS, "max_in_flight", DeferReason.DOMAIN_RATE, DeferReason.DOMAIN_CONCURRENCY]

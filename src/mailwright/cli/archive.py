@@ -27,7 +27,7 @@ def publish(campaign: CampaignId) -> None:
 
     async def work(at: Installation) -> tuple[ArchivedCampaign, list[str], str]:
         found = await _archive(at).publish(Actor(CONSOLE, None), campaign)
-        return found, await _archive(at).places(found), at.settings.public_url
+        return found, await _archive(at).public_lists(found), at.settings.public_url
 
     for url in archive_response(*run(work)).urls:
         out.print(url, markup=False, soft_wrap=True)
@@ -52,8 +52,8 @@ def list_command(
 
     async def work(at: Installation) -> tuple[list[tuple[ArchivedCampaign, list[str]]], str]:
         owner, archive = await tenants.find(at.database, tenant), _archive(at)
-        found = await archive.issues(owner.id, list_key, limit=limit)
-        return [(each, await archive.places(each)) for each in found], at.settings.public_url
+        found = await archive.list_public(owner.id, list_key, limit=limit)
+        return [(each, await archive.public_lists(each)) for each in found], at.settings.public_url
 
     found, public_url = run(work)
     if as_json:

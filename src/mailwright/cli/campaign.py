@@ -49,11 +49,12 @@ from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
-from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, CampaignProblem, check_campaign
+from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
 
 app = group("Campaigns: one email for many recipients.")
 
@@ -203,7 +204,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
 
     async def work(at: Installation) -> list[View]:
         owner = await tenants.find(at.database, tenant)
-        found = await _campaigns(at).some(tenant_id=owner.id, limit=limit)
+        found = await _campaigns(at).list_page(tenant_id=owner.id, limit=limit)
         now = at.clock.now()
         async with at.database.read() as tx:
             places = {place.campaign_id: place for place in await progress.list_positions(tx, now, tenant_id=owner.id)}

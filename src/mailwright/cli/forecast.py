@@ -18,7 +18,7 @@ from mailwright.schemas.explanation_text import assumption_text, deferral_label,
 from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as compute_forecast
-from mailwright.sources.campaigns.simulation import IN_LINE, CampaignForecast, ForecastSegment, summarize_segments
+from mailwright.sources.campaigns.forecast_values import IN_LINE, CampaignForecast, ForecastSegment, summarize_segments
 
 app = command()
 

@@ -78,7 +78,7 @@ async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None
 
 async def campaigns_of(engine: Engine, tenant_id: int) -> list[DemoCampaign]:
     """Return the campaigns, oldest first."""
-    found = await _campaigns(engine).some(tenant_id=tenant_id, limit=10)
+    found = await _campaigns(engine).list_page(tenant_id=tenant_id, limit=10)
     shown = []
     async with engine.database.read() as tx:
         for campaign in reversed(found):

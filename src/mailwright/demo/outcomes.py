@@ -89,7 +89,9 @@ async def report_outcomes(engine: Engine, tenant_id: int) -> None:
                 metadata={"diagnostic": "550 5.1.1 mailbox unavailable"},
             )
         )
-    campaigns = await Campaigns(engine.database, engine.clock, engine.templates).some(tenant_id=tenant_id, limit=10)
+    campaigns = await Campaigns(engine.database, engine.clock, engine.templates).list_page(
+        tenant_id=tenant_id, limit=10
+    )
     for campaign in campaigns:
         if campaign.name == SENT:
             query = MessageSearch(source=Source.CAMPAIGN, campaign_key=campaign.key, status=Status.SENT)

@@ -12,11 +12,12 @@ from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, ext
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
-from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable
 from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 
 MAX_LISTS = 100
 

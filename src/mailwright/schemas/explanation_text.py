@@ -22,7 +22,7 @@ from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReaso
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
-from mailwright.sources.campaigns.simulation import ASSUMED_RATE, IN_LINE, ONE_AT_A_TIME_RATE, ForecastAssumption
+from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, IN_LINE, ONE_AT_A_TIME_RATE, ForecastAssumption
 
 NO_WORKER: Final = "No worker is running, so nothing is sent."
 

@@ -6,7 +6,7 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
 from mailwright.schemas.explanation_text import ExplanationText, assumption_text, campaign_text, message_text
 from mailwright.sources.campaigns.forecast import Forecast
-from mailwright.sources.campaigns.simulation import CampaignForecast, ForecastSegment, summarize_segments
+from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
 
 
 def message_explanation(explanation: MessageExplanation) -> dict[str, Any]:

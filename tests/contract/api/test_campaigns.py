@@ -279,7 +279,7 @@ async def test_limits_hold_a_campaign_and_are_changed_while_it_waits(
     assert {error["field"] for error in wrong.json()["errors"]} == {"ratePerHour", "perWeek"}
 
 
-async def test_a_test_goes_to_the_given_addresses_and_counts_for_nothing(api: Api, bench: Bench) -> None:
+async def test_test_send_is_not_counted(api: Api, bench: Bench) -> None:
     await readers(api, 1)
     campaign_id = await created(api)
     body = {"addresses": ["us@example.com"], "asContact": address_of(0)}

@@ -22,7 +22,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import messages, metadata, queue_entries
 from tests.api import an_api
 from tests.builders import SENT, Bench, a_message, a_result, a_settler, an_acceptor, claims_of
-from tests.campaigns import Desk
+from tests.campaigns import CampaignHarness
 
 ADA = "ada@example.com"
 
@@ -129,7 +129,7 @@ async def test_erasure_covers_request_ids_copies_and_cursors(bench: Bench) -> No
         a_message(to=ADA, request_id="plain", dedupe_key="kept", body_digest="x"),
         a_message(to="bob@example.com", payload=to_other),
     )
-    await Desk(bench).start(1)
+    await CampaignHarness(bench).start(1)
     async with database.write() as tx:
         await tx.execute(update(queue_entries).values(enqueued_to=ADA))
     await erasure.erase(database, clock, 1, ADA, actor="console")

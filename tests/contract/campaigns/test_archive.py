@@ -1,4 +1,4 @@
-"""Reading in the browser, on both engines: a reader's own mail by its link, and what its author opened to everyone."""
+"""Web views and the public archive, on both engines."""
 
 import email
 import re
@@ -22,7 +22,7 @@ from mailwright.sources.campaigns.archive import Archive, NotPublishable
 from mailwright.web.app import create_app
 from tests.api import client_of
 from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter
-from tests.campaigns import NEWS, OPERATOR, Desk, a_list, join
+from tests.campaigns import NEWS, OPERATOR, CampaignHarness, a_list, join
 from tests.standins.provider import ScriptedProvider
 
 ADA = "ada@example.com"
@@ -35,8 +35,8 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 @dataclass
-class Place:
-    desk: Desk
+class ArchiveSite:
+    desk: CampaignHarness
     archive: Archive
     client: httpx.AsyncClient
 
@@ -46,7 +46,7 @@ class Place:
 
     async def sent(self) -> list[OutgoingMessage]:
         provider = ScriptedProvider()
-        await self.desk.walk()
+        await self.desk.run_scheduler()
         await self.desk.bench.drain(provider)
         return provider.mails
 
@@ -57,13 +57,13 @@ class Place:
 
 
 @pytest.fixture
-async def place(bench: Bench) -> AsyncIterator[Place]:
+async def site(bench: Bench) -> AsyncIterator[ArchiveSite]:
     engine = bench.engine
     pages = PublicPages(secret="s" * 32, sender="Northwind")
     parts = replace(engine, public_pages=pages)
     await join(bench.database, [ADA])
     async with client_of(create_app(parts)) as client:
-        yield Place(Desk(bench), Archive(bench.database, bench.clock, engine.templates), client)
+        yield ArchiveSite(CampaignHarness(bench), Archive(bench.database, bench.clock, engine.templates), client)
 
 
 def links_in(mail: OutgoingMessage) -> list[str]:
@@ -73,45 +73,45 @@ def links_in(mail: OutgoingMessage) -> list[str]:
     return [each.replace("&amp;", "&").replace("&#x2f;", "/") for each in found]
 
 
-# A reader's own mail.
+# The web view of a message.
 
 
-async def test_a_mail_opens_in_the_browser_as_its_reader_got_it(place: Place) -> None:
-    await place.campaign()
-    [mail] = await place.sent()
+async def test_web_view_shows_the_email_as_sent(site: ArchiveSite) -> None:
+    await site.campaign()
+    [mail] = await site.sent()
     view, choose, leave = links_in(mail)
-    page = await place.client.get(view)
+    page = await site.client.get(view)
     assert page.status_code == 200
     assert "Hello Ann, you are on pro." in page.text
     assert {link.replace("&#x2f;", "/") for link in re.findall(r'href="([^"]+)"', page.text)} == {view, choose, leave}
 
 
-async def test_a_mail_can_lead_to_its_readers_preferences(place: Place) -> None:
-    await place.campaign()
-    [mail] = await place.sent()
-    page = await place.client.get(links_in(mail)[1])
+async def test_email_can_link_to_the_preferences_page(site: ArchiveSite) -> None:
+    await site.campaign()
+    [mail] = await site.sent()
+    page = await site.client.get(links_in(mail)[1])
     assert page.status_code == 200
     assert "What would you like to receive?" in page.text
 
 
-async def test_bulk_mail_of_the_api_opens_too_and_a_receipt_has_no_such_link(place: Place) -> None:
-    bench = place.desk.bench
+async def test_only_bulk_api_messages_have_a_web_view(site: ArchiveSite) -> None:
+    bench = site.desk.bench
     template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="Hi", html=BODY, text=None)
     told = {"variables": {"plan": "gold"}}
     bulk = a_newsletter(to=ADA, template_key=template.key, payload={"to": ADA, "toName": "Ada", **told}, list_key=NEWS)
     receipt = a_message(to=ADA, template_key=template.key, payload={"to": ADA, **told})
     await bench.accept(bulk, receipt)
-    mails = {mail.outbox_id: mail for mail in await place.sent()}
-    page = await place.client.get(links_in(mails[bulk.outbox_id])[0])
+    mails = {mail.outbox_id: mail for mail in await site.sent()}
+    page = await site.client.get(links_in(mails[bulk.outbox_id])[0])
     assert "Hello Ada, you are on gold." in page.text
     assert links_in(mails[receipt.outbox_id]) == []
     unsigned = WebViewTokens("s" * 32).make(receipt.outbox_id)
-    assert (await place.client.get(f"/view/{unsigned}")).status_code == 404
+    assert (await site.client.get(f"/view/{unsigned}")).status_code == 404
 
 
-async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
-    await place.campaign()
-    [mail] = await place.sent()
+async def test_forged_web_view_link_shows_nothing(site: ArchiveSite) -> None:
+    await site.campaign()
+    [mail] = await site.sent()
     token = links_in(mail)[0].rpartition("/")[2]
     outbox_id, _, signature = token.partition(".")
     assert outbox_id == mail.outbox_id
@@ -122,11 +122,11 @@ async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
         f"{outbox_id}.{signature}=",
         f"{uuid7(1)}.{signature}",
     ):
-        answer = await place.client.get(f"/view/{wrong}")
+        answer = await site.client.get(f"/view/{wrong}")
         assert (answer.status_code, "Hello" in answer.text) == (400, False), wrong
 
 
-def test_links_of_a_retired_secret_keep_working() -> None:
+def test_links_signed_with_a_retired_secret_keep_working() -> None:
     outbox_id = uuid7(1_800_000_000_000)
     token = WebViewTokens("old" * 8).make(outbox_id)
     assert WebViewTokens("new" * 8, "old" * 8).parse(token) == outbox_id
@@ -134,19 +134,19 @@ def test_links_of_a_retired_secret_keep_working() -> None:
         WebViewTokens("new" * 8).parse(token)
 
 
-async def test_what_was_written_to_someone_who_was_erased_is_gone(place: Place) -> None:
-    await place.campaign()
-    [mail] = await place.sent()
-    await erase(place.desk.database, place.desk.clock, DEFAULT_TENANT, ADA, actor="test")
-    answer = await place.client.get(links_in(mail)[0])
+async def test_email_to_an_erased_contact_is_gone(site: ArchiveSite) -> None:
+    await site.campaign()
+    [mail] = await site.sent()
+    await erase(site.desk.database, site.desk.clock, DEFAULT_TENANT, ADA, actor="test")
+    answer = await site.client.get(links_in(mail)[0])
     assert (answer.status_code, "Ann" in answer.text) == (404, False)
 
 
-async def test_what_somebody_wrote_runs_nothing_and_belongs_to_no_site(place: Place) -> None:
-    campaign_id = await place.published()
-    [mail] = await place.sent()
-    view = await place.client.get(links_in(mail)[0])
-    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+async def test_web_view_runs_no_script_and_has_no_origin(site: ArchiveSite) -> None:
+    campaign_id = await site.published()
+    [mail] = await site.sent()
+    view = await site.client.get(links_in(mail)[0])
+    content = await site.client.get(f"/archive/{NEWS}/{campaign_id}/content")
     for answer, framed_by in ((view, "'none'"), (content, "'self'")):
         rules = dict(rule.partition(" ")[::2] for rule in answer.headers["Content-Security-Policy"].split("; "))
         assert set(rules["sandbox"].split()) == {"allow-popups", "allow-popups-to-escape-sandbox"}
@@ -161,43 +161,43 @@ async def test_what_somebody_wrote_runs_nothing_and_belongs_to_no_site(place: Pl
 # The archive.
 
 
-async def test_only_what_its_author_opened_is_in_the_archive(place: Place) -> None:
-    first, second = await place.published(name="First"), await place.campaign(name="Second")
-    page = await place.client.get(f"/archive/{NEWS}")
+async def test_archive_has_only_published_campaigns(site: ArchiveSite) -> None:
+    first, second = await site.published(name="First"), await site.campaign(name="Second")
+    page = await site.client.get(f"/archive/{NEWS}")
     assert page.status_code == 200
     assert (first in page.text, second in page.text) == (True, False)
-    assert (await place.client.get(f"/archive/{NEWS}/{second}")).status_code == 404
-    assert (await place.client.get(f"/archive/{NEWS}/{second}/content")).status_code == 404
-    await place.archive.withdraw(OPERATOR, first)
-    assert first not in (await place.client.get(f"/archive/{NEWS}")).text
-    assert (await place.client.get(f"/archive/{NEWS}/{first}")).status_code == 404
+    assert (await site.client.get(f"/archive/{NEWS}/{second}")).status_code == 404
+    assert (await site.client.get(f"/archive/{NEWS}/{second}/content")).status_code == 404
+    await site.archive.withdraw(OPERATOR, first)
+    assert first not in (await site.client.get(f"/archive/{NEWS}")).text
+    assert (await site.client.get(f"/archive/{NEWS}/{first}")).status_code == 404
 
 
-async def test_nothing_of_any_reader_is_in_the_archive(place: Place) -> None:
-    campaign_id = await place.published()
-    page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
-    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
-    feed = await place.client.get(f"/archive/{NEWS}/feed")
+async def test_archive_has_no_recipient_data(site: ArchiveSite) -> None:
+    campaign_id = await site.published()
+    page = await site.client.get(f"/archive/{NEWS}/{campaign_id}")
+    content = await site.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+    feed = await site.client.get(f"/archive/{NEWS}/feed")
     assert "Hello , you are on ." in content.text
     assert f"subscribe&#x2f;{NEWS}" in content.text or f"/subscribe/{NEWS}" in content.text
     for answer in (page, content, feed):
         assert not any(word in answer.text for word in (ADA, "Ann", "token=", "/view/"))
 
 
-async def test_an_issue_is_shown_in_a_frame_that_can_do_nothing(place: Place) -> None:
-    campaign_id = await place.published()
-    page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
+async def test_archived_campaign_is_shown_in_a_sandboxed_frame(site: ArchiveSite) -> None:
+    campaign_id = await site.published()
+    page = await site.client.get(f"/archive/{NEWS}/{campaign_id}")
     assert f'src="{campaign_id}/content"' in page.text
     assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page.text
     assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
-    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+    content = await site.client.get(f"/archive/{NEWS}/{campaign_id}/content")
     assert '<head><base target="_blank">' in content.text
 
 
-async def test_the_feed_is_atom_and_costs_little_while_nothing_is_new(place: Place) -> None:
+async def test_feed_is_atom_and_supports_conditional_requests(site: ArchiveSite) -> None:
     body = BODY.replace("Hello", "1 &lt; 2 \x0b&amp; Hello")
-    campaign_id = await place.published(body=body)
-    feed = await place.client.get(f"/archive/{NEWS}/feed")
+    campaign_id = await site.published(body=body)
+    feed = await site.client.get(f"/archive/{NEWS}/feed")
     root = ElementTree.fromstring(feed.content)
     [entry] = root.findall(f"{ATOM}entry")
     assert feed.headers["Content-Type"] == "application/atom+xml; charset=utf-8"
@@ -205,36 +205,36 @@ async def test_the_feed_is_atom_and_costs_little_while_nothing_is_new(place: Pla
     assert "1 < 2 & Hello" in (entry.findtext(f"{ATOM}summary") or "").replace("  ", " ")
     link = entry.find(f"{ATOM}link")
     assert link is not None
-    assert (await place.client.get(link.attrib["href"])).status_code == 200
-    again = await place.client.get(f"/archive/{NEWS}/feed", headers={"If-None-Match": feed.headers["ETag"]})
+    assert (await site.client.get(link.attrib["href"])).status_code == 200
+    again = await site.client.get(f"/archive/{NEWS}/feed", headers={"If-None-Match": feed.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_older_issues_follow_page_by_page(place: Place) -> None:
-    ids = [await place.published(name=f"Number {number}") for number in range(32)]
-    page = await place.client.get(f"/archive/{NEWS}")
+async def test_older_campaigns_are_paginated(site: ArchiveSite) -> None:
+    ids = [await site.published(name=f"Number {number}") for number in range(32)]
+    page = await site.client.get(f"/archive/{NEWS}")
     older = re.search(r'href="([^"]+)" rel="next"', page.text)
     assert older is not None
-    rest = await place.client.get(f"/archive/{older[1].replace('&amp;', '&')}")
+    rest = await site.client.get(f"/archive/{older[1].replace('&amp;', '&')}")
     assert [each in page.text for each in ids] == [False] * 2 + [True] * 30
     assert [each in rest.text for each in ids] == [True] * 2 + [False] * 30
 
 
-async def test_an_issue_is_under_its_own_lists_only(place: Place) -> None:
-    campaign_id = await place.published()
-    await a_list(place.desk.database, "other")
-    assert campaign_id not in (await place.client.get("/archive/other")).text
-    assert (await place.client.get(f"/archive/other/{campaign_id}")).status_code == 404
-    assert (await place.client.get("/archive/never")).status_code == 404
+async def test_archived_campaign_is_under_its_own_lists_only(site: ArchiveSite) -> None:
+    campaign_id = await site.published()
+    await a_list(site.desk.database, "other")
+    assert campaign_id not in (await site.client.get("/archive/other")).text
+    assert (await site.client.get(f"/archive/other/{campaign_id}")).status_code == 404
+    assert (await site.client.get("/archive/never")).status_code == 404
 
 
-async def test_a_draft_and_what_needs_a_reader_are_refused_with_the_reason(place: Place) -> None:
+async def test_draft_or_personal_campaign_cannot_be_published(site: ArchiveSite) -> None:
     with pytest.raises(NotPossibleNow, match="not started"):
-        await place.archive.publish(OPERATOR, await place.desk.create())
-    needs = await place.campaign(BODY.replace("{{ plan }}", "{{ plan.name }}"), variables={"plan": {"name": "x"}})
-    await place.archive.publish(OPERATOR, needs)
+        await site.archive.publish(OPERATOR, await site.desk.create())
+    needs = await site.campaign(BODY.replace("{{ plan }}", "{{ plan.name }}"), variables={"plan": {"name": "x"}})
+    await site.archive.publish(OPERATOR, needs)
     attributes = {"attributes": {"company": {"name": "Acme"}}}
-    await join(place.desk.database, ["bob@example.com"], "firms", **attributes)
-    needs = await place.campaign(BODY.replace("{{ plan }}", "{{ company.name }}"), lists=["firms"])
-    with pytest.raises(NotPublishable, match="without a reader"):
-        await place.archive.publish(OPERATOR, needs)
+    await join(site.desk.database, ["bob@example.com"], "firms", **attributes)
+    needs = await site.campaign(BODY.replace("{{ plan }}", "{{ company.name }}"), lists=["firms"])
+    with pytest.raises(NotPublishable, match="without a recipient"):
+        await site.archive.publish(OPERATOR, needs)

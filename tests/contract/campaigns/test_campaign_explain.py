@@ -28,11 +28,11 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
 from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, THROTTLE, Bench, a_tenant, change_tenant
-from tests.contract.campaigns.test_forecast import InLine, in_line
+from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
 from tests.standins.provider import ScriptedProvider
 
 
-async def explained(bench: Bench, campaign: InLine, tenant_id: int | None = None) -> CampaignExplanation:
+async def explained(bench: Bench, campaign: QueuedTestCampaign, tenant_id: int | None = None) -> CampaignExplanation:
     defaults = DefaultLimits(default_limits(bench.engine.settings))
     return await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=tenant_id)
 
@@ -41,7 +41,9 @@ async def a_worker(bench: Bench) -> None:
     await WorkerRegistry(bench.database, bench.clock, "w").report(WorkerPresence("scripted"))
 
 
-async def change_campaign(bench: Bench, campaign: InLine, *, completed_at: int | None = None, **values: object) -> None:
+async def change_campaign(
+    bench: Bench, campaign: QueuedTestCampaign, *, completed_at: int | None = None, **values: object
+) -> None:
     async with bench.database.write() as tx:
         mine = campaigns.c.campaign_id == campaign.campaign_id
         await tx.execute(update(campaigns).where(mine).values(**values))
@@ -52,7 +54,7 @@ async def change_campaign(bench: Bench, campaign: InLine, *, completed_at: int |
 @pytest.mark.promise("explain-campaign")
 async def test_tenant_limit_is_named_with_usage_end_and_forecast(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
-    campaign = await in_line(bench, 150)
+    campaign = await a_queued_campaign(bench, 150)
     await bench.drain(ScriptedProvider())
     resumes_at = bench.clock.now() + HOUR
     found = await explained(bench, campaign)
@@ -66,7 +68,7 @@ async def test_tenant_limit_is_named_with_usage_end_and_forecast(bench: Bench) -
 @pytest.mark.promise("explain-campaign")
 async def test_campaign_limit_is_named_as_its_own(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
-    campaign = await in_line(bench, 30, rate_per_hour=10)
+    campaign = await a_queued_campaign(bench, 30, rate_per_hour=10)
     await bench.drain(ScriptedProvider())
     found = await explained(bench, campaign)
     assert found.limit == ReachedLimit("rate_per_hour", LimitScope.CAMPAIGN, "To 30", used=10, allowed=10)
@@ -77,7 +79,7 @@ async def test_campaign_limit_is_named_as_its_own(bench: Bench) -> None:
 @pytest.mark.promise("explain-campaign")
 async def test_every_deferral_has_its_state_reason_and_remedy(bench: Bench) -> None:
     now = bench.clock.now()
-    campaign = await in_line(bench, 5)
+    campaign = await a_queued_campaign(bench, 5)
     assert (await explained(bench, campaign)).state == "no_worker"
     await a_worker(bench)
     found = await explained(bench, campaign)
@@ -98,7 +100,7 @@ async def test_every_deferral_has_its_state_reason_and_remedy(bench: Bench) -> N
 
 @pytest.mark.promise("explain-campaign")
 async def test_deferred_messages_defer_their_campaign(bench: Bench) -> None:
-    campaign = await in_line(bench, 3)
+    campaign = await a_queued_campaign(bench, 3)
     await bench.drain(ScriptedProvider(*[THROTTLE] * 3))
     await a_worker(bench)
     async with bench.database.read() as tx:
@@ -113,10 +115,10 @@ async def test_deferred_messages_defer_their_campaign(bench: Bench) -> None:
     seen = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
     assert (seen.reason, seen.next_run_at, seen.eta) == (reason, until, None)
     defaults = DefaultLimits(default_limits(bench.engine.settings))
-    [course] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).campaigns
-    assert (course.starts_at, course.segments[0].reason) == (until, reason)
+    [forecasted] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).campaigns
+    assert (forecasted.starts_at, forecasted.segments[0].reason) == (until, reason)
 
-    behind = await in_line(bench, 2)
+    behind = await a_queued_campaign(bench, 2)
     assert (await explained(bench, behind)).state == "sending"  # the first does not keep it waiting
     bench.clock.advance(until - bench.clock.now())
     assert (await explained(bench, campaign)).state == "sending"
@@ -125,7 +127,7 @@ async def test_deferred_messages_defer_their_campaign(bench: Bench) -> None:
 @pytest.mark.promise("explain-campaign")
 async def test_queued_campaign_names_the_one_ahead(bench: Bench) -> None:
     await a_worker(bench)
-    first, second = await in_line(bench, 5), await in_line(bench, 7)
+    first, second = await a_queued_campaign(bench, 5), await a_queued_campaign(bench, 7)
     found = await explained(bench, second)
     assert (found.state, found.reason) == ("in_line", "in_line")
     assert (found.campaign_ahead, found.remedy) == ("To 5", Remedy.PAUSE_CAMPAIGN_AHEAD)
@@ -135,7 +137,7 @@ async def test_queued_campaign_names_the_one_ahead(bench: Bench) -> None:
 
 @pytest.mark.promise("explain-campaign")
 async def test_finished_campaign_has_its_state_and_failures(bench: Bench) -> None:
-    campaign = await in_line(bench, 5)
+    campaign = await a_queued_campaign(bench, 5)
     now = bench.clock.now()
     for status, state in (
         (CampaignStatus.DRAFT, "draft"),
@@ -157,8 +159,12 @@ async def test_finished_campaign_has_its_state_and_failures(bench: Bench) -> Non
 @pytest.mark.promise("explain-campaign")
 async def test_campaign_of_another_tenant_is_not_found(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
-    campaign = await in_line(bench, 1)
-    for tenant_id, wanted in ((other, campaign), (None, InLine("nonsense", 0)), (None, InLine(uuid7(1), 0))):
+    campaign = await a_queued_campaign(bench, 1)
+    for tenant_id, wanted in (
+        (other, campaign),
+        (None, QueuedTestCampaign("nonsense", 0)),
+        (None, QueuedTestCampaign(uuid7(1), 0)),
+    ):
         with pytest.raises(NotFound):
             await explained(bench, wanted, tenant_id)
     assert (await explained(bench, campaign, DEFAULT_TENANT)).campaign_id == campaign.campaign_id
@@ -167,7 +173,7 @@ async def test_campaign_of_another_tenant_is_not_found(bench: Bench) -> None:
 async def test_message_names_what_defers_its_campaign(bench: Bench) -> None:
     now = bench.clock.now()
     await a_worker(bench)
-    campaign, later = await in_line(bench, 1), await in_line(bench, 2)
+    campaign, later = await a_queued_campaign(bench, 1), await a_queued_campaign(bench, 2)
     async with bench.database.write() as tx:
         rows = await tx.execute(messages.select().order_by(messages.c.id))
         for row, lane in zip(rows, (campaign.lane, later.lane, later.lane), strict=True):
@@ -199,14 +205,14 @@ async def test_message_names_what_defers_its_campaign(bench: Bench) -> None:
 async def test_api_returns_the_forecast_and_the_explanation(
     bench: Bench, database: Database, clock: ManualClock
 ) -> None:
-    campaign = await in_line(bench, 3)
+    campaign = await a_queued_campaign(bench, 3)
     async with an_api(database, clock) as api:
         answer = await api.client.get("/v1/forecast", params={"days": 30})
         assert answer.status_code == 200
-        [course] = answer.json()["campaigns"]
-        assert (course["campaignId"], course["remaining"]) == (campaign.campaign_id, 3)
-        assert course["startsAt"] <= course["finishesAt"]
-        assert course["segments"][0].keys() == {"from", "to", "sending", "reason"}
+        [forecasted] = answer.json()["campaigns"]
+        assert (forecasted["campaignId"], forecasted["remaining"]) == (campaign.campaign_id, 3)
+        assert forecasted["startsAt"] <= forecasted["finishesAt"]
+        assert forecasted["segments"][0].keys() == {"from", "to", "sending", "reason"}
         assert (await api.stranger.get("/v1/forecast")).json()["campaigns"] == []
         assert (await api.anonymous.get("/v1/forecast")).status_code == 401
         assert (await api.client.get("/v1/forecast", params={"days": 0})).status_code in (400, 422)
@@ -220,7 +226,7 @@ async def test_api_returns_the_forecast_and_the_explanation(
 async def test_deferral_by_a_removed_limit_names_no_limit(bench: Bench) -> None:
     """After a setting is removed and the workers are restarted, the deferral is still in force."""
     await change_tenant(bench.database, rate_per_hour=10)
-    campaign = await in_line(bench, 30)
+    campaign = await a_queued_campaign(bench, 30)
     await bench.drain(ScriptedProvider())
     await change_tenant(bench.database, rate_per_hour=None)
     found = await explained(bench, campaign)
@@ -230,7 +236,7 @@ async def test_deferral_by_a_removed_limit_names_no_limit(bench: Bench) -> None:
 
 @pytest.mark.promise("explain-campaign")
 async def test_cancelled_campaign_still_names_unconfirmed_messages(bench: Bench) -> None:
-    campaign = await in_line(bench, 3)
+    campaign = await a_queued_campaign(bench, 3)
     await change_campaign(bench, campaign, status=CampaignStatus.CANCELLED, completed_at=bench.clock.now())
     async with bench.database.write() as tx:
         await tx.execute(update(deliveries).where(deliveries.c.message_key == 1).values(status=Status.IN_DOUBT))
@@ -242,7 +248,7 @@ async def test_cancelled_campaign_still_names_unconfirmed_messages(bench: Bench)
 @pytest.mark.promise("explain-campaign")
 async def test_interval_of_the_tenant_is_named(bench: Bench) -> None:
     await change_tenant(bench.database, interval_ms=HOUR)
-    campaign = await in_line(bench, 3)
+    campaign = await a_queued_campaign(bench, 3)
     await bench.drain(ScriptedProvider())
     found = await explained(bench, campaign)
     assert (found.reason, found.remedy) == ("interval", Remedy.CHANGE_LIMIT)

@@ -1,4 +1,4 @@
-"""Campaigns, on both engines: an audience becomes messages once each, and every deed of an operator is obeyed."""
+"""Campaigns, on both engines: each recipient gets one message, and every action takes effect."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,8 @@ from mailwright.sources.campaigns import enqueue, failure_actions, report, sched
 from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
-from mailwright.sources.campaigns.snapshot import CampaignNotStartable, FrozenCampaign
+from mailwright.sources.campaigns.snapshot import FrozenCampaign
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
@@ -46,7 +47,7 @@ from tests.builders import (
     claims_of,
     deliveries_of,
 )
-from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, a_list, address_of, join
+from tests.campaigns import NEWS, OPERATOR, CampaignHarness, a_definition, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
 
 TEST = {
@@ -57,13 +58,13 @@ TEST = {
 
 
 @pytest.fixture
-async def desk(bench: Bench) -> AsyncIterator[Desk]:
-    yield Desk(bench)
+async def desk(bench: Bench) -> AsyncIterator[CampaignHarness]:
+    yield CampaignHarness(bench)
     assert (await audit(bench.database)).ok
 
 
 @pytest.fixture
-def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 7)
 
 
@@ -81,7 +82,7 @@ def recipients(provider: ScriptedProvider) -> list[str]:
 
 
 @pytest.mark.promise("campaign-to-everyone")
-async def test_a_campaign_goes_to_everyone_on_its_list_and_is_sent(desk: Desk) -> None:
+async def test_campaign_is_sent_to_everyone_on_its_list(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(120)
     assert await desk.status(campaign_id) == "READY"
     provider = ScriptedProvider()
@@ -90,11 +91,11 @@ async def test_a_campaign_goes_to_everyone_on_its_list_and_is_sent(desk: Desk) -
     assert sorted(recipients(provider)) == [address_of(number) for number in range(120)]
     counts = await desk.counts(campaign_id)
     assert (counts.planned, counts.recipients, counts.sent, counts.waiting, counts.percent) == (120, 120, 120, 0, 100.0)
-    assert (await desk.place(campaign_id)).status == "COMPLETED"
-    assert await desk.journal(campaign_id) == ["create", "start"]
+    assert (await desk.position(campaign_id)).status == "COMPLETED"
+    assert await desk.audit_actions(campaign_id) == ["create", "start"]
 
 
-async def test_each_mail_speaks_to_its_reader_with_their_attributes_over_the_campaigns_own(desk: Desk) -> None:
+async def test_contact_attributes_override_campaign_variables(desk: CampaignHarness) -> None:
     await join(desk.database, ["ann@example.com"], name="Ann Lee", attributes={"plan": "gold"})
     await join(desk.database, ["bob@example.com"], name=None, attributes={"plan": None, "city": "Rome"})
     content = {"subject": "{{ season }} for {{ name }}", "body": "<p>{{ plan }}</p><p>{{ unsubscribe_url }}</p>"}
@@ -111,7 +112,7 @@ async def test_each_mail_speaks_to_its_reader_with_their_attributes_over_the_cam
 
 
 @pytest.mark.promise("campaign-refusals")
-async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk: Desk) -> None:
+async def test_invalid_campaign_is_refused_with_all_problems(desk: CampaignHarness) -> None:
     content = {"subject": "Hello", "body": "<p>{{ nobody_has_this }}</p>"}
     await join(desk.database, ["ann@example.com"])
     campaign_id = await desk.create(content=content, lists=[NEWS, "nowhere"], segment="no-such")
@@ -123,7 +124,7 @@ async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk:
     assert await deliveries_of(desk.database) == []
 
 
-async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
+async def test_empty_audience_is_refused(desk: CampaignHarness) -> None:
     await join(desk.database, ["gone@example.com"])
     await ContactStatusService(desk.database, desk.clock).unsubscribe_by_link(
         DEFAULT_TENANT, "gone@example.com", NEWS, source="test"
@@ -134,7 +135,7 @@ async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
     assert [problem.code for problem in refused.value.problems] == ["NO_RECIPIENTS"]
 
 
-async def test_an_audience_of_nobody_is_told_together_with_what_is_wrong_with_the_content(desk: Desk) -> None:
+async def test_empty_audience_is_reported_with_content_problems(desk: CampaignHarness) -> None:
     await a_list(desk.database)
     campaign_id = await desk.create(content={"templateId": "no-such"})
     with pytest.raises(CampaignNotStartable) as refused:
@@ -142,8 +143,8 @@ async def test_an_audience_of_nobody_is_told_together_with_what_is_wrong_with_th
     assert {problem.code for problem in refused.value.problems} == {"UNKNOWN_TEMPLATE", "NO_RECIPIENTS"}
 
 
-async def test_a_campaign_that_is_edited_while_it_starts_is_not_started(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_campaign_edited_during_its_start_is_not_started(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await join(desk.database, ["ann@example.com"])
     campaign_id = await desk.create()
@@ -163,7 +164,7 @@ async def test_a_campaign_that_is_edited_while_it_starts_is_not_started(
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
+async def test_campaign_belongs_to_its_tenant_only(desk: CampaignHarness) -> None:
     other = await a_tenant(desk.database, "other")
     await join(desk.database, ["theirs@example.com"], tenant_id=other)
     campaign_id = await desk.start(3)
@@ -171,14 +172,14 @@ async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
     for act in (desk.campaigns.pause, desk.campaigns.cancel, desk.campaigns.start, desk.campaigns.accept_failures):
         with pytest.raises(NotFound):
             await act(stranger, campaign_id)
-    await desk.walk()
+    await desk.run_scheduler()
     assert await desk.addresses(campaign_id) == [address_of(number) for number in range(3)]
 
 
-# The walk.
+# Enqueueing the audience.
 
 
-async def test_whoever_may_be_written_to_over_the_second_list_only_is_met_as_one_of_that(desk: Desk) -> None:
+async def test_recipient_gets_the_list_that_reaches_them(desk: CampaignHarness) -> None:
     email, second = "ann@example.com", "offers"
     await join(desk.database, [email])
     await a_list(desk.database, second)
@@ -197,8 +198,8 @@ async def test_whoever_may_be_written_to_over_the_second_list_only_is_met_as_one
 
 
 @pytest.mark.promise("campaign-each-once")
-async def test_a_walk_that_breaks_off_in_the_middle_goes_on_and_meets_everyone_once(
-    desk: Desk, small_portions: None, monkeypatch: pytest.MonkeyPatch
+async def test_interrupted_enqueue_continues_and_reaches_everyone_once(
+    desk: CampaignHarness, small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign_id = await desk.start(50)
     store, calls = enqueue._store, 0
@@ -208,7 +209,7 @@ async def test_a_walk_that_breaks_off_in_the_middle_goes_on_and_meets_everyone_o
         calls += 1
         stored = await store(*arguments)  # type: ignore[arg-type]
         if calls % 3 == 0:
-            raise NotDurable  # and the portion is gone
+            raise NotDurable  # and the batch is rolled back
         return stored
 
     monkeypatch.setattr(enqueue, "_store", breaks)
@@ -220,28 +221,26 @@ async def test_a_walk_that_breaks_off_in_the_middle_goes_on_and_meets_everyone_o
 
 
 @pytest.mark.promise("campaign-each-once")
-async def test_four_that_walk_at_once_meet_everyone_once_in_the_order_of_addresses(
-    desk: Desk, small_portions: None
+async def test_parallel_enqueue_reaches_everyone_once_in_address_order(
+    desk: CampaignHarness, small_batches: None
 ) -> None:
     campaign_id = await desk.start(60)
-    await asyncio.gather(*(desk.walk() for _ in range(4)))
+    await asyncio.gather(*(desk.run_scheduler() for _ in range(4)))
     assert await desk.addresses(campaign_id) == [address_of(number) for number in range(60)]
     assert (await desk.counts(campaign_id)).recipients == 60
 
 
-async def test_whoever_joins_while_it_walks_is_met_if_their_place_is_still_to_come(
-    desk: Desk, small_portions: None
-) -> None:
+async def test_subscriber_during_enqueue_is_reached_if_still_ahead(desk: CampaignHarness, small_batches: None) -> None:
     campaign_id = await desk.start(20)
     await CampaignScheduler(desk.database, desk.clock).tick()
     await join(desk.database, ["aaa@example.com", "zzz@example.com"])
-    await desk.walk()
+    await desk.run_scheduler()
     met = await desk.addresses(campaign_id)
     assert met == [*(address_of(number) for number in range(20)), "zzz@example.com"]
     assert (await desk.counts(campaign_id)).planned == 20
 
 
-async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
+async def test_extended_campaign_reaches_only_new_subscribers(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -257,7 +256,7 @@ async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
     assert (await desk.counts(campaign_id)).percent == 100.0
 
 
-async def test_an_extended_campaign_can_go_to_another_segment_of_its_list(desk: Desk) -> None:
+async def test_extended_campaign_can_add_another_segment(desk: CampaignHarness) -> None:
     await join(desk.database, ["gold@example.com"], attributes={"plan": "gold"})
     await join(desk.database, ["iron@example.com", "tin@example.com"], attributes={"plan": "iron"})
     iron = {"attribute": "plan", "is": "iron"}
@@ -274,15 +273,15 @@ async def test_an_extended_campaign_can_go_to_another_segment_of_its_list(desk: 
     assert recipients(provider)[1:] == ["iron@example.com", "tin@example.com"]
 
 
-async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_report_of_several_passes_is_in_address_order(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "PAGE", 3)
     campaign_id = await desk.start(5)
     await desk.bench.drain(ScriptedProvider(REFUSAL))
     await join(desk.database, ["aaa@example.com", "zzz@example.com"])
     await desk.campaigns.extend(OPERATOR, campaign_id)
-    await desk.walk()
+    await desk.run_scheduler()
     rows = await desk.report(campaign_id)
     assert [row.email for row in rows] == ["aaa@example.com", *(address_of(n) for n in range(5)), "zzz@example.com"]
     assert [row.status for row in rows] == ["PENDING", "FAILED", "SENT", "SENT", "SENT", "SENT", "PENDING"]
@@ -293,9 +292,9 @@ async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
 # Between start and send.
 
 
-async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no_failure(desk: Desk) -> None:
+async def test_unsubscribed_recipient_is_skipped_and_not_a_failure(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(10)
-    await desk.walk()
+    await desk.run_scheduler()
     standing = ContactStatusService(desk.database, desk.clock)
     await standing.unsubscribe_by_link(DEFAULT_TENANT, address_of(3), NEWS, source="test")
     await standing.unsubscribe_by_link(DEFAULT_TENANT, address_of(4), source="test")
@@ -308,21 +307,21 @@ async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no
     assert await desk.status(campaign_id) == "SENT"
 
 
-async def test_a_mail_says_what_is_known_of_its_reader_when_it_leaves(desk: Desk) -> None:
+async def test_email_uses_contact_data_at_send_time(desk: CampaignHarness) -> None:
     await desk.start(2)
-    await desk.walk()
+    await desk.run_scheduler()
     async with desk.database.write() as tx:
         mine = contacts.c.email == address_of(0)
         await tx.execute(update(contacts).where(mine).values(name="Eve", attributes='{"plan": "gold"}'))
         await tx.execute(update(contacts).where(contacts.c.email == address_of(1)).values(deleted_at=1))
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    [mail] = provider.mails  # and nothing goes to whoever was deleted
+    [mail] = provider.mails  # and nothing is sent to the deleted contact
     assert "gold" in read(mail).as_string()
     assert str(read(mail)["To"]) == f"Eve <{address_of(0)}>"
 
 
-async def test_readers_get_the_version_of_a_template_in_their_own_language(desk: Desk) -> None:
+async def test_recipient_gets_the_template_of_their_locale(desk: CampaignHarness) -> None:
     store, leave = desk.bench.engine.templates, "<p>{{ unsubscribe_url }}</p>"
     for locale, subject in (("", "Hello"), ("pt", "Olá"), ("pt-BR", "Oi")):
         await store.write(DEFAULT_TENANT, "hello", TemplateDraft(subject=subject, body=leave, locale=locale))
@@ -335,11 +334,11 @@ async def test_readers_get_the_version_of_a_template_in_their_own_language(desk:
     assert said == {"en": "Hello", "none": "Hello", "pt": "Olá", "br": "Oi"}
 
 
-# What operators do.
+# Actions of an operator.
 
 
 @pytest.mark.promise("campaign-control")
-async def test_a_paused_campaign_stops_within_a_batch_keeps_its_place_and_goes_on(desk: Desk) -> None:
+async def test_paused_campaign_keeps_its_position_and_resumes(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(300)
     provider = ScriptedProvider()
     provider.hold()
@@ -349,11 +348,11 @@ async def test_a_paused_campaign_stops_within_a_batch_keeps_its_place_and_goes_o
     provider.let_go()
     await run
     sent = len(provider.mails)
-    assert 10 <= sent <= 10 + 2 * 10  # what was under way, and at most what was claimed before the pause
+    assert 10 <= sent <= 10 + 2 * 10  # messages being sent, and at most those claimed before the pause
     assert await desk.status(campaign_id) == "PAUSED"
-    poll = await desk.poll()
-    assert (poll.reason, poll.next_run_at) == ("paused", None)  # nobody knows until when
-    assert (await desk.place(campaign_id)).status == "PENDING"
+    poll = await desk.progress()
+    assert (poll.reason, poll.next_run_at) == ("paused", None)  # it has no known end
+    assert (await desk.position(campaign_id)).status == "PENDING"
 
     desk.clock.advance(30 * DAY)
     await desk.bench.drain(provider)
@@ -362,11 +361,11 @@ async def test_a_paused_campaign_stops_within_a_batch_keeps_its_place_and_goes_o
     await desk.bench.drain(provider)
     assert len(set(recipients(provider))) == len(provider.mails) == 300
     assert await desk.status(campaign_id) == "SENT"
-    assert await desk.journal(campaign_id) == ["create", "start", "pause", "resume"]
+    assert await desk.audit_actions(campaign_id) == ["create", "start", "pause", "resume"]
 
 
 @pytest.mark.promise("campaign-control")
-async def test_a_cancelled_campaign_is_emptied_and_what_was_sent_stays(desk: Desk) -> None:
+async def test_cancelled_campaign_cancels_only_unsent_messages(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(100, limits={"ratePerHour": 30})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -376,41 +375,39 @@ async def test_a_cancelled_campaign_is_emptied_and_what_was_sent_stays(desk: Des
     counts = await desk.counts(campaign_id)
     assert (counts.sent, counts.cancelled, counts.waiting) == (30, 70, 0)
     assert await desk.status(campaign_id) == "CANCELLED"
-    assert (await desk.place(campaign_id)).status == "COMPLETED"
+    assert (await desk.position(campaign_id)).status == "COMPLETED"
     with pytest.raises(NotPossibleNow, match="CANCELLED"):
         await desk.campaigns.resume(OPERATOR, campaign_id)
 
 
-async def test_a_campaign_that_is_cancelled_before_its_walk_ends_meets_nobody_else(
-    desk: Desk, small_portions: None
-) -> None:
+async def test_cancelled_campaign_enqueues_nobody_else(desk: CampaignHarness, small_batches: None) -> None:
     campaign_id = await desk.start(30)
     await CampaignScheduler(desk.database, desk.clock).tick()
     await desk.campaigns.cancel(OPERATOR, campaign_id)
-    await desk.walk()
+    await desk.run_scheduler()
     assert len(await desk.addresses(campaign_id)) == 7
     assert (await desk.counts(campaign_id)).cancelled == 7
 
 
 @pytest.mark.promise("campaign-failures")
-async def test_a_campaign_with_failures_stays_sending_until_they_are_retried(desk: Desk) -> None:
+async def test_campaign_with_failures_stays_sending_until_retried(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     provider = ScriptedProvider(REFUSAL, REFUSAL)
     await desk.bench.drain(provider)
     assert await desk.status(campaign_id) == "SENDING"
-    assert (await desk.place(campaign_id)).status == "COMPLETED"
+    assert (await desk.position(campaign_id)).status == "COMPLETED"
     assert (await desk.counts(campaign_id)).failed == 2
     _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
     assert count == 2
     await desk.bench.drain(provider)
     assert len(provider.mails) == 7
     assert await desk.status(campaign_id) == "SENT"
-    assert await desk.journal(campaign_id) == ["create", "start", "retry_failed"]
+    assert await desk.audit_actions(campaign_id) == ["create", "start", "retry_failed"]
 
 
 @pytest.mark.promise("campaign-failures")
-async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_letters(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_retry_covers_all_batches_and_removes_dead_letters(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failure_actions, "BATCH_SIZE", 2)
     campaign_id = await desk.start(7)
@@ -423,9 +420,9 @@ async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_lette
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_mail(desk: Desk) -> None:
+async def test_retried_message_stays_with_its_possible_provider(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(1)
-    await desk.walk()
+    await desk.run_scheduler()
     claims, settling = claims_of(desk.database, desk.clock), a_settler(desk.database, desk.clock)
     perhaps = replace(FAULT, provider="scripted", definitely_not_sent=False)
     while claimed := await claims.claim(1):
@@ -437,9 +434,11 @@ async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_
     assert [each.only_provider for each in await claims.claim(1)] == ["scripted"]
 
 
-async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scheduler_does_not_count_a_moving_campaign(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     campaign_id = await desk.start(3)
-    await desk.walk()
+    await desk.run_scheduler()
 
     async def counted(*_: object) -> None:
         raise AssertionError
@@ -453,11 +452,11 @@ async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch
 
 
 @pytest.mark.promise("campaign-failures")
-async def test_failures_can_be_accepted_once_the_campaign_is_through(desk: Desk) -> None:
+async def test_failures_can_be_accepted_after_completion(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     with pytest.raises(NotPossibleNow):
         await desk.campaigns.accept_failures(OPERATOR, campaign_id)
-    await desk.walk()
+    await desk.run_scheduler()
     with pytest.raises(NotPossibleNow, match="still being sent"):
         await desk.campaigns.accept_failures(OPERATOR, campaign_id)
     await desk.bench.drain(ScriptedProvider(REFUSAL))
@@ -468,29 +467,29 @@ async def test_failures_can_be_accepted_once_the_campaign_is_through(desk: Desk)
 
 
 @pytest.mark.promise("campaign-failures")
-async def test_a_campaign_is_sent_once_its_last_doubt_is_resolved(desk: Desk) -> None:
+async def test_campaign_is_sent_when_its_last_doubt_is_resolved(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(UNKNOWN))
     assert await desk.status(campaign_id) == "SENDING"
     assert (await desk.counts(campaign_id)).in_doubt == 1
     [doubtful] = [row for row in await desk.report(campaign_id) if row.status == Status.IN_DOUBT]
     await Operations(desk.database, desk.clock).resolve(doubtful.message_id, Resolution.SENT, tenant_id=None)
-    await desk.walk()
+    await desk.run_scheduler()
     assert await desk.status(campaign_id) == "SENT"
 
 
-async def test_one_message_that_is_tried_again_opens_its_campaigns_place_again(desk: Desk) -> None:
+async def test_retried_message_reopens_its_campaign(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(REFUSAL))
     [failed] = [row for row in await desk.report(campaign_id) if row.status == Status.FAILED]
     await Operations(desk.database, desk.clock).requeue(failed.message_id, tenant_id=None)
-    await desk.walk()
-    assert (await desk.place(campaign_id)).status == "PROCESSING"
+    await desk.run_scheduler()
+    assert (await desk.position(campaign_id)).status == "PROCESSING"
     await desk.bench.drain(ScriptedProvider())
     assert await desk.status(campaign_id) == "SENT"
 
 
-async def test_a_started_campaign_can_be_copied_and_not_edited(desk: Desk) -> None:
+async def test_started_campaign_can_be_duplicated_but_not_edited(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2)
     with pytest.raises(NotPossibleNow, match="READY"):
         await desk.campaigns.edit(OPERATOR, campaign_id, a_definition(name="Other"))
@@ -503,11 +502,11 @@ async def test_a_started_campaign_can_be_copied_and_not_edited(desk: Desk) -> No
     assert len(provider.mails) == 4
 
 
-# Trying out.
+# Test sends.
 
 
 @pytest.mark.promise("campaign-test-sends")
-async def test_a_test_goes_to_the_given_addresses_and_counts_for_nothing(desk: Desk) -> None:
+async def test_test_send_is_not_counted(desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(1)], name="Ann Lee", attributes={"plan": "gold"})
     campaign_id = await desk.create()
     provider = ScriptedProvider()
@@ -520,13 +519,13 @@ async def test_a_test_goes_to_the_given_addresses_and_counts_for_nothing(desk: D
     assert "[plan]" in plain.as_string()
     assert await desk.status(campaign_id) == "DRAFT"
     assert await desk.addresses(campaign_id) == []
-    assert await desk.journal(campaign_id) == ["create", "test", "test"]
+    assert await desk.audit_actions(campaign_id) == ["create", "test", "test"]
     for wrong in ([], ["nobody"], [f"a{number}@example.com" for number in range(21)]):
         with pytest.raises(InvalidInput):
             await desk.campaigns.test_send(OPERATOR, campaign_id, wrong)
 
 
-async def test_a_test_of_an_experiment_shows_every_version(desk: Desk) -> None:
+async def test_test_send_of_an_ab_test_contains_every_variant(desk: CampaignHarness) -> None:
     await a_contact(desk.database, "ann@example.com")
     campaign_id = await desk.create(experiment=TEST)
     provider = ScriptedProvider()
@@ -536,11 +535,11 @@ async def test_a_test_of_an_experiment_shows_every_version(desk: Desk) -> None:
     assert subjects == ["[Test] News for Jane Doe", "[Test] Other news for Jane Doe"]
 
 
-# Experiments.
+# A/B tests.
 
 
-async def clicks(desk: Desk, provider: ScriptedProvider, subject: str, count: int) -> None:
-    """So many readers of the mails with this subject click."""
+async def clicks(desk: CampaignHarness, provider: ScriptedProvider, subject: str, count: int) -> None:
+    """Report clicks of this many recipients of messages with the subject."""
     mails = [mail for mail in provider.mails if str(read(mail)["Subject"]).startswith(subject)]
     now = desk.clock.now()
     told = [
@@ -552,13 +551,13 @@ async def clicks(desk: Desk, provider: ScriptedProvider, subject: str, count: in
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_the_better_version_of_an_experiment_goes_to_everyone_else(desk: Desk) -> None:
+async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(100, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
     assert sorted(subjects) == ["News for Ann"] * 10 + ["Other news for Ann"] * 10
-    assert await desk.waits(campaign_id) == ("waits_for_winner", HOUR)
+    assert await desk.deferral(campaign_id) == ("waits_for_winner", HOUR)
     assert await desk.status(campaign_id) == "SENDING"
     await clicks(desk, provider, "News", 1)
     await clicks(desk, provider, "Other", 3)
@@ -582,7 +581,7 @@ async def test_the_better_version_of_an_experiment_goes_to_everyone_else(desk: D
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_of_equals_the_first_version_wins_and_a_pause_does_not_lose_the_wait(desk: Desk) -> None:
+async def test_first_of_equal_variants_wins_even_after_a_pause(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(50, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -590,9 +589,9 @@ async def test_of_equals_the_first_version_wins_and_a_pause_does_not_lose_the_wa
     await desk.campaigns.pause(OPERATOR, campaign_id)
     desk.clock.advance(30 * MINUTE)
     await desk.campaigns.resume(OPERATOR, campaign_id)
-    assert await desk.waits(campaign_id) == ("waits_for_winner", 30 * MINUTE)
+    assert await desk.deferral(campaign_id) == ("waits_for_winner", 30 * MINUTE)
     await desk.edit_limits(campaign_id, ratePerHour=1_000)
-    assert await desk.waits(campaign_id) == ("waits_for_winner", 30 * MINUTE)
+    assert await desk.deferral(campaign_id) == ("waits_for_winner", 30 * MINUTE)
     desk.clock.advance(30 * MINUTE)
     await desk.bench.drain(provider)
     assert {str(read(mail)["Subject"]) for mail in provider.mails[tried:]} == {"News for Ann"}
@@ -600,7 +599,7 @@ async def test_of_equals_the_first_version_wins_and_a_pause_does_not_lose_the_wa
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_a_person_may_choose_the_winner_before_the_figures_do(desk: Desk) -> None:
+async def test_person_can_choose_the_winner_early(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(100, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -612,10 +611,10 @@ async def test_a_person_may_choose_the_winner_before_the_figures_do(desk: Desk) 
     assert await desk.status(campaign_id) == "SENT"
     with pytest.raises(NotPossibleNow):
         await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
-    assert await desk.journal(campaign_id) == ["create", "start", "choose_winner"]
+    assert await desk.audit_actions(campaign_id) == ["create", "start", "choose_winner"]
 
 
-async def test_versions_for_the_whole_audience_need_no_winner(desk: Desk) -> None:
+async def test_variants_for_the_whole_audience_need_no_winner(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(40, experiment={**TEST, "testPercent": 100})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -624,7 +623,7 @@ async def test_versions_for_the_whole_audience_need_no_winner(desk: Desk) -> Non
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_versions_take_turns_among_the_few_who_are_tried(desk: Desk, small_portions: None) -> None:
+async def test_variants_alternate_in_the_test_group(desk: CampaignHarness, small_batches: None) -> None:
     await desk.start(16, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -634,7 +633,7 @@ async def test_versions_take_turns_among_the_few_who_are_tried(desk: Desk, small
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk: Desk) -> None:
+async def test_ab_test_with_too_few_recipients_is_refused(desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(number) for number in range(5)])
     campaign_id = await desk.create(experiment=TEST)
     with pytest.raises(CampaignNotStartable) as refused:
@@ -648,7 +647,7 @@ async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk
 
 
 @pytest.mark.promise("campaign-refusals")
-async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk: Desk) -> None:
+async def test_unknown_variable_is_reported_with_an_empty_audience(desk: CampaignHarness) -> None:
     await a_list(desk.database)
     campaign_id = await desk.create()
     with pytest.raises(CampaignNotStartable) as refused:
@@ -657,10 +656,12 @@ async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk:
     await join(desk.database, [address_of(1)], "others")
     with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
-    assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS"}  # somebody has a plan, on another list
+    assert {each.code for each in refused.value.problems} == {
+        "NO_RECIPIENTS"
+    }  # a contact of another list has the attribute
 
 
-async def test_a_segment_cannot_widen_a_campaign_that_has_no_filter(desk: Desk) -> None:
+async def test_segment_cannot_extend_a_campaign_without_filter(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
     await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "pro", filter_={"attribute": "plan", "is": "pro"})
@@ -671,11 +672,11 @@ async def test_a_segment_cannot_widen_a_campaign_that_has_no_filter(desk: Desk) 
 
 
 @pytest.mark.promise("campaign-control")
-async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_left_open(desk: Desk) -> None:
+async def test_doubt_resolved_after_cancellation_is_cancelled(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider(UNKNOWN, UNKNOWN))
     await desk.campaigns.cancel(OPERATOR, campaign_id)
-    await desk.walk()
+    await desk.run_scheduler()
     assert (await desk.counts(campaign_id)).in_doubt == 2
     rows = await desk.report(campaign_id)
     operations = Operations(desk.database, desk.clock)
@@ -686,7 +687,7 @@ async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_l
     assert (counts.sent, counts.cancelled, counts.waiting) == (1, 1, 0)
 
 
-async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: Desk) -> None:
+async def test_forecast_includes_the_wait_for_a_winner(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(100, experiment=TEST)
     defaults = DefaultLimits(Limits())
 
@@ -710,6 +711,6 @@ async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: De
     assert ends is not None
     assert wait <= ends <= wait + SECOND
     desk.clock.advance(wait)
-    await desk.walk()
+    await desk.run_scheduler()
     spans, _ = await foreseen()
     assert sum(sent for sent, _ in spans) == 100 - tries

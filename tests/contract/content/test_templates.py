@@ -19,8 +19,10 @@ from mailwright.domain import locales
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.ops.settings import load
+from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
-from mailwright.sources.campaigns.snapshot import CampaignNotStartable, check_campaign, freeze
+from mailwright.sources.campaigns.snapshot import freeze
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.builders import DEFAULT_TENANT, a_contact, a_message, claims_of

@@ -816,7 +816,7 @@ async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBe
     await a_contact(bench.database, "bystander@example.com")
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
-    with pytest.raises(Exception, match="Everyone in its audience"):
+    with pytest.raises(Exception, match="Everyone in the audience"):
         await _campaigns(bench).extend(Actor("tester", None), run.mailout_id)
 
 

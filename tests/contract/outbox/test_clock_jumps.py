@@ -8,7 +8,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, ManualCl
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
-from tests.campaigns import Desk
+from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 from tests.unit.test_policies import at
@@ -91,7 +91,7 @@ async def test_in_the_night_when_clocks_change_the_morning_comes_by_the_readers_
     """Nine o'clock in Lisbon is eight by UTC in summer, and nine in winter."""
     bench.clock.advance(at(evening) - bench.clock.now())
     await change_tenant(bench.database, working_hours="09:00-18:00", timezone="Europe/Lisbon", daily_limit=2)
-    await Desk(bench).start(3)
+    await CampaignHarness(bench).start(3)
     provider = ScriptedProvider()
     await bench.drain(provider)
     while bench.clock.now() < at(opens) - MINUTE:

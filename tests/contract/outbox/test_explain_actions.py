@@ -1,4 +1,4 @@
-"""What an explanation offers to programs, on both engines: every action of every state is carried out, and accepted."""
+"""Actions of explanations over the API, on both engines: every action of every state is accepted."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,21 +26,21 @@ from mailwright.storage.tables import deliveries, messages
 from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
-from tests.campaigns import OPERATOR, Desk, address_of, join
+from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
 from tests.contract.outbox.test_explain import MessageUnderTest
 from tests.standins.provider import ScriptedProvider
 
-ADA = "a/d?a#1%2@example.com"  # what an address may hold, and a path must not
-EXPERIMENT = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "test_percent": 20}
+ADA = "a/d?a#1%2@example.com"  # characters that an address may contain and a path must escape
+AB_TEST = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "test_percent": 20}
 
 
-class World:
-    """One installation, its API, and what is asked about: a message, or a campaign."""
+class ExplainedApi:
+    """An installation with its API, and the message or campaign that is explained."""
 
     def __init__(self, bench: Bench, api: Api) -> None:
         self.bench, self.api, self.database, self.clock = bench, api, bench.database, bench.clock
         self.under_test = MessageUnderTest(bench.database, bench.clock)
-        self.desk = Desk(bench)
+        self.desk = CampaignHarness(bench)
         self.campaign_id = ""
 
     async def message(self, client: Any = None) -> Any:
@@ -55,7 +55,7 @@ class World:
         return answer.json()
 
     async def do(self, action: Any, client: Any = None) -> None:
-        """As a program would, that knows nothing but the action."""
+        """Send the request of the action, as a program would."""
         assert set(action) == {"do", "method", "path", "body"}
         told = {} if action["body"] is None else {"json": action["body"]}
         answer = await (client or self.api.client).request(action["method"], action["path"], **told)
@@ -79,9 +79,9 @@ class World:
         await defer(self.database, [(claimed, Deferral(self.clock.now() + MINUTE, reason))])
 
     async def start(self, readers: int = 1, **changes: Any) -> None:
-        """A campaign whose first reader's mail is the message that is asked about."""
+        """Start a campaign. Its first message is the one that is explained."""
         self.campaign_id = await self.desk.start(readers, **changes)
-        await self.desk.walk()
+        await self.desk.run_scheduler()
         async with self.database.read() as tx:
             rows = await tx.execute(select(messages.c.outbox_id).order_by(messages.c.id).limit(1))
         self.under_test.outbox_id = rows[0].outbox_id if rows else ""
@@ -89,7 +89,7 @@ class World:
     async def hold(self, reason: str) -> None:
         lane = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
         if self.campaign_id:
-            lane = (await self.desk.place(self.campaign_id)).lane
+            lane = (await self.desk.position(self.campaign_id)).lane
         await defer_lane(self.database, lane, reason, self.clock.now() + HOUR)
 
     async def all_are(self, status: Status) -> None:
@@ -99,94 +99,94 @@ class World:
 
 
 @pytest.fixture
-async def world(bench: Bench, clock: ManualClock) -> AsyncIterator[World]:
+async def world(bench: Bench, clock: ManualClock) -> AsyncIterator[ExplainedApi]:
     async with an_api(bench.database, clock) as api:
-        yield World(bench, api)
+        yield ExplainedApi(bench, api)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to stand, and what is offered then: the deeds, or a deed and what is said with it."""
+    """A situation, its state, and the actions that are offered, with their bodies if they have one."""
 
-    bring_about: Callable[[World], Awaitable[None]]
+    set_up: Callable[[ExplainedApi], Awaitable[None]]
     state: str
     offered: Sequence[Any] = ()
 
     @property
     def name(self) -> str:
-        return self.bring_about.__name__
+        return self.set_up.__name__
 
 
 CASES: dict[str, list[Case]] = {"message": [], "campaign": []}
-Making = Callable[[World], Awaitable[None]]
+Setup = Callable[[ExplainedApi], Awaitable[None]]
 
 
-def message_is(state: str, *offered: Any) -> Callable[[Making], Making]:
-    def keep(bring_about: Making) -> Making:
-        CASES["message"].append(Case(bring_about, state, offered))
-        return bring_about
-
-    return keep
-
-
-def campaign_is(state: str, *offered: Any) -> Callable[[Making], Making]:
-    def keep(bring_about: Making) -> Making:
-        CASES["campaign"].append(Case(bring_about, state, offered))
-        return bring_about
+def message_is(state: str, *offered: Any) -> Callable[[Setup], Setup]:
+    def keep(set_up: Setup) -> Setup:
+        CASES["message"].append(Case(set_up, state, offered))
+        return set_up
 
     return keep
 
 
-# Messages that wait no longer.
+def campaign_is(state: str, *offered: Any) -> Callable[[Setup], Setup]:
+    def keep(set_up: Setup) -> Setup:
+        CASES["campaign"].append(Case(set_up, state, offered))
+        return set_up
+
+    return keep
+
+
+# Finished messages.
 
 
 @message_is(ExplanationState.SENT)
-async def a_sent_one(world: World) -> None:
+async def a_sent_one(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.deliver()
 
 
 @message_is(ExplanationState.SENT, ActionKind.ACTIVATE)
-async def one_that_bounced(world: World) -> None:
+async def one_that_hard_bounced(world: ExplainedApi) -> None:
     await world.under_test.accept(to=ADA)
     await world.under_test.deliver()
     await world.came_back(ContactVerdict.HARD_BOUNCE)
 
 
 @message_is(ExplanationState.SENT)
-async def one_that_bounced_for_now(world: World) -> None:
+async def one_that_soft_bounced(world: ExplainedApi) -> None:
     await world.under_test.accept(to=ADA)
     await world.under_test.deliver()
     await world.came_back(ContactVerdict.SOFT_BOUNCE)
 
 
 @message_is(ExplanationState.FAILED, ActionKind.RETRY)
-async def a_failed_one(world: World) -> None:
+async def a_failed_one(world: ExplainedApi) -> None:
     await world.under_test.accept(to=ADA)
     await world.under_test.settle(Status.FAILED, error_code="SMTP_REFUSED")
 
 
 @message_is(ExplanationState.FAILED)
-async def one_that_is_itself_wrong(world: World) -> None:
+async def an_invalid_one(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.settle(Status.FAILED, error_code="INVALID_TEMPLATE")
 
 
 @message_is(ExplanationState.FAILED)
-async def a_failed_one_that_is_of_no_use_any_more(world: World) -> None:
+async def a_failed_one_that_expired(world: ExplainedApi) -> None:
     await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
     await world.under_test.settle(Status.FAILED, error_code="SMTP_REFUSED")
     world.clock.advance(MINUTE)
 
 
 @message_is(ExplanationState.FAILED, ActionKind.LIFT_SUPPRESSION)
-async def one_to_a_suppressed_address(world: World) -> None:
+async def one_to_a_suppressed_address(world: ExplainedApi) -> None:
     await a_failed_one(world)
     await world.suppress()
 
 
 @message_is(ExplanationState.FAILED)
-async def one_to_somebody_who_left_its_list(world: World) -> None:
+async def one_to_an_unsubscribed_recipient(world: ExplainedApi) -> None:
     await world.api.client.post("/v1/lists", json={"listKey": "news"})
     await world.under_test.accept(to=ADA, list_key="news")
     await world.under_test.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED")
@@ -194,32 +194,32 @@ async def one_to_somebody_who_left_its_list(world: World) -> None:
 
 
 @message_is(ExplanationState.FAILED, ActionKind.RETRY)
-async def a_receipt_to_somebody_who_left_a_list(world: World) -> None:
+async def a_receipt_to_an_unsubscribed_recipient(world: ExplainedApi) -> None:
     await a_failed_one(world)
     await world.suppress("general")
 
 
 @message_is(ExplanationState.FAILED)
-async def a_failed_one_of_a_cancelled_campaign(world: World) -> None:
+async def a_failed_one_of_a_cancelled_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
     await world.all_are(Status.FAILED)
 
 
 @message_is(ExplanationState.CANCELLED)
-async def a_cancelled_one(world: World) -> None:
+async def a_cancelled_one(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await Operations(world.database, world.clock).cancel(world.under_test.outbox_id, tenant_id=None)
 
 
 @message_is(ExplanationState.CLOSED_UNKNOWN)
-async def one_that_was_closed(world: World) -> None:
+async def one_that_was_closed(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.settle(Status.IN_DOUBT)
     await Operations(world.database, world.clock).resolve(world.under_test.outbox_id, Resolution.CLOSE, tenant_id=None)
 
 
-# Messages that a provider has, or may have.
+# Messages that a provider has or may have.
 
 
 def resolved_as(*words: str) -> list[Any]:
@@ -227,142 +227,142 @@ def resolved_as(*words: str) -> list[Any]:
 
 
 @message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "resend", "close"))
-async def a_doubtful_one(world: World) -> None:
+async def one_in_doubt(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
 
 
 @message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "close"))
-async def a_doubtful_one_that_is_of_no_use_any_more(world: World) -> None:
+async def one_in_doubt_that_expired(world: ExplainedApi) -> None:
     await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
     await world.under_test.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
     world.clock.advance(MINUTE)
 
 
 @message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "close"))
-async def a_doubtful_one_of_a_cancelled_campaign(world: World) -> None:
+async def one_in_doubt_of_a_cancelled_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
     await world.all_are(Status.IN_DOUBT)
 
 
 @message_is(ExplanationState.SENDING)
-async def one_that_is_being_sent(world: World) -> None:
+async def one_that_is_being_sent(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.attempt()
 
 
 @message_is(ExplanationState.WORKER_LOST)
-async def one_whose_worker_is_gone(world: World) -> None:
+async def one_of_a_lost_worker(world: ExplainedApi) -> None:
     await one_that_is_being_sent(world)
     world.clock.advance(LOCK_TTL)
 
 
-# Messages that wait.
+# Waiting messages.
 
 
 @message_is(ExplanationState.CLAIMED, ActionKind.CANCEL)
-async def a_claimed_one(world: World) -> None:
+async def a_claimed_one(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.under_test.claim()
 
 
 @message_is(ExplanationState.SUSPECT, ActionKind.CANCEL)
-async def a_suspect(world: World) -> None:
+async def a_suspect(world: ExplainedApi) -> None:
     await a_claimed_one(world)
     world.clock.advance(LOCK_TTL)
     await world.worker()
 
 
 @message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL)
-async def a_scheduled_one(world: World) -> None:
+async def a_scheduled_one(world: ExplainedApi) -> None:
     await world.under_test.accept(scheduled_at=world.clock.now() + HOUR)
 
 
 @message_is(ExplanationState.RETRYING, ActionKind.CANCEL)
-async def one_that_is_tried_again(world: World) -> None:
+async def one_with_a_retry(world: ExplainedApi) -> None:
     await world.under_test.accept()
     due_at = world.clock.now() + SECOND
     await world.under_test.settle(Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR")
 
 
 @message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
-async def one_that_its_provider_does_not_take(world: World) -> None:
+async def one_with_an_unavailable_provider(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.PROVIDER_UNAVAILABLE)
 
 
 @message_is(ExplanationState.THROTTLED, ActionKind.CANCEL)
-async def a_throttled_one(world: World) -> None:
+async def a_throttled_one(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.PROVIDER_THROTTLED)
 
 
 @message_is(ExplanationState.PROVIDER_MISSING, ActionKind.CANCEL)
-async def one_whose_provider_is_missing(world: World) -> None:
+async def one_whose_provider_is_missing(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.PROVIDER_MISSING)
 
 
 @message_is(ExplanationState.DOMAIN_LIMIT, ActionKind.CANCEL)
-async def one_to_a_busy_domain(world: World) -> None:
+async def one_to_a_busy_domain(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.DOMAIN_RATE)
 
 
 @message_is(ExplanationState.TENANT_BUSY, ActionKind.CANCEL)
-async def one_of_a_busy_tenant(world: World) -> None:
+async def one_of_a_busy_tenant(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.TENANT_CONCURRENCY)
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
-async def one_for_the_readers_morning(world: World) -> None:
+async def one_outside_the_recipients_hours(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.RECIPIENT_HOURS)
 
 
 @message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
-async def one_behind_another(world: World) -> None:
+async def one_sent_one_at_a_time(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.ONE_AT_A_TIME)
 
 
 @message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
-async def one_that_waits_for_its_resend(world: World) -> None:
+async def one_that_waits_for_its_resend(world: ExplainedApi) -> None:
     await world.deferred(DeferReason.RESEND_TURN)
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
-async def one_that_its_tenants_limit_holds(world: World) -> None:
+async def one_at_its_tenants_limit(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.hold("rate_per_hour")
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
-async def one_without_quota(world: World) -> None:
+async def one_without_quota(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.hold(QUOTA_EXHAUSTED)
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
-async def one_that_the_providers_rate_holds(world: World) -> None:
+async def one_at_the_provider_rate(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.hold(PROVIDER_RATE)
 
 
 @message_is(ExplanationState.EXPIRED)
-async def an_expired_one(world: World) -> None:
+async def an_expired_one(world: ExplainedApi) -> None:
     await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
     world.clock.advance(MINUTE)
 
 
 @message_is(ExplanationState.NO_WORKER, ActionKind.CANCEL)
-async def one_without_a_worker(world: World) -> None:
+async def one_without_a_worker(world: ExplainedApi) -> None:
     await world.under_test.accept()
 
 
 @message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
-async def one_whose_provider_is_left_alone(world: World) -> None:
+async def one_with_a_paused_provider(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.worker(unavailable_until=world.clock.now() + MINUTE, unavailable_reason="wrong password")
 
 
 @message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
-async def one_in_line(world: World) -> None:
+async def a_queued_one(world: ExplainedApi) -> None:
     await world.under_test.accept()
     await world.worker()
 
@@ -371,31 +371,31 @@ async def one_in_line(world: World) -> None:
 
 
 @message_is(ExplanationState.HELD, ActionKind.RESUME_CAMPAIGN, ActionKind.CANCEL)
-async def one_of_a_paused_campaign(world: World) -> None:
+async def one_of_a_paused_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
 
 
 @message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL_CAMPAIGN, ActionKind.CANCEL)
-async def one_of_a_scheduled_campaign(world: World) -> None:
+async def one_of_a_scheduled_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.hold(SCHEDULED)
 
 
 @message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
-async def one_that_waits_for_a_winner(world: World) -> None:
+async def one_of_an_ab_test(world: ExplainedApi) -> None:
     await world.start()
     await world.hold(AWAITING_WINNER)
 
 
 @message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
-async def one_of_a_campaign_with_a_limit(world: World) -> None:
+async def one_of_a_campaign_with_a_limit(world: ExplainedApi) -> None:
     await world.start()
     await world.hold("daily_limit")
 
 
 @message_is(ExplanationState.HELD)
-async def one_of_a_campaign_that_was_just_cancelled(world: World) -> None:
+async def one_of_a_campaign_that_was_just_cancelled(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
     assert (await world.message())["reason"] == CANCELLED
@@ -405,160 +405,160 @@ async def one_of_a_campaign_that_was_just_cancelled(world: World) -> None:
 
 
 @campaign_is("draft", ActionKind.START_CAMPAIGN)
-async def a_draft_that_may_start(world: World) -> None:
+async def a_draft_that_may_start(world: ExplainedApi) -> None:
     await join(world.database, [address_of(1)])
     world.campaign_id = await world.desk.create()
 
 
 @campaign_is("draft", ActionKind.PREFLIGHT_CAMPAIGN)
-async def a_draft_for_nobody(world: World) -> None:
+async def a_draft_without_audience(world: ExplainedApi) -> None:
     world.campaign_id = await world.desk.create()
 
 
 @campaign_is("sent")
-async def a_sent_campaign(world: World) -> None:
+async def a_sent_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("cancelled")
-async def a_cancelled_campaign(world: World) -> None:
+async def a_cancelled_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
 
 
 @campaign_is("cancelled", ActionKind.FIND_DOUBTS)
-async def a_cancelled_campaign_with_doubts(world: World) -> None:
-    await a_doubtful_one_of_a_cancelled_campaign(world)
+async def a_cancelled_campaign_with_doubts(world: ExplainedApi) -> None:
+    await one_in_doubt_of_a_cancelled_campaign(world)
 
 
 @campaign_is("failures", ActionKind.RETRY_FAILED, ActionKind.ACCEPT_FAILURES)
-async def a_campaign_with_failures(world: World) -> None:
+async def a_campaign_with_failures(world: ExplainedApi) -> None:
     await world.start(2)
     await world.bench.drain(ScriptedProvider(REFUSAL))
 
 
 @campaign_is("failures", ActionKind.RESUME_CAMPAIGN)
-async def a_campaign_with_failures_that_was_paused(world: World) -> None:
+async def a_campaign_with_failures_that_was_paused(world: ExplainedApi) -> None:
     await a_campaign_with_failures(world)
     await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
 
 
 @campaign_is("in_doubt", ActionKind.FIND_DOUBTS)
-async def a_campaign_with_doubts(world: World) -> None:
+async def a_campaign_with_doubts(world: ExplainedApi) -> None:
     await a_campaign_with_failures(world)
     await world.all_are(Status.IN_DOUBT)
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {"dailyLimit": 50}))
-async def a_campaign_at_its_hourly_limit(world: World) -> None:
+async def a_campaign_at_its_hourly_limit(world: ExplainedApi) -> None:
     await world.start(3, limits={"rate_per_hour": 1, "daily_limit": 50})
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_at_its_daily_limit(world: World) -> None:
+async def a_campaign_at_its_daily_limit(world: ExplainedApi) -> None:
     await world.start(3, limits={"daily_limit": 1})
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {"timezone": "Europe/Lisbon"}))
-async def a_campaign_outside_its_hours(world: World) -> None:
+async def a_campaign_outside_its_hours(world: ExplainedApi) -> None:
     await world.start(1, limits={"working_hours": "12:00-18:00", "timezone": "Europe/Lisbon"})
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_between_two_mails(world: World) -> None:
+async def a_campaign_with_an_interval(world: ExplainedApi) -> None:
     await world.start(3, limits={"interval_ms": HOUR})
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_that_warms_up(world: World) -> None:
+async def a_campaign_in_warm_up(world: ExplainedApi) -> None:
     await world.start(1, limits={"warmup": True})
     await world.hold("warmup")
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_whose_mails_go_one_at_a_time(world: World) -> None:
+async def a_campaign_sent_one_at_a_time(world: ExplainedApi) -> None:
     await world.start(1, limits={"one_at_a_time": True})
     await world.hold("one_at_a_time")
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_at_its_limit_per_second(world: World) -> None:
+async def a_campaign_at_its_limit_per_second(world: ExplainedApi) -> None:
     await world.start(1, limits={"rate_per_second": 1})
     await world.hold("rate_per_second")
 
 
 @campaign_is("held")
-async def a_campaign_at_its_tenants_limit(world: World) -> None:
+async def a_campaign_at_its_tenants_limit(world: ExplainedApi) -> None:
     await change_tenant(world.database, rate_per_hour=1)
     await world.start(3)
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("held", ActionKind.PAUSE_CAMPAIGN)
-async def a_campaign_that_a_former_limit_holds(world: World) -> None:
+async def a_campaign_deferred_by_a_removed_limit(world: ExplainedApi) -> None:
     await a_campaign_at_its_tenants_limit(world)
     await change_tenant(world.database, rate_per_hour=None)
 
 
 @campaign_is("held")
-async def a_campaign_without_quota(world: World) -> None:
+async def a_campaign_without_quota(world: ExplainedApi) -> None:
     await world.start()
     await world.hold(QUOTA_EXHAUSTED)
 
 
 @campaign_is("held")
-async def a_campaign_at_its_providers_rate(world: World) -> None:
+async def a_campaign_at_its_providers_rate(world: ExplainedApi) -> None:
     await world.start()
     await world.hold(PROVIDER_RATE)
 
 
 @campaign_is("held")
-async def a_campaign_whose_mails_are_throttled(world: World) -> None:
+async def a_campaign_with_throttled_messages(world: ExplainedApi) -> None:
     await world.start()
     await world.bench.drain(ScriptedProvider(THROTTLE))
 
 
 @campaign_is("held", (ActionKind.CHOOSE_WINNER, {"version": "A"}), (ActionKind.CHOOSE_WINNER, {"version": "B"}))
-async def a_campaign_that_tries_its_versions(world: World) -> None:
-    await world.start(10, experiment=EXPERIMENT)
+async def a_campaign_with_an_ab_test(world: ExplainedApi) -> None:
+    await world.start(10, experiment=AB_TEST)
     await world.bench.drain(ScriptedProvider())
 
 
 @campaign_is("paused", ActionKind.RESUME_CAMPAIGN)
-async def a_paused_campaign(world: World) -> None:
+async def a_paused_campaign(world: ExplainedApi) -> None:
     await one_of_a_paused_campaign(world)
 
 
 @campaign_is("scheduled", ActionKind.CANCEL_CAMPAIGN)
-async def a_scheduled_campaign(world: World) -> None:
+async def a_scheduled_campaign(world: ExplainedApi) -> None:
     await world.start(scheduled_at=world.clock.now() + HOUR)
 
 
 @campaign_is("no_worker")
-async def a_campaign_without_a_worker(world: World) -> None:
+async def a_campaign_without_a_worker(world: ExplainedApi) -> None:
     await world.start()
 
 
 @campaign_is("sending")
-async def a_campaign_that_is_being_sent(world: World) -> None:
+async def a_campaign_that_is_being_sent(world: ExplainedApi) -> None:
     await world.start()
     await world.worker()
 
 
 @campaign_is("in_line", ActionKind.PAUSE_CAMPAIGN)
-async def a_campaign_behind_another(world: World) -> None:
+async def a_campaign_behind_another(world: ExplainedApi) -> None:
     await world.start()
     await world.start(0)
     await world.worker()
 
 
-def every_offer(of: str) -> list[Any]:
-    """Each case once for each of its actions, and once where it has none."""
+def cases_by_action(of: str) -> list[Any]:
+    """Return each case once for each of its actions, or once if it has none."""
     return [
         pytest.param(case, number, id=f"{case.name}-{number}")
         for case in CASES[of]
@@ -566,8 +566,10 @@ def every_offer(of: str) -> list[Any]:
     ]
 
 
-async def carried_out(world: World, case: Case, number: int, explained: Callable[[], Awaitable[Any]]) -> None:
-    await case.bring_about(world)
+async def perform_and_check(
+    world: ExplainedApi, case: Case, number: int, explained: Callable[[], Awaitable[Any]]
+) -> None:
+    await case.set_up(world)
     answer = await explained()
     offered = [each if isinstance(each, tuple) else (each, None) for each in case.offered]
     assert answer["state"] == case.state
@@ -577,19 +579,19 @@ async def carried_out(world: World, case: Case, number: int, explained: Callable
 
 
 @pytest.mark.promise("explain-actions")
-@pytest.mark.parametrize(("case", "number"), every_offer("message"))
-async def test_every_action_of_a_message_is_accepted(world: World, case: Case, number: int) -> None:
-    await carried_out(world, case, number, world.message)
+@pytest.mark.parametrize(("case", "number"), cases_by_action("message"))
+async def test_every_action_of_a_message_is_accepted(world: ExplainedApi, case: Case, number: int) -> None:
+    await perform_and_check(world, case, number, world.message)
 
 
 @pytest.mark.promise("explain-actions")
-@pytest.mark.parametrize(("case", "number"), every_offer("campaign"))
-async def test_every_action_of_a_campaign_is_accepted(world: World, case: Case, number: int) -> None:
-    await carried_out(world, case, number, world.campaign)
+@pytest.mark.parametrize(("case", "number"), cases_by_action("campaign"))
+async def test_every_action_of_a_campaign_is_accepted(world: ExplainedApi, case: Case, number: int) -> None:
+    await perform_and_check(world, case, number, world.campaign)
 
 
 @pytest.mark.promise("explain-actions")
-def test_every_state_and_every_deed_is_among_them() -> None:
+def test_cases_cover_every_state_and_action() -> None:
     assert {case.state for case in CASES["message"]} == set(ExplanationState)
     cases = [*CASES["message"], *CASES["campaign"]]
     offered = {each[0] if isinstance(each, tuple) else each for case in cases for each in case.offered}
@@ -597,7 +599,7 @@ def test_every_state_and_every_deed_is_among_them() -> None:
 
 
 @pytest.mark.promise("explain-actions")
-async def test_every_deed_lies_where_the_description_has_a_route(world: World) -> None:
+async def test_every_action_has_a_route_in_the_api_description(world: ExplainedApi) -> None:
     routes = {
         (method.upper(), re.sub(r"{\w+}", "{subject}", path))
         for path, methods in world.api.app.openapi()["paths"].items()
@@ -607,7 +609,7 @@ async def test_every_deed_lies_where_the_description_has_a_route(world: World) -
 
 
 @pytest.mark.promise("explain-actions")
-async def test_one_action_after_the_other_leads_to_the_end(world: World) -> None:
+async def test_actions_taken_in_turn_lead_to_a_final_state(world: ExplainedApi) -> None:
     await one_to_a_suppressed_address(world)
     done = []
     while (answer := await world.message())["state"] == ExplanationState.FAILED:
@@ -620,8 +622,8 @@ async def test_one_action_after_the_other_leads_to_the_end(world: World) -> None
 
 
 @pytest.mark.promise("explain-actions")
-async def test_whoever_bounced_and_is_activated_is_written_to_again(world: World) -> None:
-    await one_that_bounced(world)
+async def test_activated_contact_receives_email_again(world: ExplainedApi) -> None:
+    await one_that_hard_bounced(world)
     [action] = (await world.message())["actions"]
     await world.do(action)
     assert (await world.message())["actions"] == []
@@ -631,8 +633,8 @@ async def test_whoever_bounced_and_is_activated_is_written_to_again(world: World
 
 
 @pytest.mark.promise("explain-actions")
-async def test_what_a_reader_left_stays_left_when_an_address_is_lifted(world: World) -> None:
-    await one_to_somebody_who_left_its_list(world)
+async def test_lifting_a_suppression_keeps_list_unsubscribes(world: ExplainedApi) -> None:
+    await one_to_an_unsubscribed_recipient(world)
     await world.suppress()
     [action] = (await world.message())["actions"]
     await world.do(action)
@@ -641,7 +643,7 @@ async def test_what_a_reader_left_stays_left_when_an_address_is_lifted(world: Wo
 
 
 @pytest.mark.promise("explain-actions")
-async def test_a_limit_that_is_taken_away_holds_the_campaign_no_longer(world: World) -> None:
+async def test_removed_limit_no_longer_defers_the_campaign(world: ExplainedApi) -> None:
     await a_campaign_at_its_hourly_limit(world)
     [action] = (await world.campaign())["actions"]
     await world.do(action)
@@ -650,7 +652,7 @@ async def test_a_limit_that_is_taken_away_holds_the_campaign_no_longer(world: Wo
 
 
 @pytest.mark.promise("explain-actions")
-async def test_whom_a_campaign_waits_for_is_paused_and_not_the_campaign_itself(world: World) -> None:
+async def test_pause_action_targets_the_campaign_ahead(world: ExplainedApi) -> None:
     await a_campaign_behind_another(world)
     [action] = (await world.campaign())["actions"]
     assert world.campaign_id not in action["path"]
@@ -658,7 +660,7 @@ async def test_whom_a_campaign_waits_for_is_paused_and_not_the_campaign_itself(w
     assert (await world.campaign())["state"] == "sending"
 
 
-async def test_whoever_may_only_look_is_offered_nothing_that_changes_anything(world: World) -> None:
+async def test_read_only_key_is_offered_only_reading_actions(world: ExplainedApi) -> None:
     await one_of_a_campaign_with_a_limit(world)
     key = await world.api.parts.keys.create(DEFAULT_TENANT, "looks", frozenset({Scope.READ}))
     async with client_of(world.api.app, key) as looking:

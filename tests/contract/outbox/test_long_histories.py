@@ -19,12 +19,12 @@ from mailwright.outbox.tallies import EventTallier, load_buckets
 from mailwright.sources.articles import history, runs
 from mailwright.sources.campaigns import ab_test, failed_recipients, progress
 from mailwright.sources.campaigns.entries import find_entry
-from mailwright.sources.campaigns.figures import campaign_statistics
+from mailwright.sources.campaigns.statistics import campaign_statistics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import events, messages
 from tests.builders import DEFAULT_TENANT, Bench, a_message, an_acceptor
-from tests.campaigns import Desk
+from tests.campaigns import CampaignHarness
 
 _LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
 # A table, or what a statement calls it, that is read as a whole.
@@ -146,7 +146,7 @@ async def test_each_of_many_people_is_looked_for_by_the_address(
 
 
 async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
-    campaign = await _sent(Desk(bench), readers=3)
+    campaign = await _sent(CampaignHarness(bench), readers=3)
     before = await campaign_statistics(bench.database, campaign)
     assert sum(step.counts.get("SENT", 0) for step in before.steps) == 3
     await _add_up(bench)
@@ -166,7 +166,7 @@ async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_
 
 
 async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
-    campaign = await _sent(Desk(bench), readers=2)
+    campaign = await _sent(CampaignHarness(bench), readers=2)
     await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
     fresh = await campaign_statistics(bench.database, campaign)
     await _add_up(bench)
@@ -180,7 +180,7 @@ async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Be
 async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up(bench: Bench, winner_by: str) -> None:
     variants = [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}]
     experiment = {"variants": variants, "testPercent": 100, "winnerBy": winner_by}
-    campaign = await _sent(Desk(bench), readers=5, experiment=experiment)
+    campaign = await _sent(CampaignHarness(bench), readers=5, experiment=experiment)
     assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
     await _add_up(bench)
     assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
@@ -196,7 +196,7 @@ async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up
 
 
 async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
-    campaign = await _sent(Desk(bench), readers=2)
+    campaign = await _sent(CampaignHarness(bench), readers=2)
     await _happen(bench, campaign, ("open", HOUR), ("open", 26 * HOUR))
     await _add_up(bench)
     since, until = bench.clock.now() - HOUR, bench.clock.now() + 30 * HOUR
@@ -215,7 +215,7 @@ async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
     acceptor = an_acceptor(bench.database, bench.clock)
     await acceptor.accept([a_message() for _ in range(4)])
     bench.clock.advance(DAY)
-    campaign = await _sent(Desk(bench), readers=3)
+    campaign = await _sent(CampaignHarness(bench), readers=3)
     bench.clock.advance(DAY)
     await acceptor.accept([a_message() for _ in range(4)])
     for status in (None, Status.SENT):
@@ -244,9 +244,9 @@ async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database:
     assert [len([key for key in keys if key > one]) for one in behind] == [9, 6, 3]
 
 
-async def _sent(desk: Desk, readers: int, **changes: Any) -> int:
+async def _sent(desk: CampaignHarness, readers: int, **changes: Any) -> int:
     campaign_id = await desk.start(readers, **changes)
-    await desk.walk()
+    await desk.run_scheduler()
     await desk.bench.drain()
     return (await desk.campaign(campaign_id)).key
 
@@ -256,7 +256,7 @@ async def _standings(bench: Bench, campaign_key: int, winner_by: str) -> list[tu
         entry = await find_entry(tx, campaign_key)
         assert entry is not None
         found = await ab_test.variant_results(tx, entry, winner_by)
-    return [(each.name, each.sent, each.answered) for each in found]
+    return [(each.name, each.sent, each.engaged) for each in found]
 
 
 async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], of: str = "") -> None:

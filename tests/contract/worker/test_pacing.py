@@ -20,7 +20,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
 from mailwright.worker import pacing, rates_in_use
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
-from tests.campaigns import Desk
+from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
 from tests.standins.provider import ScriptedProvider
@@ -89,7 +89,7 @@ async def test_two_workers_share_one_interval(live: Bench) -> None:
 
 
 async def test_campaign_interval_does_not_delay_other_messages(live: Bench) -> None:
-    desk = Desk(live)
+    desk = CampaignHarness(live)
     await desk.start(6, limits={"intervalMs": 100})
     provider = Timed()
     await live.accept(*(a_message() for _ in range(5)))
@@ -148,7 +148,7 @@ async def test_manual_clock_sends_one_message_per_interval(
 
 
 async def test_one_at_a_time_starts_after_the_previous_send_ends(bench: Bench) -> None:
-    desk = Desk(bench)
+    desk = CampaignHarness(bench)
     await desk.start(6, limits={"oneAtATime": True})
     provider = ScriptedProvider()
     workers = [await bench.worker(provider, name) for name in ("a", "b")]

@@ -1,4 +1,4 @@
-"""What a campaign may say and what may be done to it, apart from any database."""
+"""Definitions of campaigns and their allowed actions, without a database."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from mailwright.sources.campaigns.progress import CampaignMessageCounts
 from tests.campaigns import a_definition
 
 
-def test_every_action_says_when_it_is_possible() -> None:
+def test_every_campaign_action_has_its_allowed_statuses() -> None:
     assert ALLOWED_STATUSES.keys() == set(CampaignAction)
     ended = {action for action, possible in ALLOWED_STATUSES.items() if CampaignStatus.CANCELLED in possible}
-    assert ended == {CampaignAction.TEST}  # nothing brings a cancelled campaign back
+    assert ended == {CampaignAction.TEST}  # a cancelled campaign cannot be resumed
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_every_action_says_when_it_is_possible() -> None:
         {"unknown": 1},
     ],
 )
-def test_what_cannot_be_a_campaign_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_definition_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         a_definition(**wrong)
 
@@ -49,17 +49,17 @@ def test_what_cannot_be_a_campaign_is_refused(wrong: dict[str, Any]) -> None:
         {"timezone": "Mars/Olympus"},
     ],
 )
-def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_limits_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         CampaignLimits.model_validate(wrong)
 
 
-def test_a_definition_is_the_same_after_it_was_stored() -> None:
+def test_definition_survives_storage() -> None:
     plain = a_definition(sender="Us <us@example.com>", limits={"ratePerHour": 5}, scheduledAt=1_800_000_000_000)
     assert CampaignDefinition.model_validate_json(plain.model_dump_json(by_alias=True, exclude_none=True)) == plain
 
 
-def test_what_was_frozen_is_the_same_after_it_was_stored() -> None:
+def test_snapshot_survives_storage() -> None:
     versions = (CampaignVariant("A", "Hello", {"pt-BR": 3, "": 2}, 10), CampaignVariant("B", "Hi", {"": 4}, 10))
     frozen = CampaignSnapshot(
         versions, {"variables": {"a": 1}}, ("news",), {"tag": "vip"}, RunningAbTest("clicks", 60_000)
@@ -67,18 +67,18 @@ def test_what_was_frozen_is_the_same_after_it_was_stored() -> None:
     assert CampaignSnapshot.read(frozen.as_text()) == frozen
 
 
-def test_the_larger_share_wins_and_the_first_of_equals() -> None:
+def test_larger_share_wins_and_first_of_equals() -> None:
     assert best_variant([VariantResult("A", 100, 5), VariantResult("B", 10, 1)]).name == "B"
     assert best_variant([VariantResult("A", 10, 1), VariantResult("B", 20, 2)]).name == "A"
     assert best_variant([VariantResult("A", 0, 0), VariantResult("B", 0, 0)]).name == "A"
 
 
-def test_a_part_that_is_tried_is_rounded_up_and_is_never_more_than_all() -> None:
+def test_test_group_is_rounded_up_within_the_audience() -> None:
     assert [size_of_test_group(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
     assert [size_of_test_group(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
 
 
-def test_percent_counts_everyone_whose_mail_is_over() -> None:
+def test_percent_counts_all_finished_messages() -> None:
     counts = CampaignMessageCounts(
         200, 150, waiting=90, sending=10, sent=40, failed=4, withdrawn=3, in_doubt=2, closed_unknown=1, cancelled=0
     )

@@ -1,4 +1,4 @@
-"""The archive: campaigns that everyone may read, each opened by its author. Nothing of any reader is in it."""
+"""The public archive: campaigns that their authors have published, without any recipient's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,20 +20,18 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries, tenants
 
 NEWEST: Final = 2**63 - 1
-# Issues of all lists of a tenant are looked through in portions of so many.
-_PORTION: Final = 200
+# The campaigns of all lists of a tenant are read in batches, and those of one list are picked from them.
+_BATCH_SIZE: Final = 200
 
 
 class NotPublishable(NotPossibleNow):
-    """The campaign cannot be shown without a reader."""
+    """The campaign cannot be shown without a recipient."""
 
     code = "CAMPAIGN_NOT_SHOWABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedCampaign:
-    """One campaign, as it stands in the archive."""
-
     key: int
     campaign_id: str
     tenant_id: int
@@ -50,7 +48,7 @@ class ArchivedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLinks:
-    """What stands in for a reader's own links."""
+    """Links for everyone, in place of a recipient's own."""
 
     subscribe: str
     itself: str
@@ -63,92 +61,92 @@ class Archive:
         self._clock = clock
         self._templates = templates
 
-    async def publish(self, acting: Actor, campaign_id: str) -> ArchivedCampaign:
-        """Everyone may read it from now on, in the archive of each of its lists."""
-        found = await self.find(campaign_id, tenant_id=acting.tenant_id)
+    async def publish(self, actor: Actor, campaign_id: str) -> ArchivedCampaign:
+        """Show the campaign to everyone, in the archive of each of its lists."""
+        campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         try:
-            await self.rendered(found, None, ArchiveLinks("", ""))
+            await self.render(campaign, None, ArchiveLinks("", ""))
         except InvalidTemplate as error:
             raise NotPublishable(
-                f"The campaign cannot be shown without a reader: {error}. Give its variables defaults."
+                f"The campaign cannot be shown without a recipient: {error}. Give its variables default values."
             ) from error
-        if found.archived_at is not None:
-            return found
-        return await self._change(acting, found, self._clock.now(), "publish")
+        if campaign.archived_at is not None:
+            return campaign
+        return await self._change(actor, campaign, self._clock.now(), "publish")
 
-    async def withdraw(self, acting: Actor, campaign_id: str) -> ArchivedCampaign:
-        """Only its readers may read it again; copies that others made of it are theirs."""
-        found = await self.find(campaign_id, tenant_id=acting.tenant_id)
-        return found if found.archived_at is None else await self._change(acting, found, None, "withdraw")
+    async def withdraw(self, actor: Actor, campaign_id: str) -> ArchivedCampaign:
+        """Remove the campaign from the archive. Its recipients can still read it."""
+        campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
+        return campaign if campaign.archived_at is None else await self._change(actor, campaign, None, "withdraw")
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> ArchivedCampaign:
-        """Also one that is not open to everyone, for whoever may open it."""
+        """Return the campaign, whether it is published or not."""
         if not is_uuid(campaign_id):
             raise NotFound
-        mine = campaigns.c.campaign_id == campaign_id
+        condition = campaigns.c.campaign_id == campaign_id
         if tenant_id is not None:
-            mine = and_(mine, campaigns.c.tenant_id == tenant_id)
+            condition = and_(condition, campaigns.c.tenant_id == tenant_id)
         async with self._database.read() as tx:
-            rows = await tx.execute(_issues().where(mine))
-            if not rows and await tx.execute(select(campaigns.c.id).where(mine)):
-                raise NotPossibleNow("The campaign has not started: nobody has read it yet.")
+            rows = await tx.execute(_archived_campaigns().where(condition))
+            if not rows and await tx.execute(select(campaigns.c.id).where(condition)):
+                raise NotPossibleNow("The campaign has not been started.")
         if not rows:
             raise NotFound
-        return _issue(rows[0])
+        return _archived_campaign(rows[0])
 
-    async def issue(self, tenant_id: int, list_key: str, campaign_id: str) -> ArchivedCampaign:
-        """For everyone: only what is open to them, and under a list that it was sent to."""
+    async def find_public(self, tenant_id: int, list_key: str, campaign_id: str) -> ArchivedCampaign:
+        """Return a published campaign that was sent to the list."""
         try:
-            found = await self.find(campaign_id, tenant_id=tenant_id)
+            campaign = await self.find(campaign_id, tenant_id=tenant_id)
         except NotPossibleNow as error:
             raise NotFound from error
-        if found.archived_at is None or list_key not in found.lists:
+        if campaign.archived_at is None or list_key not in campaign.lists:
             raise NotFound
-        return found
+        return campaign
 
-    async def places(self, issue: ArchivedCampaign) -> list[str]:
-        """The lists under which everyone can read it now."""
-        if issue.archived_at is None:
+    async def public_lists(self, campaign: ArchivedCampaign) -> list[str]:
+        """Return the lists in whose archive the campaign is shown now."""
+        if campaign.archived_at is None:
             return []
-        public = {each.list_key for each in await list_all(self._database, issue.tenant_id) if each.is_public}
-        return [each for each in issue.lists if each in public]
+        public = {each.list_key for each in await list_all(self._database, campaign.tenant_id) if each.is_public}
+        return [list_key for list_key in campaign.lists if list_key in public]
 
-    async def issues(
+    async def list_public(
         self, tenant_id: int, list_key: str, *, limit: int, before: int = NEWEST
     ) -> list[ArchivedCampaign]:
-        """The latest first."""
+        """Return the published campaigns of the list, newest first."""
         found: list[ArchivedCampaign] = []
         async with self._database.read() as tx:
             while len(found) < limit:
-                rows = await _portion(tx, tenant_id, before)
-                found += [issue for row in rows if list_key in (issue := _issue(row)).lists]
-                if len(rows) < _PORTION:
+                rows = await _read_batch(tx, tenant_id, before)
+                found += [campaign for row in rows if list_key in (campaign := _archived_campaign(row)).lists]
+                if len(rows) < _BATCH_SIZE:
                     break
                 before = rows[-1].id
         return found[:limit]
 
-    async def rendered(self, issue: ArchivedCampaign, locale: str | None, around: ArchiveLinks) -> RenderedEmail:
-        """As someone of this locale would get it, without a name, an address or anything else of theirs."""
-        stored = await self._template(issue, locale)
+    async def render(self, campaign: ArchivedCampaign, locale: str | None, links: ArchiveLinks) -> RenderedEmail:
+        """Render the email for the locale, without a name, an address or other data of a recipient."""
+        stored = await self._template(campaign, locale)
         template = Template(subject=stored.subject, html=stored.html, text=stored.text)
         values: dict[str, Any] = dict.fromkeys(template.variables, "")
-        variables: Mapping[str, Any] = issue.content.payload.get("variables", {})
+        variables: Mapping[str, Any] = campaign.content.payload.get("variables", {})
         return template.render(
             {
                 **values,
                 **variables,
                 "name": "",
                 "email": "",
-                "unsubscribe_url": around.subscribe,
-                "preferences_url": around.subscribe,
-                "web_view_url": around.itself,
-                "postal_address": around.postal_address,
+                "unsubscribe_url": links.subscribe,
+                "preferences_url": links.subscribe,
+                "web_view_url": links.itself,
+                "postal_address": links.postal_address,
             }
         )
 
-    async def _template(self, issue: ArchivedCampaign, locale: str | None) -> StoredTemplate:
-        """The first version: the winner, where an experiment was decided."""
-        key = locales.best(issue.content.variants[0].templates, locale)
+    async def _template(self, campaign: ArchivedCampaign, locale: str | None) -> StoredTemplate:
+        """Return the template of the first variant, which is the winner of a decided A/B test."""
+        key = locales.best(campaign.content.variants[0].templates, locale)
         await self._templates.load([key])
         stored = self._templates.cached(key)
         if stored is None:
@@ -156,37 +154,43 @@ class Archive:
         return stored
 
     async def _change(
-        self, acting: Actor, issue: ArchivedCampaign, archived_at: Instant | None, action: str
+        self, actor: Actor, campaign: ArchivedCampaign, archived_at: Instant | None, action: str
     ) -> ArchivedCampaign:
         async with self._database.write() as tx:
-            mine = campaigns.c.id == issue.key
-            await tx.execute(update(campaigns).where(mine).values(archived_at=archived_at))
+            condition = campaigns.c.id == campaign.key
+            await tx.execute(update(campaigns).where(condition).values(archived_at=archived_at))
             await audit_log.record(
                 tx,
                 self._clock.now(),
-                actor=acting.actor,
+                actor=actor.name,
                 action=f"campaign.{action}",
-                subject=issue.campaign_id,
-                tenant_id=issue.tenant_id,
+                subject=campaign.campaign_id,
+                tenant_id=campaign.tenant_id,
             )
-            return _issue((await tx.execute(_issues().where(mine)))[0])
+            return _archived_campaign((await tx.execute(_archived_campaigns().where(condition)))[0])
 
 
-async def _portion(tx: Transaction, tenant_id: int, before: int) -> list[Any]:
+async def _read_batch(tx: Transaction, tenant_id: int, before: int) -> list[Any]:
     c = campaigns.c
-    open_to_all = and_(c.tenant_id == tenant_id, c.archived_at.is_not(None), c.id < before)
-    return list(await tx.execute(_issues().where(open_to_all).order_by(c.id.desc()).limit(_PORTION)))
+    is_public = and_(c.tenant_id == tenant_id, c.archived_at.is_not(None), c.id < before)
+    return list(await tx.execute(_archived_campaigns().where(is_public).order_by(c.id.desc()).limit(_BATCH_SIZE)))
 
 
-def _issues() -> Any:
+def _archived_campaigns() -> Any:
     c, q = campaigns.c, queue_entries.c
     joined = campaigns.join(queue_entries, q.campaign_key == c.id).join(tenants, tenants.c.id == c.tenant_id)
     columns = (c.id, c.campaign_id, c.tenant_id, c.name, c.archived_at, q.created_at, q.content)
     return select(*columns, tenants.c.name.label("tenant")).select_from(joined)
 
 
-def _issue(row: Any) -> ArchivedCampaign:
-    content = CampaignSnapshot.read(row.content)
+def _archived_campaign(row: Any) -> ArchivedCampaign:
     return ArchivedCampaign(
-        row.id, row.campaign_id, row.tenant_id, row.tenant, row.name, row.created_at, row.archived_at, content
+        key=row.id,
+        campaign_id=row.campaign_id,
+        tenant_id=row.tenant_id,
+        tenant=row.tenant,
+        name=row.name,
+        sent_at=row.created_at,
+        archived_at=row.archived_at,
+        content=CampaignSnapshot.read(row.content),
     )

@@ -1,4 +1,4 @@
-"""Campaigns as people handle them: written, edited, started, paused, ended. Every deed is in the journal."""
+"""Create, edit, start, pause and cancel campaigns. Every change is recorded in the audit log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +28,13 @@ from mailwright.domain.states import Priority
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
 from mailwright.outbox.search import newest_message_key
-from mailwright.sources.campaigns import ab_test, failure_actions
+from mailwright.sources.campaigns import failure_actions
+from mailwright.sources.campaigns.ab_test import decide_winner
+from mailwright.sources.campaigns.checks import NO_FACTS, filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
-from mailwright.sources.campaigns.entries import QueueEntry, find_entry, update_entry
-from mailwright.sources.campaigns.snapshot import NO_FACTS, filter_with_segment, freeze
+from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QueueEntry, find_entry, update_entry
+from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
@@ -57,9 +59,9 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, and for which tenant; None is an operator at the console, who may act for all."""
+    """Who acts, and for which tenant. A tenant of None is an operator on the console, who may act for all."""
 
-    actor: str
+    name: str
     tenant_id: int | None
 
 
@@ -69,7 +71,7 @@ class Campaigns:
         self._clock = clock
         self._templates = templates
 
-    async def create(self, acting: Actor, tenant_id: int, definition: CampaignDefinition) -> Campaign:
+    async def create(self, actor: Actor, tenant_id: int, definition: CampaignDefinition) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.execute(
@@ -87,15 +89,15 @@ class Campaigns:
                 .returning(campaigns)
             )
             campaign = _campaign(rows[0])
-            await self._note(tx, acting, "create", campaign)
+            await self._record(tx, actor, "create", campaign)
         return campaign
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> Campaign:
         async with self._database.read() as tx:
             return await _find(tx, campaign_id, tenant_id)
 
-    async def some(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Campaign]:
-        """The latest first."""
+    async def list_page(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Campaign]:
+        """Return a page of campaigns, newest first."""
         query = select(campaigns).where(campaigns.c.id < before)
         if tenant_id is not None:
             query = query.where(campaigns.c.tenant_id == tenant_id)
@@ -103,52 +105,52 @@ class Campaigns:
             rows = await tx.execute(query.order_by(campaigns.c.id.desc()).limit(limit))
         return [_campaign(row) for row in rows]
 
-    async def edit(self, acting: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
+    async def edit(self, actor: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EDIT)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EDIT)
             changes = {
                 "name": definition.name,
                 "definition": _as_text(definition),
                 "scheduled_at": definition.scheduled_at,
             }
             await self._change(tx, campaign, **changes)
-            await self._note(tx, acting, CampaignAction.EDIT, campaign)
-            return await _find(tx, campaign_id, acting.tenant_id)
+            await self._record(tx, actor, CampaignAction.EDIT, campaign)
+            return await _find(tx, campaign_id, actor.tenant_id)
 
-    async def duplicate(self, acting: Actor, campaign_id: str, name: str | None = None) -> Campaign:
-        """A draft with the same content and audience, to be changed and started by itself."""
-        original = await self.find(campaign_id, tenant_id=acting.tenant_id)
+    async def duplicate(self, actor: Actor, campaign_id: str, name: str | None = None) -> Campaign:
+        """Create a draft with the same content and audience."""
+        original = await self.find(campaign_id, tenant_id=actor.tenant_id)
         changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None}
         copy = original.definition.model_copy(update=changes)
-        return await self.create(acting, original.tenant_id, copy)
+        return await self.create(actor, original.tenant_id, copy)
 
-    async def start(self, acting: Actor, campaign_id: str) -> Campaign:
-        """Freezes the content and takes a place in line, or refuses with every reason at once."""
-        return (await self.start_and_warn(acting, campaign_id, NO_FACTS))[0]
+    async def start(self, actor: Actor, campaign_id: str) -> Campaign:
+        """Freeze the content and join the queue, or raise an error with all problems at once."""
+        return (await self.start_with_warnings(actor, campaign_id, NO_FACTS))[0]
 
-    async def start_and_warn(
-        self, acting: Actor, campaign_id: str, facts: PresendContext
+    async def start_with_warnings(
+        self, actor: Actor, campaign_id: str, facts: PresendContext
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
-        """The same, with what readers would mind all the same."""
-        read = await self.find(campaign_id, tenant_id=acting.tenant_id)
-        _check(read, CampaignAction.START)
+        """Start the campaign, and return the warnings of the pre-send checks."""
+        draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
+        _check(draft, CampaignAction.START)
         now = self._clock.now()
         frozen = await freeze(
             self._database,
             self._templates,
-            read.definition,
-            tenant_id=read.tenant_id,
+            draft.definition,
+            tenant_id=draft.tenant_id,
             campaign_id=campaign_id,
             now=now,
             facts=facts,
         )
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.START)
-            if campaign.definition != read.definition:
-                raise NotPossibleNow("The campaign was edited while it started; start it again.")
-            place = await self._place(tx, campaign, frozen.content.as_text(), frozen.planned, now)
-            lane = lane_number(Priority.BULK, campaign.tenant_id, place)
-            await tx.execute(update(queue_entries).where(queue_entries.c.id == place).values(lane=lane))
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.START)
+            if campaign.definition != draft.definition:
+                raise NotPossibleNow("The campaign was edited during its start. Start it again.")
+            entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
+            lane = lane_number(Priority.BULK, campaign.tenant_id, entry_id)
+            await tx.execute(update(queue_entries).where(queue_entries.c.id == entry_id).values(lane=lane))
             begins_at = campaign.definition.scheduled_at
             if begins_at is not None and begins_at > now:
                 await defer.record_lane_deferral(tx, lane, SCHEDULED, begins_at)
@@ -159,174 +161,152 @@ class Campaigns:
                 started_at=now,
                 messages_after_key=await newest_message_key(tx),
             )
-            await self._note(tx, acting, CampaignAction.START, campaign, planned=frozen.planned)
-            return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
+            await self._record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned)
+            return await _find(tx, campaign_id, actor.tenant_id), frozen.warnings
 
-    async def pause(self, acting: Actor, campaign_id: str) -> Campaign:
-        """Nothing more is claimed; what a worker has already taken up may still leave. It keeps its place."""
+    async def pause(self, actor: Actor, campaign_id: str) -> Campaign:
+        """Stop sending. Messages that a worker has already claimed may still be sent. The position is kept."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.PAUSE)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.PAUSE)
             await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
-            return await self._move(tx, acting, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
+            return await self._move(tx, actor, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
-    async def resume(self, acting: Actor, campaign_id: str) -> Campaign:
+    async def resume(self, actor: Actor, campaign_id: str) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.RESUME)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.RESUME)
             entry = await _entry(tx, campaign)
             await defer.end_lane_deferral(tx, entry.lane)
             begins_at = campaign.definition.scheduled_at
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
                 await defer.record_lane_deferral(tx, entry.lane, SCHEDULED, begins_at)
-            contest = entry.content.ab_test
-            if contest is not None and contest.decides_at is not None and contest.decides_at > now:
-                await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, contest.decides_at)
+            ab_test = entry.content.ab_test
+            if ab_test is not None and ab_test.decides_at is not None and ab_test.decides_at > now:
+                await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, ab_test.decides_at)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
-            return await self._move(tx, acting, CampaignAction.RESUME, campaign, status)
+            return await self._move(tx, actor, CampaignAction.RESUME, campaign, status)
 
-    async def cancel(self, acting: Actor, campaign_id: str) -> Campaign:
-        """What was not sent is not sent any more; what was, stays in the report."""
+    async def cancel(self, actor: Actor, campaign_id: str) -> Campaign:
+        """Stop sending for good. Messages that were sent stay in the report."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CANCEL)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.CANCEL)
             if campaign.status is not CampaignStatus.DRAFT:
                 await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
-                # Open again where it was through but for its failures: what is left is to be emptied.
+                # Open the entry again, so that the scheduler cancels what still waits.
                 await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
             return await self._move(
-                tx, acting, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
+                tx, actor, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
             )
 
-    async def retry_failed(self, acting: Actor, campaign_id: str) -> tuple[Campaign, int]:
-        """Everyone whose mail failed gets all attempts again."""
+    async def retry_failed(self, actor: Actor, campaign_id: str) -> tuple[Campaign, int]:
+        """Give every failed message all its attempts again. Return how many there were."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.RETRY_FAILED)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
             count = await failure_actions.requeue_failed(tx, (await _entry(tx, campaign)).lane, self._clock.now())
             await update_entry(tx, campaign.key, completed_at=None)
-            await self._note(tx, acting, CampaignAction.RETRY_FAILED, campaign, messages=count)
+            await self._record(tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=count)
         return campaign, count
 
-    async def accept_failures(self, acting: Actor, campaign_id: str) -> Campaign:
+    async def accept_failures(self, actor: Actor, campaign_id: str) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.ACCEPT_FAILURES)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.ACCEPT_FAILURES)
             if (await _entry(tx, campaign)).completed_at is None:
-                raise NotPossibleNow(
-                    "The campaign is still being sent; its failures can be accepted when it is through."
-                )
+                raise NotPossibleNow("The campaign is still being sent. Accept its failures when it is complete.")
             now = self._clock.now()
             return await self._move(
-                tx, acting, CampaignAction.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now
+                tx, actor, CampaignAction.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now
             )
 
-    async def edit_limits(self, acting: Actor, campaign_id: str, limits: CampaignLimits) -> Campaign:
-        """Takes effect within one batch, also while the campaign is being sent."""
+    async def edit_limits(self, actor: Actor, campaign_id: str, limits: CampaignLimits) -> Campaign:
+        """Change the limits, also during sending. They take effect within one batch."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EDIT_LIMITS)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EDIT_LIMITS)
             definition = campaign.definition.model_copy(update={"limits": limits})
             await self._change(tx, campaign, definition=_as_text(definition))
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
-                # What held it may hold it no longer; if it does, the next claim finds out.
+                # The old limit may have deferred it. If a new limit does, the next claim defers it again.
                 await defer.end_lane_deferral(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, AWAITING_WINNER))
-            told = limits.model_dump(mode="json", exclude_defaults=True)
-            await self._note(tx, acting, CampaignAction.EDIT_LIMITS, campaign, limits=told)
+            changed = limits.model_dump(mode="json", exclude_defaults=True)
+            await self._record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
             return replace(campaign, definition=definition)
 
-    async def choose_winner(self, acting: Actor, campaign_id: str, version: str) -> Campaign:
-        """By a person's word, before or instead of the figures'."""
+    async def choose_winner(self, actor: Actor, campaign_id: str, version: str) -> Campaign:
+        """Choose the winner of the A/B test before its results do."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CHOOSE_WINNER)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.CHOOSE_WINNER)
             entry = await _entry(tx, campaign)
             if entry.enqueue_ended_at is None:
-                raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
-            await ab_test.decide_winner(tx, entry, self._clock.now(), actor=acting.actor, name=version)
+                raise NotPossibleNow("The test group does not have all its messages yet.")
+            await decide_winner(tx, entry, self._clock.now(), actor=actor.name, name=version)
             if campaign.status is CampaignStatus.PAUSED:
                 await defer.record_lane_deferral(tx, entry.lane, PAUSED, INDEFINITELY)
             return campaign
 
-    async def extend(self, acting: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
-        """Also for whoever has joined since, and for another segment where one is named; nobody gets it twice."""
+    async def extend(self, actor: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
+        """Send to new subscribers too, and to another segment if given. Nobody gets it twice."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EXTEND)
+            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EXTEND)
             entry = await _entry(tx, campaign)
             if entry.enqueue_ended_at is None or entry.content.ab_test is not None:
-                raise NotPossibleNow("The campaign still goes through its audience: whoever joins now is met as well.")
+                raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
             if segment is not None:
                 wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
                 entry = replace(entry, content=replace(entry.content, filter=wider))
-            if not (newcomers := await count_new_recipients(tx, entry, now)):
-                raise NotPossibleNow("Everyone in its audience has got the campaign.")
-            fresh = {"processed": 0, "enqueued_to": "", "enqueue_ended_at": None, "completed_at": None}
-            planned = entry.recipients + newcomers
-            await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **fresh)
+            if not (added := await count_new_recipients(tx, entry, now)):
+                raise NotPossibleNow("Everyone in the audience already has a message of the campaign.")
+            planned = entry.recipients + added
+            await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **ENQUEUE_AGAIN)
             await self._change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
-            await self._note(tx, acting, CampaignAction.EXTEND, campaign, planned=newcomers, segment=segment)
-            return await _find(tx, campaign_id, acting.tenant_id), newcomers
+            await self._record(tx, actor, CampaignAction.EXTEND, campaign, planned=added, segment=segment)
+            return await _find(tx, campaign_id, actor.tenant_id), added
 
     async def test_send(
-        self, acting: Actor, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None
+        self, actor: Actor, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None
     ) -> list[Accepted]:
-        """What readers would get, one mail for each version and address; none of them counts as the campaign's.
+        """Send each variant to each address, outside the campaign's counts.
 
-        `as_contact` names the reader whose name and attributes fill the mail; without one, samples do.
+        `as_contact` is the address of the contact whose name and attributes fill the email; without it, samples do.
         """
-        campaign = await self.find(campaign_id, tenant_id=acting.tenant_id)
+        campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         now = self._clock.now()
-        trial = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
-        mails = await build_test_messages(self._database, self._templates, trial, now)
+        test = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
+        messages = await build_test_messages(self._database, self._templates, test, now)
         async with self._database.write() as tx:
-            accepted = await accept(tx, mails, now)
-            await self._note(tx, acting, CampaignAction.TEST, campaign, mails=len(mails))
+            accepted = await accept(tx, messages, now)
+            await self._record(tx, actor, CampaignAction.TEST, campaign, mails=len(messages))
         return accepted
 
-    async def _place(self, tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:
-        rows = await tx.execute(
-            insert(queue_entries)
-            .values(
-                campaign_key=campaign.key,
-                tenant_id=campaign.tenant_id,
-                lane=0,
-                content=content,
-                limits=campaign.definition.limits.model_dump_json(by_alias=False),
-                planned=planned,
-                processed=0,
-                recipients=0,
-                enqueued_to="",
-                created_at=now,
-            )
-            .returning(queue_entries.c.id)
-        )
-        return int(rows[0].id)
-
-    async def _to_change(self, tx: Transaction, acting: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
-        campaign = await _find(tx, campaign_id, acting.tenant_id, to_change=True)
+    async def _lock(self, tx: Transaction, actor: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
+        campaign = await _find(tx, campaign_id, actor.tenant_id, to_change=True)
         _check(campaign, action)
         return campaign
 
     async def _move(
         self,
         tx: Transaction,
-        acting: Actor,
+        actor: Actor,
         action: CampaignAction,
         campaign: Campaign,
         status: CampaignStatus,
         **changes: Any,
     ) -> Campaign:
         await self._change(tx, campaign, status=status, **changes)
-        await self._note(tx, acting, action, campaign, before=campaign.status, after=status)
+        await self._record(tx, actor, action, campaign, before=campaign.status, after=status)
         return await _find(tx, campaign.campaign_id, None)
 
     async def _change(self, tx: Transaction, campaign: Campaign, **changes: Any) -> None:
         changes["updated_at"] = self._clock.now()
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
 
-    async def _note(self, tx: Transaction, acting: Actor, action: str, campaign: Campaign, **detail: Any) -> None:
+    async def _record(self, tx: Transaction, actor: Actor, action: str, campaign: Campaign, **detail: Any) -> None:
         await audit_log.record(
             tx,
             self._clock.now(),
-            actor=acting.actor,
+            actor=actor.name,
             action=f"campaign.{action}",
             subject=campaign.campaign_id,
             tenant_id=campaign.tenant_id,
@@ -338,7 +318,7 @@ def _check(campaign: Campaign, action: CampaignAction) -> None:
     if campaign.status not in ALLOWED_STATUSES[action]:
         allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
         raise NotPossibleNow(
-            f"The campaign is {campaign.status}; `{action.replace('_', ' ')}` is possible while it is {allowed}."
+            f"The campaign is {campaign.status}. `{action.replace('_', ' ')}` is possible only in status {allowed}."
         )
 
 
@@ -354,11 +334,31 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_
     return _campaign(rows[0])
 
 
+async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:
+    rows = await tx.execute(
+        insert(queue_entries)
+        .values(
+            campaign_key=campaign.key,
+            tenant_id=campaign.tenant_id,
+            lane=0,
+            content=content,
+            limits=campaign.definition.limits.model_dump_json(by_alias=False),
+            planned=planned,
+            processed=0,
+            recipients=0,
+            enqueued_to="",
+            created_at=now,
+        )
+        .returning(queue_entries.c.id)
+    )
+    return int(rows[0].id)
+
+
 async def _entry(tx: Transaction, campaign: Campaign) -> QueueEntry:
-    found = await find_entry(tx, campaign.key)
-    if found is None:
+    entry = await find_entry(tx, campaign.key)
+    if entry is None:
         raise NotFound
-    return found
+    return entry
 
 
 def _as_text(definition: CampaignDefinition) -> str:

@@ -1,4 +1,4 @@
-"""Waits of mails: campaigns that nothing holds, and none of whose mails may go yet, as when their provider is down."""
+"""Deferrals of campaigns that may be sent, but none of whose messages is due yet."""
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.permits import Deferral
@@ -7,11 +7,11 @@ from mailwright.storage.statements import statement
 
 LIST_DEFERRED_LANES = statement(__package__, "list_deferred_lanes")
 
-# Where the mail itself names no reason: it was tried, and is tried again.
+# The reason of a message that failed temporarily and has no other reason.
 RETRY_SCHEDULED = "retry_scheduled"
 
 
 async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
-    """By lane: when the first of its mails may go, and what that one waits for."""
+    """Return by lane when its first message is due, and why not earlier."""
     rows = await tx.run(LIST_DEFERRED_LANES, now=now)
     return {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}

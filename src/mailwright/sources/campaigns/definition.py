@@ -1,4 +1,4 @@
-"""Definitions: what a person writes down about a campaign, field by field."""
+"""What a user defines about a campaign, field by field."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,16 +28,16 @@ def _mailbox(text: str) -> str:
     return _line(text)
 
 
-def _forwards(hours: str) -> str:
+def _increasing(hours: str) -> str:
     opens, closes = hours.split("-")
     if opens >= closes:
-        raise ValueError("end after they begin, as in 09:00-18:00")
+        raise ValueError("must end after they begin, for example 09:00-18:00")
     return hours
 
 
 def _zone(name: str) -> str:
     if not is_zone(name):
-        raise ValueError("is not an IANA time zone, as Europe/Lisbon or UTC")
+        raise ValueError("is not an IANA time zone, for example Europe/Lisbon or UTC")
     return name
 
 
@@ -48,7 +48,7 @@ ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 Hours = Annotated[
     str,
     Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$"),
-    AfterValidator(_forwards),
+    AfterValidator(_increasing),
 ]
 Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
@@ -59,14 +59,14 @@ class DefinitionPart(BaseModel):
 
 
 class ContentDefinition(DefinitionPart):
-    """Written here, or a template by its id."""
+    """A body written here, or the ID of a template."""
 
     subject: Subject | None = None
     format: TemplateFormat = TemplateFormat.HTML
     body: Annotated[str, Field(max_length=512 * 1024)] | None = None
     text: Annotated[str, Field(max_length=512 * 1024)] | None = None
     template_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    preheader: SingleLine | None = None  # what inboxes show beside the subject, and the mail itself does not
+    preheader: SingleLine | None = None  # shown next to the subject in the inbox
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "ContentDefinition":
@@ -78,7 +78,7 @@ class ContentDefinition(DefinitionPart):
 
 
 class CampaignLimits(DefinitionPart):
-    """Of this campaign alone; the tenant's and the installation's hold besides."""
+    """Limits of this campaign only. The limits of the tenant and the installation apply as well."""
 
     rate_per_second: Positive | None = None
     rate_per_hour: Positive | None = None
@@ -86,13 +86,13 @@ class CampaignLimits(DefinitionPart):
     working_hours: Hours | None = None
     timezone: Zone | None = None
     warmup: bool = False
-    in_readers_time_zone: bool = False  # the hours are those of each reader's own clock
-    interval_ms: Positive | None = None  # at least so long between the beginnings of two sends
-    one_at_a_time: bool = False  # the next begins when the one before has ended
+    in_readers_time_zone: bool = False  # working hours in each recipient's time zone
+    interval_ms: Positive | None = None  # minimum time between the starts of two sends
+    one_at_a_time: bool = False  # each send starts after the previous one has finished
 
 
 class AbTestVariant(DefinitionPart):
-    """What is different in one version of an experiment."""
+    """What differs in one variant of an A/B test."""
 
     name: SingleLine
     subject: Subject | None = None
@@ -100,7 +100,7 @@ class AbTestVariant(DefinitionPart):
 
 
 class AbTest(DefinitionPart):
-    """A share of the audience gets the versions in turn; after a while the better one goes to everyone else."""
+    """A share of the audience receives the variants; after a wait, everyone else receives the better one."""
 
     variants: Annotated[tuple[AbTestVariant, ...], Field(min_length=2, max_length=5)]
     test_percent: Annotated[int, Field(ge=2, le=100)] = 20
@@ -109,14 +109,13 @@ class AbTest(DefinitionPart):
 
     @model_validator(mode="after")
     def _names_differ(self) -> "AbTest":
-        """The winner is chosen by its name."""
         if len({variant.name for variant in self.variants}) < len(self.variants):
-            raise ValueError("two variants have the same name")
+            raise ValueError("two variants have the same name, and the winner is chosen by name")
         return self
 
 
 class CampaignDefinition(DefinitionPart):
-    """Everything but the campaign's state."""
+    """Everything about a campaign except its state."""
 
     name: SingleLine
     content: ContentDefinition

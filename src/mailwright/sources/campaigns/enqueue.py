@@ -1,8 +1,8 @@
-"""The walk: a campaign's audience becomes messages, portion by portion, in the order of addresses.
+"""Create the messages of a campaign's audience, batch by batch, in the order of addresses.
 
-Each portion is one transaction that also moves `enqueued_to`, so a walk that was cut off goes on where it ended:
-nobody is left out and nobody is met twice. Whoever is met again all the same, as in a second walk for latecomers, is
-known by the address: a campaign has one message for each, and the database holds it to that.
+Each batch is one transaction that also advances `enqueued_to`, so an interrupted pass continues where it stopped:
+nobody is skipped and nobody gets two messages. A later pass, for example for new subscribers, skips recipients with a
+message; a unique index of the database guarantees one message for each address.
 """
 
 from collections.abc import Sequence
@@ -23,72 +23,82 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import accepted_counts, campaigns, contacts, deliveries, messages, queue_entries
 
-# Large enough that the commit is not what costs, small enough that other writers do not wait for long.
+# Large enough that commits cost little, small enough that other writers do not wait long.
 BATCH_SIZE = 10_000
 STANDARD_POLICY = "standard"
 ENQUEUED_STATUSES = (CampaignStatus.READY, CampaignStatus.SENDING)
 
 
 async def enqueue_batch(database: Database, clock: Clock, campaign_key: int) -> QueueEntry | None:
-    """One portion. The entry as it is afterwards; None when there is nothing to walk."""
+    """Create one batch of messages. Return the entry afterwards, or None if there is nothing to enqueue."""
     now = clock.now()
     async with database.write() as tx:
         entry = await find_entry(tx, campaign_key, to_change=True)
         if entry is None or entry.enqueue_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
             return None
         if entry.campaign_status is CampaignStatus.READY:
-            began = {"status": CampaignStatus.SENDING, "updated_at": now}
-            await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**began))
-        stored = await _portion(tx, entry, now)
+            started = {"status": CampaignStatus.SENDING, "updated_at": now}
+            await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**started))
+        stored = await _enqueue(tx, entry, now)
         after = await find_entry(tx, campaign_key)
     metrics.ACCEPTED.labels(Source.CAMPAIGN).inc(stored)
     return after
 
 
 async def count_new_recipients(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
-    """How many people another walk would write to: whoever is in the audience now and has no message yet."""
-    people = audience(entry.tenant_id, entry.content.lists, entry.content.filter, now)
-    fresh = and_(people, ~_known(entry, contacts.c.email).exists())
-    rows = await tx.execute(select(func.count()).select_from(contacts).where(fresh))
+    """Count the contacts in the audience who have no message of the campaign yet."""
+    members = audience(entry.tenant_id, entry.content.lists, entry.content.filter, now)
+    without_message = and_(members, ~_message_to(entry, contacts.c.email).exists())
+    rows = await tx.execute(select(func.count()).select_from(contacts).where(without_message))
     return int(rows[0][0])
 
 
-async def _portion(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
-    mine = and_(contacts.c.tenant_id == entry.tenant_id, contacts.c.email > entry.enqueued_to)
-    end = select(contacts.c.email).where(mine).order_by(contacts.c.email).offset(BATCH_SIZE - 1).limit(1)
-    found = await tx.execute(end)
-    until = contacts.c.email <= found[0][0] if found else true()
-    people = and_(audience(entry.tenant_id, entry.content.lists, entry.content.filter, now), mine, until)
-    stored = await _store(tx, entry, people, now)
-    is_whole = sum(version.share for version in entry.content.variants) == 100
-    met = stored if is_whole else (await tx.execute(select(func.count()).select_from(contacts).where(people)))[0][0]
+def size_of_test_group(recipients: int, percent: int) -> int:
+    """Return how many recipients receive a variant of an A/B test: the share that a pass takes, rounded up."""
+    return -(-recipients * percent // 100)
+
+
+async def _enqueue(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
+    remaining = and_(contacts.c.tenant_id == entry.tenant_id, contacts.c.email > entry.enqueued_to)
+    last = select(contacts.c.email).where(remaining).order_by(contacts.c.email).offset(BATCH_SIZE - 1).limit(1)
+    rows = await tx.execute(last)
+    until = contacts.c.email <= rows[0][0] if rows else true()
+    members = and_(audience(entry.tenant_id, entry.content.lists, entry.content.filter, now), remaining, until)
+    stored = await _store(tx, entry, members, now)
+    is_whole = sum(variant.share for variant in entry.content.variants) == 100
+    passed = stored if is_whole else await _count(tx, members)
     await tx.execute(
         update(queue_entries)
         .where(queue_entries.c.id == entry.id)
         .values(
-            processed=queue_entries.c.processed + met,
+            processed=queue_entries.c.processed + passed,
             recipients=queue_entries.c.recipients + stored,
-            enqueued_to=found[0][0] if found else entry.enqueued_to,
-            enqueue_ended_at=None if found else now,
+            enqueued_to=rows[0][0] if rows else entry.enqueued_to,
+            enqueue_ended_at=None if rows else now,
         )
     )
     return stored
 
 
-async def _store(tx: Transaction, entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> int:
-    before = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
-    columns, rows = _messages(entry, people, now)
+async def _count(tx: Transaction, members: ColumnElement[bool]) -> int:
+    return int((await tx.execute(select(func.count()).select_from(contacts).where(members)))[0][0])
+
+
+async def _store(tx: Transaction, entry: QueueEntry, members: ColumnElement[bool], now: Instant) -> int:
+    newest_key = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
+    columns, rows = _messages(entry, members, now)
     await tx.execute(insert(messages).from_select(columns, rows))
-    # In the order of keys from here on: along the campaign's own index each portion would pass all that came before.
-    mine = and_(messages.c.id > before, func.coalesce(messages.c.campaign_key, 0) == entry.campaign_key)
-    fresh = select(
+    # `coalesce` keeps the database off the campaign's index, along which each batch would scan all earlier ones.
+    new = and_(messages.c.id > newest_key, func.coalesce(messages.c.campaign_key, 0) == entry.campaign_key)
+    new_deliveries = select(
         messages.c.id,
         messages.c.tenant_id,
         *(literal(value) for value in (entry.lane, Status.PENDING.value, now, now, 0, 0, 0)),
-    ).where(mine)
+    ).where(new)
     columns = ["message_key", "tenant_id", "lane", "status", "claimable_at", "next_attempt_at"]
-    await tx.execute(insert(deliveries).from_select([*columns, "attempts", "claims", "resends"], fresh.order_by("id")))
-    stored = int((await tx.execute(select(func.count()).select_from(messages).where(mine)))[0][0])
+    columns += ["attempts", "claims", "resends"]
+    await tx.execute(insert(deliveries).from_select(columns, new_deliveries.order_by("id")))
+    stored = int((await tx.execute(select(func.count()).select_from(messages).where(new)))[0][0])
     if stored:
         await tx.execute(
             insert(accepted_counts).values(
@@ -98,13 +108,13 @@ async def _store(tx: Transaction, entry: QueueEntry, people: ColumnElement[bool]
     return stored
 
 
-def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
-    """What an accepted request would have brought, made by the database itself from its contacts."""
-    versions = entry.content.variants
-    shared = sum(version.share for version in versions)
-    # Where all get the same, the numbers would only keep the database from going straight along its index.
-    place = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
-    number = place if len(versions) > 1 else literal(0)
+def _messages(entry: QueueEntry, members: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
+    """Select the new messages from the contacts, so that the database creates them without a round trip."""
+    variants = entry.content.variants
+    total_share = sum(variant.share for variant in variants)
+    # With one variant no numbering is needed, and without it the database reads straight along its index.
+    numbering = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
+    number = numbering if len(variants) > 1 else literal(0)
     chosen = (
         select(
             contacts.c.id,
@@ -114,11 +124,11 @@ def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> t
             _list_of(entry, now).label("list_key"),
             number.label("number"),
         )
-        .where(people)
+        .where(members)
         .subquery("chosen")
     )
-    # As many of any row of people as their share, from the first on; those who are tried are numbered by themselves.
-    turn = chosen.c.number * shared // 100 % len(versions)
+    # Every run of consecutive contacts contains its share of the test group, whose members are numbered from 0.
+    turn = chosen.c.number * total_share // 100 % len(variants)
     values: dict[str, ColumnElement[Any]] = {
         "outbox_id": random_uuid7(now),
         "tenant_id": literal(entry.tenant_id),
@@ -127,8 +137,8 @@ def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> t
         "to_email": chosen.c.email,
         "contact_key": chosen.c.id,
         "recipient_id": chosen.c.contact_id,
-        "subject": _in_turn(turn, [literal(each.subject) for each in versions]),
-        "template_key": _in_turn(turn, [_by_locale(each, chosen.c.locale) for each in versions]),
+        "subject": _in_turn(turn, [literal(variant.subject) for variant in variants]),
+        "template_key": _in_turn(turn, [_template_for(variant, chosen.c.locale) for variant in variants]),
         "payload": literal(orjson.dumps(entry.content.payload).decode()),
         "retry_policy": literal(STANDARD_POLICY),
         "on_doubt": literal(OnDoubt.HOLD.value),
@@ -137,24 +147,24 @@ def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> t
         "campaign_key": literal(entry.campaign_key),
         "created_at": literal(now),
     }
-    wanted = true() if shared == 100 else chosen.c.number * shared % 100 < shared
-    if not _is_first(entry):
-        wanted = and_(wanted, ~_known(entry, chosen.c.email).exists())
+    wanted = true() if total_share == 100 else chosen.c.number * total_share % 100 < total_share
+    if not _is_first_pass(entry):
+        wanted = and_(wanted, ~_message_to(entry, chosen.c.email).exists())
     return list(values), select(*values.values()).where(wanted).order_by(chosen.c.email)
 
 
-def _is_first(entry: QueueEntry) -> bool:
-    """In its first walk a campaign meets nobody who has a message; in a later one it counts from nothing again."""
+def _is_first_pass(entry: QueueEntry) -> bool:
+    """On the first pass nobody has a message; a later pass counts `processed` from 0 again."""
     return entry.recipients <= entry.processed
 
 
-def _known(entry: QueueEntry, email: ColumnElement[str]) -> Select[Any]:
-    mine = and_(messages.c.campaign_key == entry.campaign_key, messages.c.to_email == email)
-    return select(messages.c.id).where(mine)
+def _message_to(entry: QueueEntry, email: ColumnElement[str]) -> Select[Any]:
+    own = and_(messages.c.campaign_key == entry.campaign_key, messages.c.to_email == email)
+    return select(messages.c.id).where(own)
 
 
 def _list_of(entry: QueueEntry, now: Instant) -> ColumnElement[str]:
-    """The list that a reader can leave: the first of the campaign's lists over which they may be written to."""
+    """Return the list of the unsubscribe link: the first of the campaign's lists that reaches the contact."""
     lists = entry.content.lists
     if len(lists) < 2:
         return literal(lists[0] if lists else GENERAL)
@@ -164,24 +174,19 @@ def _list_of(entry: QueueEntry, now: Instant) -> ColumnElement[str]:
     )
 
 
-def size_of_test_group(people: int, percent: int) -> int:
-    """How many of them get a version while the others wait: the share that a walk takes, rounded up."""
-    return -(-people * percent // 100)
-
-
 def _in_turn(turn: ColumnElement[int], values: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
-    """Versions take turns among those who are tried: none gets more than one reader more than another."""
+    """Give the values out in turn, so that the variants differ by at most one recipient."""
     if len(values) == 1:
         return values[0]
-    return case(*((turn == place, value) for place, value in enumerate(values[:-1])), else_=values[-1])
+    return case(*((turn == index, value) for index, value in enumerate(values[:-1])), else_=values[-1])
 
 
-def _by_locale(version: CampaignVariant, locale: ColumnElement[str]) -> ColumnElement[int]:
-    """`pt-BR` falls back on `pt`, and both on the version for everyone."""
-    others = {name: key for name, key in version.templates.items() if name}
-    everyone = literal(version.templates[""])
+def _template_for(variant: CampaignVariant, locale: ColumnElement[str]) -> ColumnElement[int]:
+    """Return the template for the locale: `pt-BR` falls back to `pt`, and both to the default."""
+    others = {name: key for name, key in variant.templates.items() if name}
+    default = literal(variant.templates[""])
     if not others:
-        return everyone
+        return default
     exact = [(func.lower(locale) == name.lower(), literal(key)) for name, key in others.items()]
-    near = [(func.lower(locale).like(f"{name.lower()}-%"), literal(key)) for name, key in others.items()]
-    return case(*exact, *near, else_=everyone)
+    similar = [(func.lower(locale).like(f"{name.lower()}-%"), literal(key)) for name, key in others.items()]
+    return case(*exact, *similar, else_=default)

@@ -1,7 +1,7 @@
-"""Queue entries: a campaign's place in line, with what was frozen when it started."""
+"""Queue entries: the position of a campaign in the queue, with the content that was frozen when it started."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import Select, select, update
@@ -11,32 +11,41 @@ from mailwright.domain.clock import Instant
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
+# The columns of an entry whose audience is enqueued from the first address again. Nobody gets a second message:
+# recipients with one are skipped.
+ENQUEUE_AGAIN: Final[dict[str, Any]] = {
+    "processed": 0,
+    "enqueued_to": "",
+    "enqueue_ended_at": None,
+    "completed_at": None,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CampaignVariant:
-    """One frozen form of the content: the template for each locale, `""` for everyone else."""
+    """Frozen content: the template for each locale, with `""` as the default."""
 
     name: str
     subject: str
     templates: dict[str, int]
-    share: int  # of a hundred people, in the order of addresses
+    share: int  # percent of the audience, in the order of addresses
 
 
 @dataclass(frozen=True, slots=True)
 class RunningAbTest:
-    """Only a part of the audience gets the versions; everyone else waits for the better one."""
+    """An A/B test without a winner: a test group receives the variants, and all other recipients wait."""
 
     winner_by: str
     wait: Instant
-    decides_at: Instant | None = None  # known once the part has got its mail
+    decides_at: Instant | None = None  # set when the whole test group has its messages
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignSnapshot:
-    """What a campaign says, and to whom, as it was when it started."""
+    """The content and the audience of a campaign, as they were when it started."""
 
     variants: tuple[CampaignVariant, ...]
-    payload: dict[str, Any]  # the same in every message: sender, reply-to, the campaign's own variables
+    payload: dict[str, Any]  # shared by all messages: sender, reply-to and the campaign's variables
     lists: tuple[str, ...]
     filter: dict[str, Any] | None
     ab_test: RunningAbTest | None = None  # None without an A/B test, and after its winner is chosen
@@ -56,6 +65,8 @@ class CampaignSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
+    """A row of `queue_entries`. A pass goes over the whole audience once and creates its messages."""
+
     id: int
     campaign_key: int
     campaign_id: str
@@ -63,18 +74,18 @@ class QueueEntry:
     tenant_id: int
     lane: int
     content: CampaignSnapshot
-    planned: int
-    processed: int
-    recipients: int
-    enqueued_to: str
+    planned: int  # recipients in the audience at the start
+    processed: int  # recipients that the current pass has processed
+    recipients: int  # messages created, in all passes
+    enqueued_to: str  # the last address of the current pass
     enqueue_ended_at: Instant | None
     completed_at: Instant | None
 
 
 async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> QueueEntry | None:
-    """`to_change`: nobody else changes it before this transaction ends."""
+    """`to_change` locks the campaign until the transaction ends."""
     if to_change:
-        # Whoever changes a campaign or its place takes the campaign's row first: nobody waits for each other.
+        # Everyone locks the campaign's row before its entry, so that two transactions cannot deadlock.
         await tx.execute(select(campaigns.c.id).where(campaigns.c.id == campaign_key).with_for_update())
     rows = await tx.execute(_entries().where(queue_entries.c.campaign_key == campaign_key))
     return _entry(rows[0]) if rows else None

@@ -23,14 +23,14 @@ from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
+from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.reached_limit import find_reached_limit
-from mailwright.sources.campaigns.simulation import CampaignForecast
-from mailwright.sources.campaigns.snapshot import NO_FACTS, check_campaign
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 

@@ -1,7 +1,7 @@
-"""Guests: campaigns whose content and recipients another source brings. In line they are like any other.
+"""Campaigns whose content and recipients come from another source, such as mailouts. They share the campaign queue.
 
-Nothing is walked for them: they come in as a campaign whose audience was met already, and stay READY, which keeps the
-conductor from completing them, until whoever brings the recipients has brought the last.
+They have no audience to enqueue: each starts as a campaign that is already enqueued, and stays READY until its source
+has added the last recipient. The scheduler does not complete a READY campaign.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from mailwright.storage.tables import campaigns, queue_entries
 
 INSERT_EXTERNAL_MESSAGES = statement(__package__, "insert_external_messages")
 
-# No list can have this name, so that nobody is on it: whoever extends such a campaign finds no newcomers.
+# No list can have this name, so extending an external campaign finds no new recipients.
 NO_LIST = "guests:"
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalCampaign:
-    """A campaign as its source brings it. The template is stored, and every recipient gets that version of it."""
+    """A campaign of another source. Every recipient gets the stored version of its template."""
 
     campaign_id: str
     tenant_id: int
@@ -49,24 +49,24 @@ class ExternalCampaign:
 
 @dataclass(frozen=True, slots=True)
 class ExternalRecipient:
-    """`payload` is what differs from reader to reader, as the From name."""
+    """`payload` is what differs between recipients, for example the From name."""
 
     email: str  # in normal form
     payload: dict[str, Any]
 
 
-async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instant) -> int:
-    """Takes a place in line; answers with the campaign's key."""
+async def enqueue_external(tx: Transaction, campaign: ExternalCampaign, now: Instant) -> int:
+    """Add the campaign to the queue. Return its key."""
     definition = CampaignDefinition(
-        name=guest.name, content=ContentDefinition(template_id=guest.template_id), limits=guest.limits
+        name=campaign.name, content=ContentDefinition(template_id=campaign.template_id), limits=campaign.limits
     )
-    version = CampaignVariant("", guest.subject, {"": guest.template_key}, 100)
+    variant = CampaignVariant("", campaign.subject, {"": campaign.template_key}, 100)
     rows = await tx.execute(
         insert(campaigns)
         .values(
-            campaign_id=guest.campaign_id,
-            tenant_id=guest.tenant_id,
-            name=guest.name,
+            campaign_id=campaign.campaign_id,
+            tenant_id=campaign.tenant_id,
+            name=campaign.name,
             status=CampaignStatus.READY,
             definition=definition.model_dump_json(by_alias=True, exclude_none=True),
             created_at=now,
@@ -81,11 +81,11 @@ async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instan
         insert(queue_entries)
         .values(
             campaign_key=key,
-            tenant_id=guest.tenant_id,
+            tenant_id=campaign.tenant_id,
             lane=0,
-            content=CampaignSnapshot((version,), {"campaign": guest.campaign_id}, (NO_LIST,), None).as_text(),
-            limits=guest.limits.model_dump_json(by_alias=False),
-            planned=guest.planned,
+            content=CampaignSnapshot((variant,), {"campaign": campaign.campaign_id}, (NO_LIST,), None).as_text(),
+            limits=campaign.limits.model_dump_json(by_alias=False),
+            planned=campaign.planned,
             processed=0,
             recipients=0,
             enqueued_to="",
@@ -94,30 +94,30 @@ async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instan
         )
         .returning(queue_entries.c.id)
     )
-    lane = lane_number(Priority.BULK, guest.tenant_id, int(rows[0].id))
+    lane = lane_number(Priority.BULK, campaign.tenant_id, int(rows[0].id))
     await update_entry(tx, key, lane=lane)
     return key
 
 
 async def add_recipients(
-    tx: Transaction, source: Source, campaign_key: int, guests: Sequence[ExternalRecipient], now: Instant
+    tx: Transaction, source: Source, campaign_key: int, recipients: Sequence[ExternalRecipient], now: Instant
 ) -> bool:
-    """These become messages, in this order. False where the campaign was cancelled: then nobody else is wanted.
+    """Create a message for each recipient, in this order. Return False if the campaign was cancelled.
 
-    Whoever is not a contact yet becomes one, but for those who were erased: they get nothing.
+    Unknown recipients become contacts. Erased contacts are skipped.
     """
     entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None or entry.campaign_status is CampaignStatus.CANCELLED:
         return False
-    wanted = [{"tenant_id": entry.tenant_id, "email": each.email} for each in guests]
+    wanted = [{"tenant_id": entry.tenant_id, "email": each.email} for each in recipients]
     erased = {row.email for row in await tx.run(ERASED_CONTACTS, contacts=wanted)}
-    guests = [each for each in guests if each.email not in erased]
-    ids = uuid7s(now, 2 * len(guests))
-    people = [
+    recipients = [each for each in recipients if each.email not in erased]
+    ids = uuid7s(now, 2 * len(recipients))
+    new_contacts = [
         {"contact_id": contact_id, "tenant_id": entry.tenant_id, "email": each.email, "name": None}
-        for contact_id, each in zip(ids, guests, strict=False)
+        for contact_id, each in zip(ids, recipients, strict=False)
     ]
-    await tx.count(INSERT_CONTACTS, contacts=people, now=now)
+    await tx.count(INSERT_CONTACTS, contacts=new_contacts, now=now)
     rows = [
         {
             "outbox_id": outbox_id,
@@ -125,18 +125,18 @@ async def add_recipients(
             "payload": orjson.dumps({**entry.content.payload, **each.payload}).decode(),
             "position": position,
         }
-        for position, (outbox_id, each) in enumerate(zip(ids[len(guests) :], guests, strict=True))
+        for position, (outbox_id, each) in enumerate(zip(ids[len(recipients) :], recipients, strict=True))
     ]
-    [version] = entry.content.variants
+    [variant] = entry.content.variants
     stored = await tx.count(
         INSERT_EXTERNAL_MESSAGES,
-        guests=rows,
+        recipients=rows,
         source=source.value,
         campaign_id=entry.campaign_id,
         campaign_key=campaign_key,
         tenant_id=entry.tenant_id,
-        subject=version.subject,
-        template_key=version.templates[""],
+        subject=variant.subject,
+        template_key=variant.templates[""],
         now=now,
     )
     if stored:
@@ -147,20 +147,20 @@ async def add_recipients(
         await tx.count(INSERT_DELIVERIES, deliveries=due)
         batch = {"tenant_id": entry.tenant_id, "source": source.value, "accepted": stored}
         await tx.count(INSERT_ACCEPTED_COUNTS, batches=[batch], now=now)
-        processed = {"processed": entry.processed + stored, "recipients": entry.recipients + stored}
-        await update_entry(tx, campaign_key, **processed, enqueued_to=guests[-1].email)
+        counts = {"processed": entry.processed + stored, "recipients": entry.recipients + stored}
+        await update_entry(tx, campaign_key, **counts, enqueued_to=recipients[-1].email)
         metrics.ACCEPTED.labels(source).inc(stored)
     return True
 
 
 async def close_recipients(tx: Transaction, campaign_key: int, now: Instant) -> None:
-    """From now on the campaign is over when its last mail is."""
+    """Let the campaign complete with its last message."""
     entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None:
         return
     if entry.campaign_status in (CampaignStatus.READY, CampaignStatus.SENT):
-        # SENT: somebody paused and resumed it, and those who had come by then were all.
-        began = {"status": CampaignStatus.SENDING, "updated_at": now, "finished_at": None}
-        await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**began))
+        # SENT: somebody paused and resumed it, and all recipients until then had their messages.
+        sending = {"status": CampaignStatus.SENDING, "updated_at": now, "finished_at": None}
+        await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**sending))
     if entry.campaign_status is not CampaignStatus.CANCELLED:
         await update_entry(tx, campaign_key, planned=entry.recipients, completed_at=None)

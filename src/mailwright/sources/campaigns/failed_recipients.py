@@ -1,4 +1,4 @@
-"""Failed recipients: whose mail of a campaign did not leave, and why, page by page."""
+"""List the recipients of a campaign whose message failed or is in doubt, page by page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +23,12 @@ class FailedRecipient:
 
 
 async def list_failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
-    """In the order in which the audience was met; `after` is the last `message_key` of the page before."""
+    """Return a page in the order of creation; `after` is the last `message_key` of the previous page."""
     return [_recipient(row) for row in await tx.run(LIST_FAILED, lane=lane, after=after, limit=limit)]
 
 
 async def list_in_doubt(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
-    """Those of whom nobody knows whether they have it, in the same order."""
+    """Return a page in the order of creation; `after` is the last `message_key` of the previous page."""
     return [_recipient(row) for row in await tx.run(LIST_IN_DOUBT, lane=lane, after=after, limit=limit)]
 
 

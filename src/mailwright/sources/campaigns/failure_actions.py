@@ -1,4 +1,4 @@
-"""Failures: the recipients of a campaign whose mail did not leave, and what an operator does about them."""
+"""Give the failed messages of a campaign all their attempts again."""
 
 from sqlalchemy import delete
 
@@ -13,17 +13,17 @@ from mailwright.storage.tables import dead_letters
 
 REQUEUE_FAILED = statement(__package__, "requeue_failed")
 
-# A statement names so many messages at once: databases do not take any number of parameters.
+# Databases limit the number of parameters of a statement.
 BATCH_SIZE = 2_000
 
 
 async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
-    """Everyone of the campaign who failed gets all attempts again, and is no dead letter any more."""
-    again = Event(EventType.REQUEUED, now, {"by": "campaign"})
+    """Requeue every failed message of the lane and remove its dead letter. Return how many there were."""
+    requeued = Event(EventType.REQUEUED, now, {"by": "campaign"})
     count = 0
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
         await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
-        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, again) for row in rows])
+        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, requeued) for row in rows])
         count += len(rows)
     return count

@@ -1,6 +1,6 @@
-"""The forecast: when each campaign in line begins and ends, and which rule load_lane_deferrals it at each point.
+"""Forecast when each queued campaign starts and finishes, and which limit defers it when.
 
-What waits, the counters, the limits and the quota are read as they are now; the rest is the simulation.
+The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,15 @@ from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot
-from mailwright.sources.campaigns.simulation import (
+from mailwright.sources.campaigns.forecast_values import (
     ASSUMED_RATE,
     YEAR,
     AbTestPhase,
     CampaignForecast,
     ForecastAssumption,
     QueuedCampaign,
-    SimulationConditions,
-    needed_counters,
-    simulate,
 )
+from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, simulate
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
@@ -41,7 +39,7 @@ COUNT_UNSENT = statement(__package__, "count_unsent")
 class Forecast:
     computed_at: Instant
     looked_until: Instant
-    rate: float  # mails per second where nothing limits them
+    rate: float  # messages per second without any limit
     is_rate_measured: bool
     campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[ForecastAssumption, ...]
@@ -56,34 +54,33 @@ async def forecast(
     measured_rate: float | None = None,
     horizon: Instant = YEAR,
 ) -> Forecast:
-    """Of one tenant's campaigns, or of all. Others' campaigns share workers and quota, so they are simulated too."""
+    """Forecast the campaigns of one tenant, or of all. All are simulated, because they share workers and quota."""
     now = clock.now()
     measured = await sending_rate(database, now) if measured_rate is None else measured_rate
     rules = await load_limit_rules(database, defaults)
     async with database.read() as tx:
-        line = await _line(tx, rules, now)
-        names = [{"name": name} for name in sorted(needed_counters(line, rules.quota, now))]
+        queue = await _load_queue(tx, rules, now)
+        names = [{"name": name} for name in sorted(needed_counters(queue, rules.quota, now))]
         used = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
     rate = measured if measured > 0 else ASSUMED_RATE
     if rules.provider_rate is not None:
         rate = min(rate, rules.provider_rate)
-    outlook = simulate(line, SimulationConditions(now, rate, used, rules.quota, horizon))
+    result = simulate(queue, SimulationConditions(now, rate, used, rules.quota, horizon))
+    is_cut_off = any(campaign.finishes_at is None for campaign in result.campaigns)
     return Forecast(
         computed_at=now,
-        looked_until=outlook.looked_until
-        if any(each.finishes_at is None for each in outlook.campaigns)
-        else now + horizon,
+        looked_until=result.looked_until if is_cut_off else now + horizon,
         rate=rate,
         is_rate_measured=measured > 0,
-        campaigns=tuple(each for each in outlook.campaigns if tenant_id in (None, each.tenant_id)),
-        assumptions=tuple(_assumptions(line, rules, is_rate_measured=measured > 0)),
+        campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
+        assumptions=tuple(_assumptions(queue, rules, is_rate_measured=measured > 0)),
     )
 
 
-async def _line(tx: Transaction, rules: LimitRules, now: Instant) -> list[QueuedCampaign]:
-    """In the order in which they go."""
-    left = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
-    held = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
+async def _load_queue(tx: Transaction, rules: LimitRules, now: Instant) -> list[QueuedCampaign]:
+    """Return the queued campaigns in the order in which they are sent."""
+    unsent = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
+    is_deferred = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
     rows = await tx.execute(
         select(
             campaigns.c.campaign_id,
@@ -95,64 +92,70 @@ async def _line(tx: Transaction, rules: LimitRules, now: Instant) -> list[Queued
         )
         .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
         .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
-        .outerjoin(lane_deferrals, held)
+        .outerjoin(lane_deferrals, is_deferred)
         .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
         .order_by(queue_entries.c.id)
     )
-    waiting = await load_lane_deferrals(tx, now)
-    return [_queued(row, rules, left.get(row.lane, 0), waiting.get(row.lane)) for row in rows]
+    deferrals = await load_lane_deferrals(tx, now)
+    return [_queued(row, rules, unsent.get(row.lane, 0), deferrals.get(row.lane)) for row in rows]
 
 
-def _queued(row: Any, rules: LimitRules, left: int, wait: Deferral | None) -> QueuedCampaign:
-    coming, trial = _to_come(row, left)
+def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
+    not_enqueued, ab_test = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
+    is_deferred = row.deferred_until is not None
     return QueuedCampaign(
         campaign_id=row.campaign_id,
         name=row.name,
         tenant_id=row.tenant_id,
-        remaining=left + coming,
+        remaining=unsent + not_enqueued,
         tenant=tenant,
-        own=_by_the_senders_clock(own[0]) if own else None,
+        own=_in_sender_zone(own[0]) if own else None,
         weight=row.weight,
-        held=_held(wait) if row.deferred_until is None else Deferral(row.deferred_until, row.defer_reason),
-        trial=trial,
+        deferral=Deferral(row.deferred_until, row.defer_reason) if is_deferred else _without_detail(message_deferral),
+        ab_test=ab_test,
     )
 
 
-def _held(wait: Deferral | None) -> Deferral | None:
-    return None if wait is None else Deferral(wait.until, split_defer_reason(wait.reason)[0] or wait.reason)
+def _without_detail(deferral: Deferral | None) -> Deferral | None:
+    return (
+        None
+        if deferral is None
+        else replace(deferral, reason=split_defer_reason(deferral.reason)[0] or deferral.reason)
+    )
 
 
-def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
-    """How many have no message yet, and who of all that are left tries the versions before the others go on."""
-    coming = max(0, row.planned - row.recipients)
-    # Most campaigns try nothing: only those that do are read as a whole.
+def _not_enqueued(row: Any, unsent: int) -> tuple[int, AbTestPhase | None]:
+    """Return how many recipients have no message yet, and the test phase of an A/B test that is still to come."""
+    planned = max(0, row.planned - row.recipients)
+    # Most campaigns have no A/B test, so the content of only a few is parsed as a whole.
     if not orjson.loads(row.content).get("contest"):
-        return (coming if row.enqueue_ended_at is None else 0), None
+        return (planned if row.enqueue_ended_at is None else 0), None
     content = CampaignSnapshot.read(row.content)
-    contest = content.ab_test
-    assert contest is not None
-    if contest.decides_at is not None:
-        return coming, None
-    share = sum(version.share for version in content.variants)
-    untried = max(0, size_of_test_group(row.planned, share) - row.recipients) if row.enqueue_ended_at is None else 0
-    return coming, AbTestPhase(left + untried, contest.wait)
+    ab_test = content.ab_test
+    assert ab_test is not None
+    if ab_test.decides_at is not None:
+        return planned, None
+    share = sum(variant.share for variant in content.variants)
+    test_group = size_of_test_group(row.planned, share)
+    missing = max(0, test_group - row.recipients) if row.enqueue_ended_at is None else 0
+    return planned, AbTestPhase(unsent + missing, ab_test.wait)
 
 
-def _by_the_senders_clock(level: LimitLevel) -> LimitLevel:
-    """Readers' own zones are as many clocks as there are readers; the sender's stands for all."""
+def _in_sender_zone(level: LimitLevel) -> LimitLevel:
+    """Simulate all recipients in the sender's time zone, instead of each in their own."""
     return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
 def _assumptions(
-    line: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool
+    queue: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool
 ) -> Iterator[ForecastAssumption]:
     yield ForecastAssumption.NO_OTHER_MESSAGES
     if not is_rate_measured:
         yield ForecastAssumption.ASSUMED_RATE
-    if any(level.limits.one_at_a_time for queued in line for level in queued.levels):
+    if any(level.limits.one_at_a_time for queued in queue for level in queued.levels):
         yield ForecastAssumption.ONE_AT_A_TIME_RATE
     if any(level.limits.in_recipient_zone for level in rules.campaigns.values()):
         yield ForecastAssumption.SENDER_TIME_ZONE
-    if line and rules.quota is not None:
+    if queue and rules.quota is not None:
         yield ForecastAssumption.NO_MORE_QUOTA if rules.quota.per_day is None else ForecastAssumption.DAILY_QUOTA

@@ -1,4 +1,4 @@
-"""Progress: how far a campaign is, straight from the queue. Nobody computes a reason of their own."""
+"""The progress of campaigns, read from the queue. The reason of a deferral is never computed again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +18,22 @@ COUNT_LANE = statement(__package__, "count_lane")
 COUNT_BY_LANE = statement(__package__, "count_by_lane")
 COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
 
-# How far back a campaign's own rate looks, and how many of its mails at the most.
+# The period over which a campaign's send rate is measured, and the most messages that are read for it.
 RATE_WINDOW: Instant = 10 * SECOND
 MAX_KEYS_SCANNED = 20_000
 
-# Where a mail can be that was not sent.
-_ELSEWHERE = ("waiting", "sending", "failed", "withdrawn", "in_doubt", "closed_unknown", "cancelled")
+_COUNTED = ("waiting", "sending", "failed", "withdrawn", "in_doubt", "closed_unknown", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignMessageCounts:
     planned: int
-    recipients: int  # as many as have become messages so far
+    recipients: int  # messages created so far
     waiting: int
     sending: int
     sent: int
     failed: int
-    withdrawn: int  # left, or were deleted, before their turn
+    withdrawn: int  # recipients who unsubscribed or were deleted before their message was sent
     in_doubt: int
     closed_unknown: int
     cancelled: int
@@ -51,7 +50,7 @@ class CampaignMessageCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """A campaign's queue entry as people see it."""
+    """A campaign in the queue, with its deferral."""
 
     campaign_key: int
     campaign_id: str
@@ -61,19 +60,17 @@ class QueuePosition:
     campaign_status: CampaignStatus
     status: QueueStatus
     defer_reason: str | None
-    deferred_until: Instant | None  # UNTIL_TOLD: until a person ends the wait
-    is_walked: bool
+    deferred_until: Instant | None  # INDEFINITELY: until somebody acts
+    is_enqueued: bool
     planned: int
     recipients: int
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """What a page that watches the queue shows."""
-
     active: QueuePosition | None
     counts: CampaignMessageCounts | None
-    rate: float  # of the active campaign, in mails per second
+    rate: float  # messages per second of the active campaign
     eta: Instant | None
     queued: int
     next_campaign_at: Instant | None
@@ -82,90 +79,91 @@ class QueueProgress:
 
 
 async def list_positions(tx: Transaction, now: Instant, *, tenant_id: int | None) -> list[QueuePosition]:
-    """Everything in line, in its order."""
-    query = _places(now).where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
+    """Return the queued campaigns in order."""
+    is_queued = queue_entries.c.completed_at.is_(None) & (campaigns.c.status != CampaignStatus.CANCELLED)
+    query = _positions(now).where(is_queued)
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
-    waiting = await load_lane_deferrals(tx, now)
+    deferrals = await load_lane_deferrals(tx, now)
     rows = await tx.execute(query.order_by(queue_entries.c.id))
-    return [_place(row, waiting.get(row.lane)) for row in rows]
+    return [_position(row, deferrals.get(row.lane)) for row in rows]
 
 
 async def find_position(tx: Transaction, campaign_key: int, now: Instant) -> QueuePosition | None:
-    rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key == campaign_key))
-    return _place(rows[0], (await load_lane_deferrals(tx, now)).get(rows[0].lane)) if rows else None
+    return next(iter(await find_positions(tx, [campaign_key], now)), None)
 
 
 async def find_positions(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[QueuePosition]:
-    """Of these campaigns, also of those that have ended."""
-    waiting = await load_lane_deferrals(tx, now)
-    rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
-    return [_place(row, waiting.get(row.lane)) for row in rows]
+    """Return the positions of these campaigns, including completed ones."""
+    deferrals = await load_lane_deferrals(tx, now)
+    rows = await tx.execute(_positions(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
+    return [_position(row, deferrals.get(row.lane)) for row in rows]
 
 
-async def count_messages(tx: Transaction, place: QueuePosition) -> CampaignMessageCounts:
-    [row] = await tx.run(COUNT_LANE, lane=place.lane)
-    return _counts(place, row._mapping)
+async def count_messages(tx: Transaction, position: QueuePosition) -> CampaignMessageCounts:
+    [row] = await tx.run(COUNT_LANE, lane=position.lane)
+    return _counts(position, row._mapping)
 
 
-async def count_messages_of(tx: Transaction, some: Sequence[QueuePosition]) -> list[CampaignMessageCounts]:
-    """Of several at once, in their order."""
-    rows = await tx.run(COUNT_BY_LANE, lanes=[(place.lane,) for place in some]) if some else ()
-    found = {row.lane: {name: row._mapping[name] for name in _ELSEWHERE} for row in rows}
-    return [_counts(place, found[place.lane]) for place in some]
+async def count_messages_of(tx: Transaction, positions: Sequence[QueuePosition]) -> list[CampaignMessageCounts]:
+    """Count the messages of several campaigns with one query, in the order of the positions."""
+    rows = await tx.run(COUNT_BY_LANE, lanes=[(each.lane,) for each in positions]) if positions else ()
+    by_lane = {row.lane: {name: row._mapping[name] for name in _COUNTED} for row in rows}
+    return [_counts(position, by_lane[position.lane]) for position in positions]
 
 
 async def queue_progress(database: Database, clock: Clock, *, tenant_id: int | None) -> QueueProgress:
+    """Return the progress of the campaign that is being sent, and how many wait behind it."""
     now = clock.now()
     async with database.read() as tx:
-        line = await list_positions(tx, now, tenant_id=tenant_id)
-        active = _active(line)
-        found = await count_messages(tx, active) if active is not None else None
+        queue = await list_positions(tx, now, tenant_id=tenant_id)
+        active = _active(queue)
+        counts = await count_messages(tx, active) if active is not None else None
         rate = await send_rate(tx, active, now) if active is not None else 0.0
-    waiting = [each for each in line if each is not active]
-    upcoming = [until for each in waiting if (until := _known_end(each)) is not None]
-    left = found.waiting + found.sending if found is not None else 0
+    others = [position for position in queue if position is not active]
+    starts = [until for position in others if (until := _known_end(position)) is not None]
+    unsent = counts.waiting + counts.sending if counts is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
     return QueueProgress(
         active=active,
-        counts=found,
+        counts=counts,
         rate=rate,
-        eta=now + round(left / rate * 1000) if is_moving else None,
-        queued=len(waiting),
-        next_campaign_at=min(upcoming, default=None),
+        eta=now + round(unsent / rate * 1000) if is_moving else None,
+        queued=len(others),
+        next_campaign_at=min(starts, default=None),
         reason=active.defer_reason if active else None,
         next_run_at=_known_end(active) if active else None,
     )
 
 
-async def send_rate(tx: Transaction, place: QueuePosition, now: Instant) -> float:
-    """Mails per second that the campaign itself has sent of late, whatever else the workers send."""
-    [row] = await tx.run(COUNT_RECENTLY_SENT, lane=place.lane, since=now - RATE_WINDOW, now=now, most=MAX_KEYS_SCANNED)
+async def send_rate(tx: Transaction, position: QueuePosition, now: Instant) -> float:
+    """Return the messages per second that the campaign has sent recently."""
+    since = now - RATE_WINDOW
+    [row] = await tx.run(COUNT_RECENTLY_SENT, lane=position.lane, since=since, now=now, most=MAX_KEYS_SCANNED)
     return float(row.mails) * SECOND / RATE_WINDOW
 
 
-def _counts(place: QueuePosition, elsewhere: Mapping[Any, int]) -> CampaignMessageCounts:
-    """Whatever is nowhere else was sent."""
-    return CampaignMessageCounts(
-        place.planned, place.recipients, **elsewhere, sent=place.recipients - sum(elsewhere.values())
-    )
+def _counts(position: QueuePosition, counted: Mapping[Any, int]) -> CampaignMessageCounts:
+    """Every message that is counted nowhere else was sent."""
+    sent = position.recipients - sum(counted.values())
+    return CampaignMessageCounts(position.planned, position.recipients, **counted, sent=sent)
 
 
-def _known_end(place: QueuePosition) -> Instant | None:
-    """None where only a person ends the wait."""
-    return None if place.deferred_until == INDEFINITELY else place.deferred_until
+def _known_end(position: QueuePosition) -> Instant | None:
+    """Return the end of the deferral, or None if only a person ends it."""
+    return None if position.deferred_until == INDEFINITELY else position.deferred_until
 
 
-def _active(line: list[QueuePosition]) -> QueuePosition | None:
-    """The one that is being sent; where all wait, the one whose wait ends first."""
-    moving = [each for each in line if each.status is QueueStatus.PROCESSING]
-    if moving:
-        return moving[0]
-    return min(line, key=lambda each: each.deferred_until or 0, default=None)
+def _active(queue: list[QueuePosition]) -> QueuePosition | None:
+    """Return the campaign that is being sent; if all are deferred, the one whose deferral ends first."""
+    sending = [position for position in queue if position.status is QueueStatus.PROCESSING]
+    if sending:
+        return sending[0]
+    return min(queue, key=lambda position: position.deferred_until or 0, default=None)
 
 
-def _places(now: Instant) -> Select[Any]:
-    held = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
+def _positions(now: Instant) -> Select[Any]:
+    is_deferred = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
     return (
         select(
             campaigns.c.campaign_id,
@@ -176,13 +174,15 @@ def _places(now: Instant) -> Select[Any]:
             lane_deferrals.c.deferred_until,
         )
         .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
-        .outerjoin(lane_deferrals, held)
+        .outerjoin(lane_deferrals, is_deferred)
     )
 
 
-def _place(row: Any, wait: Deferral | None = None) -> QueuePosition:
-    """`wait`: what its mails wait for where nothing holds it as a whole."""
-    reason, until = (row.defer_reason, row.deferred_until) if wait is None else (wait.reason, wait.until)
+def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePosition:
+    """`message_deferral` is what the messages wait for while the campaign itself may be sent."""
+    reason, until = row.defer_reason, row.deferred_until
+    if message_deferral is not None:
+        reason, until = message_deferral.reason, message_deferral.until
     return QueuePosition(
         campaign_key=row.campaign_key,
         campaign_id=row.campaign_id,
@@ -193,7 +193,7 @@ def _place(row: Any, wait: Deferral | None = None) -> QueuePosition:
         status=_status(row.completed_at, until),
         defer_reason=split_defer_reason(reason)[0],
         deferred_until=until,
-        is_walked=row.enqueue_ended_at is not None,
+        is_enqueued=row.enqueue_ended_at is not None,
         planned=row.planned,
         recipients=row.recipients,
     )

@@ -1,4 +1,4 @@
-"""The report of a campaign: what became of every recipient's mail, in the order of addresses, however many they are."""
+"""The report of a campaign: the state of every recipient's message, in the order of addresses."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """In the words of the columns of a report."""
+    """The fields are named after the columns of the report."""
 
     email: str
     status: str
@@ -25,7 +25,7 @@ class ReportRow:
 
 
 async def report_rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[ReportRow]:
-    """Page by page, so that a million rows need no more memory than one page; each page is as things stand then."""
+    """Read page by page, so that a large report needs no more memory than one page. Each page has the latest state."""
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:
@@ -38,8 +38,8 @@ async def report_rows(database: Database, campaign_key: int, *, status: str | No
 
 
 async def report_page(database: Database, campaign_key: int, *, limit: int, after: str = "") -> list[ReportRow]:
-    """A page of it; `after` is the last address of the page before."""
-    # A campaign writes to an address once, so that an address is a place.
+    """Return a page; `after` is the last address of the previous page."""
+    # A campaign has one message for each address, so an address is a unique position.
     query = _page(campaign_key, (after, 2**63 - 1), None).limit(limit)
     async with database.read() as tx:
         found = await tx.execute(query)

@@ -1,7 +1,6 @@
-"""The conductor: what must happen to campaigns whether or not anybody looks. Any worker does it, twice is harmless.
+"""Advance campaigns in the background: enqueue audiences, cancel messages, decide A/B tests, complete campaigns.
 
-Audiences are walked, cancelled campaigns are emptied, experiments decided, and what has nothing left to send is
-completed.
+Any worker may do it at any time; a step that runs twice has no further effect.
 """
 
 from dataclasses import dataclass, replace
@@ -28,9 +27,9 @@ from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, que
 CANCEL_LANE = statement(__package__, "cancel_lane")
 LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 
-# So many messages are cancelled in one transaction: others write in between.
+# The number of messages that one transaction cancels, so that others can write in between.
 BATCH_SIZE = 2_000
-# Campaigns that are through, but for failures and doubts, are looked at again this often.
+# How often completed campaigns with failed or unconfirmed messages are checked again.
 RECHECK_EVERY: Instant = 10 * SECOND
 
 log = logger(__name__)
@@ -38,7 +37,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
-    """As much of a queue entry as tells what is to be done."""
+    """The columns of a queue entry that decide its next step."""
 
     campaign_key: int
     campaign_id: str
@@ -52,55 +51,56 @@ class CampaignScheduler:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._looked_back_at: Instant | None = None
+        self._rechecked_at: Instant | None = None
 
     async def tick(self) -> bool:
-        """One step for each campaign in line; true when anything was done, so that there may be more."""
-        has_done = False
-        for each in [*await self._unfinished(), *await self._with_loose_ends()]:
+        """Take one step for each queued campaign. Return whether anything was done, so that there may be more."""
+        has_progress = False
+        for entry in [*await self._unfinished(), *await self._unsettled()]:
             try:
-                has_done |= await self._step(each)
+                has_progress |= await self._step(entry)
             except NotDurable:
                 raise
-            except Exception:  # one campaign that cannot go on must not hold up the others
-                log.exception("campaign_stuck", campaign=each.campaign_id)
-        return has_done
+            except Exception:  # one campaign that fails must not stop the others
+                log.exception("campaign_step_failed", campaign=entry.campaign_id)
+        return has_progress
 
-    async def _step(self, each: OpenEntry) -> bool:
-        if each.status == CampaignStatus.CANCELLED:
-            return await self._empty(each)
-        if each.completed_at is not None:
-            return await self._look_again(each)
-        if each.enqueue_ended_at is None:
-            return await enqueue_batch(self._database, self._clock, each.campaign_key) is not None
-        return await self._complete(each)
+    async def _step(self, entry: OpenEntry) -> bool:
+        if entry.status == CampaignStatus.CANCELLED:
+            return await self._cancel_messages(entry)
+        if entry.completed_at is not None:
+            return await self._recheck(entry)
+        if entry.enqueue_ended_at is None:
+            return await enqueue_batch(self._database, self._clock, entry.campaign_key) is not None
+        return await self._complete(entry)
 
     async def _unfinished(self) -> list[OpenEntry]:
-        """What waits for its time, or is paused, is left alone until then."""
-        held = select(lane_deferrals.c.lane).where(
+        """Return the campaigns that are not completed, without those that are scheduled for later or paused."""
+        deferred = select(lane_deferrals.c.lane).where(
             lane_deferrals.c.lane == queue_entries.c.lane,
             lane_deferrals.c.deferred_until > self._clock.now(),
             campaigns.c.status.in_([CampaignStatus.READY, CampaignStatus.PAUSED]),
         )
-        return await self._those(queue_entries.c.completed_at.is_(None) & ~held.exists())
+        return await self._entries(queue_entries.c.completed_at.is_(None) & ~deferred.exists())
 
-    async def _with_loose_ends(self) -> list[OpenEntry]:
-        """Completed, and not sent: a doubt may have been resolved since, or a failed message be tried again."""
+    async def _unsettled(self) -> list[OpenEntry]:
+        """Return completed campaigns that are not sent: a message may have been resolved or retried since."""
         now = self._clock.now()
-        if self._looked_back_at is not None and 0 <= now - self._looked_back_at < RECHECK_EVERY:
+        if self._rechecked_at is not None and 0 <= now - self._rechecked_at < RECHECK_EVERY:
             return []
-        self._looked_back_at = now
+        self._rechecked_at = now
         is_sending = campaigns.c.status == CampaignStatus.SENDING
-        # A doubt that was decided to be sent again after the campaign was cancelled: it is not sent any more.
-        waits = select(deliveries.c.message_key).where(
+        # A message in doubt may have been resolved as "resend" after its campaign was cancelled.
+        waiting = select(deliveries.c.message_key).where(
             deliveries.c.locked_by.is_(None),
             deliveries.c.status.in_(CLAIMABLE),
             deliveries.c.lane == queue_entries.c.lane,
         )
-        is_refilled = (campaigns.c.status == CampaignStatus.CANCELLED) & waits.exists()
-        return await self._those(queue_entries.c.completed_at.is_not(None) & (is_sending | is_refilled))
+        is_cancelled_with_messages = (campaigns.c.status == CampaignStatus.CANCELLED) & waiting.exists()
+        is_completed = queue_entries.c.completed_at.is_not(None)
+        return await self._entries(is_completed & (is_sending | is_cancelled_with_messages))
 
-    async def _those(self, condition: ColumnElement[bool]) -> list[OpenEntry]:
+    async def _entries(self, condition: ColumnElement[bool]) -> list[OpenEntry]:
         columns = (
             queue_entries.c.campaign_key,
             campaigns.c.campaign_id,
@@ -113,7 +113,7 @@ class CampaignScheduler:
         async with self._database.read() as tx:
             return [OpenEntry(**row._mapping) for row in await tx.execute(query.order_by(queue_entries.c.id))]
 
-    async def _empty(self, cancelled: OpenEntry) -> bool:
+    async def _cancel_messages(self, cancelled: OpenEntry) -> bool:
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(CANCEL_LANE, lane=cancelled.lane, limit=BATCH_SIZE)
@@ -126,74 +126,74 @@ class CampaignScheduler:
             await update_entry(tx, cancelled.campaign_key, completed_at=now)
         return True
 
-    async def _complete(self, walked: OpenEntry) -> bool:
-        """Nothing waits and nothing is under way: with no failure and no doubt the campaign is sent."""
+    async def _complete(self, enqueued: OpenEntry) -> bool:
+        """Complete a campaign with nothing left to send. It is sent if no message failed or is in doubt."""
         async with self._database.read() as tx:
-            # Asked of every campaign at every tick: only what does not move is worth a count.
-            [found] = await tx.run(LANE_IS_MOVING, lane=walked.lane)
-            if _is_moving(found):
+            # Every tick asks this for every campaign, so messages are counted only if none is waiting or sending.
+            [moving] = await tx.run(LANE_IS_MOVING, lane=enqueued.lane)
+            if _is_moving(moving):
                 return False
         now = self._clock.now()
         async with self._database.write() as tx:
-            entry = await find_entry(tx, walked.campaign_key, to_change=True)
-            found = await _counts(tx, walked)
-            if entry is None or not _may_be_completed(entry) or _is_moving(found):
+            entry = await find_entry(tx, enqueued.campaign_key, to_change=True)
+            counts = await _counts(tx, enqueued)
+            if entry is None or not _can_be_completed(entry) or _is_moving(counts):
                 return False
             if entry.content.ab_test is not None:
-                return await _go_on_with_contest(tx, entry, entry.content.ab_test, now)
+                return await _advance_ab_test(tx, entry, entry.content.ab_test, now)
             await update_entry(tx, entry.campaign_key, completed_at=now)
-            if _is_clean(found):
-                await _sent(tx, entry.campaign_key, now)
+            if _is_clean(counts):
+                await _mark_sent(tx, entry.campaign_key, now)
         return True
 
-    async def _look_again(self, completed: OpenEntry) -> bool:
+    async def _recheck(self, completed: OpenEntry) -> bool:
         now = self._clock.now()
         async with self._database.write() as tx:
             entry = await find_entry(tx, completed.campaign_key, to_change=True)
             if entry is None or entry.completed_at is None or entry.campaign_status is not CampaignStatus.SENDING:
                 return False
-            found = await _counts(tx, completed)
-            if _is_moving(found):
+            counts = await _counts(tx, completed)
+            if _is_moving(counts):
                 await update_entry(tx, entry.campaign_key, completed_at=None)
                 return True
-            if _is_clean(found):
-                await _sent(tx, entry.campaign_key, now)
+            if _is_clean(counts):
+                await _mark_sent(tx, entry.campaign_key, now)
                 return True
         return False
 
 
-async def _go_on_with_contest(tx: Transaction, entry: QueueEntry, contest: RunningAbTest, now: Instant) -> bool:
-    """The part that tries the versions has got its mail: its readers have their time, then the winner is found."""
-    if contest.decides_at is None:
-        decides_at = now + contest.wait
-        content = replace(entry.content, ab_test=replace(contest, decides_at=decides_at))
+async def _advance_ab_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> bool:
+    """The test group has its messages: wait for the results, then choose the winner."""
+    if test.decides_at is None:
+        decides_at = now + test.wait
+        content = replace(entry.content, ab_test=replace(test, decides_at=decides_at))
         await update_entry(tx, entry.campaign_key, content=content.as_text())
         await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, decides_at)
         return True
-    if now < contest.decides_at:
+    if now < test.decides_at:
         return False
     await ab_test.decide_winner(tx, entry, now, actor=ab_test.DECIDED_BY_STATISTICS)
     return True
 
 
-async def _counts(tx: Transaction, each: OpenEntry) -> Any:
-    [found] = await tx.run(COUNT_LANE, lane=each.lane)
-    return found
+async def _counts(tx: Transaction, entry: OpenEntry) -> Any:
+    [counts] = await tx.run(COUNT_LANE, lane=entry.lane)
+    return counts
 
 
-def _may_be_completed(entry: QueueEntry) -> bool:
-    is_walked = entry.enqueue_ended_at is not None and entry.completed_at is None
-    return is_walked and entry.campaign_status is CampaignStatus.SENDING
+def _can_be_completed(entry: QueueEntry) -> bool:
+    is_enqueued = entry.enqueue_ended_at is not None and entry.completed_at is None
+    return is_enqueued and entry.campaign_status is CampaignStatus.SENDING
 
 
-def _is_moving(found: Any) -> bool:
-    return bool(found.waiting or found.sending)
+def _is_moving(counts: Any) -> bool:
+    return bool(counts.waiting or counts.sending)
 
 
-def _is_clean(found: Any) -> bool:
-    return not found.failed and not found.in_doubt
+def _is_clean(counts: Any) -> bool:
+    return not counts.failed and not counts.in_doubt
 
 
-async def _sent(tx: Transaction, campaign_key: int, now: Instant) -> None:
+async def _mark_sent(tx: Transaction, campaign_key: int, now: Instant) -> None:
     values = {"status": CampaignStatus.SENT, "updated_at": now, "finished_at": now}
     await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**values))

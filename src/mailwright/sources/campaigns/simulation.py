@@ -1,13 +1,12 @@
-"""The simulation: the line of campaigns on a virtual clock, under the same policies that hold real mail.
+"""Simulate the queue of campaigns on a virtual clock, under the policies that limit real sending.
 
-It jumps from event to event: a window that is used up or ends, hours that open or close, a campaign that is through.
-Where an hour or a day was like the one before it, all those that must be like it too are taken in one leap.
+The simulation jumps from event to event: a limit window that is used up or ends, working hours that open or close, a
+campaign that finishes. If an hour or a day is like the one before it, all periods that must repeat it are skipped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
-from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil
@@ -15,96 +14,28 @@ from zoneinfo import ZoneInfo
 
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, to_instant
-from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot, RelatedCounter
-from mailwright.outbox.ledger import state_of
+from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import ALWAYS, closes_at, outside_hours
-from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND, slowest_rate
 from mailwright.policies.rates import windows
+from mailwright.sources.campaigns.forecast_values import IN_LINE, YEAR, CampaignForecast, QueuedCampaign
+from mailwright.sources.campaigns.simulated_campaign import EPSILON, CampaignRun, SimulatedCounters
 
-IN_LINE = "in_line"  # another campaign of the tenant goes first
-YEAR: Instant = 365 * DAY
-# A line that needs more than this has limits of its own in every campaign; what comes after is not told.
+# Only a queue in which every campaign has limits of its own needs more steps. The forecast ends there.
 MAX_STEPS = 200_000
-# How long it takes until a window of this kind begins anew.
-_ROUNDS = {"rate_per_hour": HOUR, "daily_limit": DAY, "warmup": DAY}
-_SLIDING_ROUND: Instant = HOUR + MINUTE
-_NOTHING = 1e-6
-_SLOWEST = 0.001  # a rate of nothing would never end
-# Mails that go one at a time wait for the provider's answer each; nobody measures how long that takes.
-ONE_AT_A_TIME_RATE = 10.0
-# A campaign that lets another go first for so long is not in line for that.
-_FLICKER: Instant = MINUTE
-# The send rate of a forecast while nothing is being sent. Most providers accept more from one worker.
-ASSUMED_RATE = 20.0
-
-
-class ForecastAssumption(StrEnum):
-    NO_OTHER_MESSAGES = "no_other_messages"
-    ASSUMED_RATE = "assumed_rate"
-    ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
-    SENDER_TIME_ZONE = "sender_time_zone"
-    DAILY_QUOTA = "daily_quota"
-    NO_MORE_QUOTA = "no_more_quota"
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedCampaign:
-    """A queued campaign, with the limits of its tenant and its own."""
-
-    campaign_id: str
-    name: str
-    tenant_id: int
-    remaining: int
-    tenant: LimitLevel
-    own: LimitLevel | None = None
-    weight: int = 1
-    held: Deferral | None = None
-    trial: "AbTestPhase | None" = None
-
-    @property
-    def levels(self) -> tuple[LimitLevel, ...]:
-        return (self.tenant,) if self.own is None else (self.tenant, self.own)
-
-
-@dataclass(frozen=True, slots=True)
-class AbTestPhase:
-    """So many get the versions of an experiment, then everyone else waits for the winner."""
-
-    mails: int
-    wait: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastSegment:
-    """Sends without a limit (`reason` is None), waits (nothing is sent), or sends slower because of the reason."""
-
-    begins_at: Instant
-    ends_at: Instant
-    sent: int
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignForecast:
-    """What will become of one campaign. None: not within the time that was looked at."""
-
-    campaign_id: str
-    name: str
-    tenant_id: int
-    remaining: int
-    starts_at: Instant | None
-    finishes_at: Instant | None
-    segments: tuple[ForecastSegment, ...]
+# The period after which a window of this kind starts again.
+_PERIODS = {"rate_per_hour": HOUR, "daily_limit": DAY, "warmup": DAY}
+_SLIDING_PERIOD: Instant = HOUR + MINUTE
+_MIN_RATE = 0.001  # a rate of 0 would never end
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationConditions:
-    """What holds for the whole line."""
+    """What applies to the whole queue."""
 
     now: Instant
-    rate: float  # mails per second where nothing limits them
-    used: Mapping[str, float] = field(default_factory=dict)  # what the real counters stand at
+    rate: float  # messages per second without any limit
+    used: Mapping[str, float] = field(default_factory=dict)  # the values of the real counters
     quota: QuotaSnapshot | None = None
     horizon: Instant = YEAR
 
@@ -113,154 +44,45 @@ class SimulationConditions:
 class SimulationResult:
     campaigns: tuple[CampaignForecast, ...]
     looked_until: Instant
-    steps: int  # from event to event: what it cost
+    steps: int  # how many events were simulated
 
 
-def simulate(line: Sequence[QueuedCampaign], conditions: SimulationConditions) -> SimulationResult:
-    simulation = _Simulation(line, conditions)
+def simulate(queue: Sequence[QueuedCampaign], conditions: SimulationConditions) -> SimulationResult:
+    simulation = _Simulation(queue, conditions)
     simulation.run()
-    return SimulationResult(tuple(run.course() for run in simulation.runs), simulation.now, simulation.steps)
+    return SimulationResult(tuple(run.forecast() for run in simulation.runs), simulation.now, simulation.steps)
 
 
-def needed_counters(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None, now: Instant) -> set[str]:
-    """The names of the counters that a simulation begins with."""
-    levels = {level.owner: level for queued in line for level in queued.levels}
+def needed_counters(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None, now: Instant) -> set[str]:
+    """Return the names of the counters that a simulation starts with."""
+    levels = {level.owner: level for queued in queue for level in queued.levels}
     found = [window for level in levels.values() for window in windows(level.limits, level.owner, now)]
     found += _quota_windows(quota, now)
     return {window.name for window in found} | {related.name for window in found for related in window.related}
-
-
-class _Counters:
-    """A ledger that nobody else writes to."""
-
-    def __init__(self, used: Mapping[str, float]) -> None:
-        self.used: dict[str, float] = dict(used)
-
-    def free(self, window: LimitWindow) -> float:
-        beside = sum(self.used.get(other.name, 0) for other in window.related)
-        return window.limit - self.used.get(window.name, 0) - beside
-
-    def opens_at(self, window: LimitWindow) -> Instant:
-        return state_of(window, 0, self.used).opens_at if window.related else window.deferred_until
-
-    def add(self, sent: Iterable[LimitWindow], number: float) -> None:
-        for window in sent:
-            self.used[window.name] = self.used.get(window.name, 0) + number
-
-    def move(self, before: Sequence[LimitWindow], after: Sequence[LimitWindow]) -> None:
-        """What stood in one window stands in the same one of a later day."""
-        later = {window.reason: window for window in after}
-        for old in before:
-            if (new := later.get(old.reason)) is None:
-                continue  # a warm-up is over by then
-            pairs: list[tuple[LimitWindow | RelatedCounter, LimitWindow | RelatedCounter]] = [
-                (old, new),
-                *zip(old.related, new.related, strict=False),
-            ]
-            for one, other in pairs:
-                if one.name in self.used:
-                    self.used[other.name] = self.used.pop(one.name)
-
-
-class _Run:
-    """One campaign under way: what it does now, since when, and what it did before."""
-
-    def __init__(self, number: int, queued: QueuedCampaign, now: Instant) -> None:
-        self.number = number
-        self.queued = queued
-        self.remaining = float(queued.remaining)
-        self.after_trial = None if queued.trial is None else float(queued.remaining - queued.trial.mails)
-        self.held_until: Instant = 0
-        self.sent = 0.0
-        self.starts_at: Instant | None = None
-        self.finished_at: Instant | None = None
-        self._reason: str | None = IN_LINE
-        self._since = now
-        self._sent_before = 0.0
-        self._spans: list[ForecastSegment] = []
-
-    @property
-    def pace(self) -> tuple[float | None, str | None]:
-        """Mails per second at the most, and the rule that says so: mail by mail, a year would take a year."""
-        slowest = slowest_rate(self.queued.levels)
-        if any(level.limits.one_at_a_time for level in self.queued.levels) and (
-            slowest is None or slowest.per_second > ONE_AT_A_TIME_RATE
-        ):
-            return ONE_AT_A_TIME_RATE, ONE_AT_A_TIME
-        return (None, None) if slowest is None else (slowest.per_second, slowest.reason)
-
-    @property
-    def until_pause(self) -> float:
-        """How many go before it stops by itself: all, or those who try the versions."""
-        return self.remaining if self.after_trial is None else max(0.0, self.remaining - self.after_trial)
-
-    def turn_to(self, reason: str | None, now: Instant) -> None:
-        if reason == self._reason:
-            return
-        self._close(now)
-        self._reason = reason
-
-    def leap(self, begins: Instant, ends: Instant, sent: float, reason: str | None) -> None:
-        """Many days at once: the rule that it waited for most is the one that send_rates it."""
-        self._close(begins)
-        before, self.sent = self.sent, self.sent + sent
-        self.remaining -= sent
-        # Whole mails of the sum, as everywhere: rounded by itself, a leap would lose one or count one twice.
-        self._spans.append(ForecastSegment(begins, ends, round(self.sent) - round(before), reason))
-        self._since, self._sent_before = ends, self.sent
-
-    def finish(self, now: Instant) -> None:
-        self.remaining = 0
-        self.finished_at = now
-        self._close(now)
-
-    def end(self, now: Instant) -> None:
-        """The time that was looked at is over."""
-        if self.finished_at is None:
-            self._close(now)
-
-    def waited_for_most(self, since: Instant, now: Instant) -> str | None:
-        waits: dict[str, Instant] = {}
-        for span in (*self._spans, ForecastSegment(self._since, now, 0, self._reason)):
-            if span.reason is not None and span.ends_at > since:
-                waits[span.reason] = waits.get(span.reason, 0) + span.ends_at - max(since, span.begins_at)
-        return max(waits, key=waits.__getitem__, default=None)
-
-    def course(self) -> CampaignForecast:
-        queued = self.queued
-        return CampaignForecast(
-            queued.campaign_id,
-            queued.name,
-            queued.tenant_id,
-            queued.remaining,
-            self.starts_at,
-            self.finished_at,
-            tuple(self._spans),
-        )
-
-    def _close(self, now: Instant) -> None:
-        if now > self._since or self.sent > self._sent_before:
-            self._spans.append(
-                ForecastSegment(self._since, now, round(self.sent) - round(self._sent_before), self._reason)
-            )
-        self._since, self._sent_before = now, self.sent
 
 
 @dataclass(slots=True)
 class _Tenant:
     level: LimitLevel
     weight: int
-    line: list[_Run]
-    current: _Run | None = None
+    runs: list[CampaignRun]
+    current: CampaignRun | None = None
     blocked_until: Instant = 0
 
-    def open_runs(self, now: Instant) -> Iterable[_Run]:
-        return (run for run in self.line if run.held_until <= now)
+    def ready_runs(self, now: Instant) -> Iterable[CampaignRun]:
+        return (run for run in self.runs if run.deferred_until <= now)
+
+    def give_turn(self, run: CampaignRun, now: Instant) -> None:
+        """A campaign gives up its turn when one before it in the queue may be sent again."""
+        last = self.current
+        if last is not None and last is not run and last.deferred_until <= now:
+            last.switch_to(IN_LINE, now)
+        self.current = run
 
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    run: _Run
+    run: CampaignRun
     weight: int
     cap: float | None  # its limit per second
     windows: tuple[LimitWindow, ...]
@@ -268,28 +90,28 @@ class _Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """What an hour or a day looked like, to be compared with the next."""
+class _Period:
+    """What happened in an hour or a day, to be compared with the next one."""
 
     sent: dict[int, float]
     state: tuple[object, ...]
 
 
 @dataclass(slots=True)
-class _Cached:
+class _CachedWindows:
     windows: tuple[LimitWindow, ...] = ()
     valid_until: Instant = -1
     closes_at: Instant | None = -1
 
 
 @dataclass(slots=True)
-class _Marks:
-    """The hours or days since something last changed for good."""
+class _Recurrence:
+    """The current hour or day, and the one before it, since the last change that does not repeat."""
 
     period: Instant
     began: Instant
     totals: dict[int, float]
-    last: _Round | None = None
+    last: _Period | None = None
 
     @property
     def next_at(self) -> Instant:
@@ -297,46 +119,46 @@ class _Marks:
 
 
 class _Simulation:
-    def __init__(self, line: Sequence[QueuedCampaign], conditions: SimulationConditions) -> None:
+    def __init__(self, queue: Sequence[QueuedCampaign], conditions: SimulationConditions) -> None:
         self.now = now = conditions.now
         self.steps = 0
         self._ends = now + conditions.horizon
-        self._rate = max(conditions.rate, _SLOWEST)
-        self._counters = _Counters(conditions.used)
+        self._rate = max(conditions.rate, _MIN_RATE)
+        self._counters = SimulatedCounters(conditions.used)
         self._quota = conditions.quota
-        self._cached: dict[str, _Cached] = {}
-        self._holds: list[tuple[Instant, int, _Run]] = []
+        self._cached: dict[str, _CachedWindows] = {}
+        self._deferrals: list[tuple[Instant, int, CampaignRun]] = []
         self._numbers = count()
-        self._changes = _changes(line, now, self._ends)
-        self.runs = [_Run(number, queued, now) for number, queued in enumerate(line)]
+        self._offset_changes = _offset_changes(queue, now, self._ends)
+        self.runs = [CampaignRun(number, queued, now) for number, queued in enumerate(queue)]
         self._tenants = _by_tenant([run for run in self.runs if run.remaining])
         for run in self.runs:
             if not run.remaining:
                 run.finish(now)
-            elif run.queued.held is not None and run.queued.held.until > now:
-                self._hold(run, run.queued.held)
-        self._begun: dict[int, _Run] = {}
+            elif run.queued.deferral is not None and run.queued.deferral.until > now:
+                self._defer(run, run.queued.deferral)
+        self._started: dict[int, CampaignRun] = {}
         self._levels = list({level.owner: level for run in self.runs for level in run.queued.levels}.values())
-        self._periods = _periods(line, self._quota)
-        self._begin_anew()
+        self._periods = _periods(queue, self._quota)
+        self._restart_comparison()
 
     def run(self) -> None:
         while self.steps < MAX_STEPS:
-            self._let_go()
-            self._finish_empty()
-            self._wait_for_winners()
+            self._end_deferrals()
+            self._finish_done()
+            self._end_test_phases()
             sending = self._choose()
-            if not any(tenant.line for tenant in self._tenants) or self.now >= self._ends:
+            if not any(tenant.runs for tenant in self._tenants) or self.now >= self._ends:
                 break
             self._advance(sending)
             self.steps += 1
-            for marks in self._marks:
-                if self.now == marks.next_at:
-                    self._compare(marks)
+            for recurrence in self._recurrences:
+                if self.now == recurrence.next_at:
+                    self._compare_periods(recurrence)
         for run in self.runs:
             run.end(self.now)
 
-    # Who sends now.
+    # Which campaigns send now.
 
     def _choose(self) -> list[_Sending]:
         found = []
@@ -347,56 +169,47 @@ class _Simulation:
         return found
 
     def _first(self, tenant: _Tenant) -> _Sending | None:
-        for run in tenant.open_runs(self.now):
-            self._put_forward(tenant, run)
-            if (held := self._objection(tenant.level)) is not None:
-                run.turn_to(held.reason, self.now)
-                tenant.blocked_until = held.until
+        for run in tenant.ready_runs(self.now):
+            tenant.give_turn(run, self.now)
+            if (deferral := self._deferral_of(tenant.level)) is not None:
+                run.switch_to(deferral.reason, self.now)
+                tenant.blocked_until = deferral.until
                 return None
             quota = _quota_windows(self._quota, self.now)
-            if (held := self._used_up(quota)) is not None:
-                run.turn_to(held.reason, self.now)
-                tenant.blocked_until = held.until
+            if (deferral := self._counters.exhausted(quota, self.now)) is not None:
+                run.switch_to(deferral.reason, self.now)
+                tenant.blocked_until = deferral.until
                 return None
             own = run.queued.own
-            if own is not None and (held := self._objection(own)) is not None:
-                self._hold(run, held)
+            if own is not None and (deferral := self._deferral_of(own)) is not None:
+                self._defer(run, deferral)
                 continue
             pace, reason = run.pace
-            run.turn_to(reason if pace is not None and pace < self._rate else None, self.now)
+            run.switch_to(reason if pace is not None and pace < self._rate else None, self.now)
             if run.starts_at is None:
                 run.starts_at = self.now
-                self._begun[run.number] = run
+                self._started[run.number] = run
             return self._sending(tenant, run, quota)
         return None
 
-    def _put_forward(self, tenant: _Tenant, run: _Run) -> None:
-        """Whoever had the turn steps back when one before it in line may go again."""
-        last = tenant.current
-        if last is not None and last is not run and last.held_until <= self.now:
-            last.turn_to(IN_LINE, self.now)
-        tenant.current = run
+    def _deferral_of(self, level: LimitLevel) -> Deferral | None:
+        deferral = outside_hours(level.limits, is_bulk=True, now=self.now)
+        return (
+            deferral
+            if deferral is not None
+            else self._counters.exhausted(self._cached_windows(level).windows, self.now)
+        )
 
-    def _objection(self, level: LimitLevel) -> Deferral | None:
-        held = outside_hours(level.limits, is_bulk=True, now=self.now)
-        return held if held is not None else self._used_up(self._known(level).windows)
-
-    def _used_up(self, needed: Sequence[LimitWindow]) -> Deferral | None:
-        for window in needed:
-            if self._counters.free(window) < _NOTHING:
-                return Deferral(max(self._counters.opens_at(window), self.now + 1), window.reason)
-        return None
-
-    def _sending(self, tenant: _Tenant, run: _Run, quota: tuple[LimitWindow, ...]) -> _Sending:
-        known = [self._known(level) for level in run.queued.levels]
+    def _sending(self, tenant: _Tenant, run: CampaignRun, quota: tuple[LimitWindow, ...]) -> _Sending:
+        known = [self._cached_windows(level) for level in run.queued.levels]
         closing = [each.closes_at for each in known if each.closes_at is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
         cap, _ = run.pace
         return _Sending(run, tenant.weight, cap, needed, min(closing, default=None))
 
-    def _known(self, level: LimitLevel) -> _Cached:
-        """Windows stay the same until one of them ends: making them anew for each step would cost the most."""
-        known = self._cached.setdefault(level.owner, _Cached())
+    def _cached_windows(self, level: LimitLevel) -> _CachedWindows:
+        """Cache the windows until one of them ends: computing them in each step would be the largest cost."""
+        known = self._cached.setdefault(level.owner, _CachedWindows())
         if self.now >= known.valid_until:
             known.windows = windows(level.limits, level.owner, self.now)
             known.valid_until = min([self._ends, *(window.ends_at for window in known.windows)])
@@ -404,10 +217,10 @@ class _Simulation:
             known.closes_at = closes_at(level.limits, self.now)
         return known
 
-    # What happens until the next event.
+    # Until the next event.
 
     def _advance(self, sending: Sequence[_Sending]) -> None:
-        rates = _shares(sending, self._rate)
+        rates = _divide_rate(sending, self._rate)
         until = self._next_event(sending, rates)
         for each, rate in zip(sending, rates, strict=True):
             room = [self._counters.free(window) for window in each.windows]
@@ -418,103 +231,105 @@ class _Simulation:
         self.now = until
 
     def _next_event(self, sending: Sequence[_Sending], rates: Sequence[float]) -> Instant:
-        moments: list[float] = [self._ends, *(marks.next_at for marks in self._marks)]
-        moments += [tenant.blocked_until for tenant in self._tenants if tenant.line]
-        if self._holds:
-            moments.append(self._holds[0][0])
+        times: list[float] = [self._ends, *(recurrence.next_at for recurrence in self._recurrences)]
+        times += [tenant.blocked_until for tenant in self._tenants if tenant.runs]
+        if self._deferrals:
+            times.append(self._deferrals[0][0])
         together: dict[str, float] = {}
         for each, rate in zip(sending, rates, strict=True):
-            moments.append(self.now + ceil(each.run.until_pause / rate * SECOND))
+            times.append(self.now + ceil(each.run.until_pause / rate * SECOND))
             if each.closes_at is not None:
-                moments.append(each.closes_at)
+                times.append(each.closes_at)
             for window in each.windows:
                 together[window.name] = together.get(window.name, 0) + rate
         for each in sending:
             for window in each.windows:
-                moments.append(window.ends_at)
-                moments.append(self.now + ceil(self._counters.free(window) / together[window.name] * SECOND))
-        later = [moment for moment in moments if moment > self.now]
+                times.append(window.ends_at)
+                times.append(self.now + ceil(self._counters.free(window) / together[window.name] * SECOND))
+        later = [instant for instant in times if instant > self.now]
         return int(min(later, default=self.now + 1))
 
-    def _finish_empty(self) -> None:
+    def _finish_done(self) -> None:
         for tenant in self._tenants:
             run = tenant.current
-            if run is not None and run.remaining < _NOTHING:
+            if run is not None and run.remaining < EPSILON:
                 run.finish(self.now)
-                tenant.line.remove(run)
+                tenant.runs.remove(run)
                 tenant.current = None
-                self._begin_anew()
+                self._restart_comparison()
 
-    def _wait_for_winners(self) -> None:
+    def _end_test_phases(self) -> None:
         for tenant in self._tenants:
-            for run in tenant.line:
-                trial = run.queued.trial
-                if trial is not None and run.after_trial is not None and run.until_pause < _NOTHING:
-                    run.after_trial = None
+            for run in tenant.runs:
+                ab_test = run.queued.ab_test
+                if ab_test is not None and run.after_test is not None and run.until_pause < EPSILON:
+                    run.after_test = None
                     tenant.current = None if tenant.current is run else tenant.current
-                    self._hold(run, Deferral(self.now + trial.wait, AWAITING_WINNER))
-                    self._begin_anew()
+                    self._defer(run, Deferral(self.now + ab_test.wait, AWAITING_WINNER))
+                    self._restart_comparison()
 
-    def _hold(self, run: _Run, held: Deferral) -> None:
-        run.held_until = held.until
-        run.turn_to(held.reason, self.now)
-        heappush(self._holds, (held.until, next(self._numbers), run))
+    def _defer(self, run: CampaignRun, deferral: Deferral) -> None:
+        run.deferred_until = deferral.until
+        run.switch_to(deferral.reason, self.now)
+        heappush(self._deferrals, (deferral.until, next(self._numbers), run))
 
-    def _let_go(self) -> None:
-        while self._holds and self._holds[0][0] <= self.now:
-            run = heappop(self._holds)[2]
-            if run.finished_at is None and run.held_until <= self.now:
-                run.turn_to(IN_LINE, self.now)
+    def _end_deferrals(self) -> None:
+        while self._deferrals and self._deferrals[0][0] <= self.now:
+            run = heappop(self._deferrals)[2]
+            if run.finished_at is None and run.deferred_until <= self.now:
+                run.switch_to(IN_LINE, self.now)
 
-    # Hours and days that are like the one before.
+    # Periods that repeat the one before.
 
-    def _begin_anew(self) -> None:
-        self._marks = [self._mark(period) for period in self._periods]
-
-    def _mark(self, period: Instant) -> _Marks:
-        return _Marks(period, self.now, self._totals())
+    def _restart_comparison(self) -> None:
+        self._recurrences = [_Recurrence(period, self.now, self._totals()) for period in self._periods]
 
     def _totals(self) -> dict[int, float]:
-        return {number: run.sent for number, run in self._begun.items() if run.finished_at is None}
+        return {number: run.sent for number, run in self._started.items() if run.finished_at is None}
 
-    def _compare(self, marks: _Marks) -> None:
+    def _compare_periods(self, recurrence: _Recurrence) -> None:
         totals = self._totals()
-        sent = {number: total - marks.totals.get(number, 0) for number, total in totals.items()}
-        this = _Round(
-            {number: amount for number, amount in sent.items() if amount > _NOTHING}, self._state(marks.period)
+        sent = {number: total - recurrence.totals.get(number, 0) for number, total in totals.items()}
+        this = _Period(
+            {number: amount for number, amount in sent.items() if amount > EPSILON}, self._state(recurrence.period)
         )
-        if marks.last is not None and _is_alike(this, marks.last):
-            rounds = self._rounds_alike(this, marks.period)
-            if rounds > 0:
-                self._leap(this, marks.period, rounds)
-                # Leaps over hours belong to the day that they are part of.
-                self._marks = [each if each.period > marks.period else self._mark(each.period) for each in self._marks]
+        if recurrence.last is not None and _repeats(this, recurrence.last):
+            repetitions = self._repetitions(this, recurrence.period)
+            if repetitions > 0:
+                self._leap(this, recurrence.period, repetitions)
+                # A leap over hours does not interrupt the comparison of days.
+                self._recurrences = [
+                    each if each.period > recurrence.period else _Recurrence(each.period, self.now, self._totals())
+                    for each in self._recurrences
+                ]
                 return
-        marks.began, marks.totals, marks.last = self.now, totals, this
+        recurrence.began, recurrence.totals, recurrence.last = self.now, totals, this
 
     def _state(self, period: Instant) -> tuple[object, ...]:
-        """All that the next round depends on, but for what is left to send."""
+        """Return everything that the next period depends on, except the number of unsent messages."""
         soon = self.now + period
         tenants = [
             (tenant.current, tenant.blocked_until - self.now if self.now < tenant.blocked_until <= soon else 0)
             for tenant in self._tenants
         ]
-        holds = [(run, run.held_until - self.now) for _, _, run in self._holds if run.held_until <= soon]
-        return (*tenants, *sorted(holds, key=lambda hold: hold[0].number))
+        deferrals = [
+            (run, run.deferred_until - self.now) for _, _, run in self._deferrals if run.deferred_until <= soon
+        ]
+        return (*tenants, *sorted(deferrals, key=lambda item: item[0].number))
 
-    def _rounds_alike(self, this: _Round, period: Instant) -> int:
-        """As many as can pass before something ends that does not come again with every round; less one."""
-        if any(self.now - 2 * period - DAY < change <= self.now for change in self._changes):
-            return 0  # the two that were compared did not both come after it
+    def _repetitions(self, this: _Period, period: Instant) -> int:
+        """Return how many periods can be skipped before a change that does not repeat, less one."""
+        if any(self.now - 2 * period - DAY < change <= self.now for change in self._offset_changes):
+            return 0  # one of the two compared periods is before the change
         most = (self._ends - self.now) // period
         for number, amount in this.sent.items():
             most = min(most, int(self.runs[number].until_pause / amount) - 1)
-        later = [until for until, _, _ in self._holds]
+        later = [until for until, _, _ in self._deferrals]
         later += [tenant.blocked_until for tenant in self._tenants]
-        later = [moment for moment in later if moment > self.now + period]
-        later += [moment for moment in self._changes if moment > self.now]
-        later += [marks.next_at for marks in self._marks if marks.period > period]
-        for window, users in self._lasting(this, period).items():
+        later = [instant for instant in later if instant > self.now + period]
+        later += [instant for instant in self._offset_changes if instant > self.now]
+        later += [recurrence.next_at for recurrence in self._recurrences if recurrence.period > period]
+        for window, users in self._lasting_windows(this, period).items():
             amount = sum(this.sent[number] for number in users)
             most = min(most, int(self._counters.free(window) / amount) - 1)
             later.append(window.ends_at)
@@ -523,68 +338,68 @@ class _Simulation:
             if any(outside_hours(each, is_bulk=True, now=self.now) for each in limits):
                 return 0
             later += [closing for each in limits if (closing := closes_at(each, self.now)) is not None]
-        return min([most, *((moment - self.now) // period - 1 for moment in later)])
+        return min([most, *((instant - self.now) // period - 1 for instant in later)])
 
-    def _lasting(self, this: _Round, period: Instant) -> dict[LimitWindow, list[int]]:
-        """The windows that outlast a round, with those who send through them."""
+    def _lasting_windows(self, this: _Period, period: Instant) -> dict[LimitWindow, list[int]]:
+        """Return the windows that last longer than a period, with the campaigns that use them."""
         found: dict[LimitWindow, list[int]] = {}
         for number in this.sent:
             for level in self.runs[number].queued.levels:
                 for window in windows(level.limits, level.owner, self.now):
-                    if _ROUNDS.get(window.reason, 0) > period:
+                    if _PERIODS.get(window.reason, 0) > period:
                         found.setdefault(window, []).append(number)
             is_renewed = self._quota is not None and self._quota.per_day is not None and period == DAY
             for window in () if is_renewed else _quota_windows(self._quota, self.now):
                 found.setdefault(window, []).append(number)
         return found
 
-    def _leap(self, this: _Round, period: Instant, rounds: int) -> None:
-        length = rounds * period
+    def _leap(self, this: _Period, period: Instant, repetitions: int) -> None:
+        length = repetitions * period
         target = self.now + length
-        for window, users in self._lasting(this, period).items():
-            self._counters.add([window], rounds * sum(this.sent[number] for number in users))
+        for window, users in self._lasting_windows(this, period).items():
+            self._counters.add([window], repetitions * sum(this.sent[number] for number in users))
         for level in self._levels:
-            before, after = (_of_rounds(level, moment, period) for moment in (self.now, target))
+            before, after = (_recurring_windows(level, instant, period) for instant in (self.now, target))
             self._counters.move(before, after)
         if self._quota is not None and self._quota.per_day is not None and period == DAY:
             self._counters.move(_quota_windows(self._quota, self.now), _quota_windows(self._quota, target))
         for number, amount in this.sent.items():
             run = self.runs[number]
-            run.leap(self.now, target, rounds * amount, run.waited_for_most(self.now - period, self.now))
+            run.leap(self.now, target, repetitions * amount, run.longest_wait(self.now - period, self.now))
         soon = self.now + period
         for tenant in self._tenants:
             if self.now < tenant.blocked_until <= soon:
                 tenant.blocked_until += length
-        moved = [run for until, _, run in self._holds if until <= soon]
-        self._holds = [hold for hold in self._holds if hold[0] > soon]
+        moved = [run for until, _, run in self._deferrals if until <= soon]
+        self._deferrals = [hold for hold in self._deferrals if hold[0] > soon]
         for run in moved:
-            run.held_until += length
-            self._holds.append((run.held_until, next(self._numbers), run))
-        heapify(self._holds)
+            run.deferred_until += length
+            self._deferrals.append((run.deferred_until, next(self._numbers), run))
+        heapify(self._deferrals)
         self.now = target
         self._cached.clear()
 
 
-def _periods(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
-    """The lengths of time that can be like the one before: days only where some rule knows days."""
-    limits = [level.limits for queued in line for level in queued.levels]
-    hour = _SLIDING_ROUND if any(each.sliding_hour for each in limits) else HOUR
-    knows_days = quota is not None or any(
+def _periods(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
+    """Return the lengths of the periods that can repeat: days only if some limit depends on the day."""
+    limits = [level.limits for queued in queue for level in queued.levels]
+    hour = _SLIDING_PERIOD if any(each.sliding_hour for each in limits) else HOUR
+    has_daily_limits = quota is not None or any(
         each.working_hours != ALWAYS or each.daily_limit is not None or each.warmup_since is not None for each in limits
     )
-    return [hour, DAY] if knows_days else [hour]
+    return [hour, DAY] if has_daily_limits else [hour]
 
 
-def _by_tenant(runs: Sequence[_Run]) -> list[_Tenant]:
+def _by_tenant(runs: Sequence[CampaignRun]) -> list[_Tenant]:
     found: dict[int, _Tenant] = {}
     for run in runs:
         queued = run.queued
-        found.setdefault(queued.tenant_id, _Tenant(queued.tenant, queued.weight, [])).line.append(run)
+        found.setdefault(queued.tenant_id, _Tenant(queued.tenant, queued.weight, [])).runs.append(run)
     return list(found.values())
 
 
-def _shares(sending: Sequence[_Sending], rate: float) -> list[float]:
-    """Each tenant its weighted share of the rate; what a limited one leaves goes to the others."""
+def _divide_rate(sending: Sequence[_Sending], rate: float) -> list[float]:
+    """Divide the rate between the tenants by weight. The others share what a limited tenant does not use."""
     shares = [0.0] * len(sending)
     left, waiting = rate, set(range(len(sending)))
     while waiting:
@@ -598,11 +413,11 @@ def _shares(sending: Sequence[_Sending], rate: float) -> list[float]:
             break
         left -= sum(shares[number] for number in capped)
         waiting -= capped
-    return [max(share, _SLOWEST) for share in shares]
+    return [max(share, _MIN_RATE) for share in shares]
 
 
 def _quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
-    """A daily quota is taken to open again a day after it was told, in full; any other only when somebody tells."""
+    """Assume that a daily quota is renewed a day after it was reported, and any other never."""
     if quota is None:
         return ()
     days = max(0, (now - quota.synced_at) // DAY)
@@ -616,20 +431,22 @@ def _quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWind
     return (replace(window, ends_at=renews_at, deferred_until=renews_at),)
 
 
-def _of_rounds(level: LimitLevel, now: Instant, period: Instant) -> list[LimitWindow]:
-    """The windows that are new in each round."""
-    return [window for window in windows(level.limits, level.owner, now) if 0 < _ROUNDS.get(window.reason, 0) <= period]
+def _recurring_windows(level: LimitLevel, now: Instant, period: Instant) -> list[LimitWindow]:
+    """Return the windows that start again in each period."""
+    return [
+        window for window in windows(level.limits, level.owner, now) if 0 < _PERIODS.get(window.reason, 0) <= period
+    ]
 
 
-def _is_alike(one: _Round, other: _Round) -> bool:
+def _repeats(one: _Period, other: _Period) -> bool:
     if one.state != other.state or one.sent.keys() != other.sent.keys():
         return False
     return all(abs(amount - other.sent[number]) < 1 for number, amount in one.sent.items())
 
 
-def _changes(line: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> list[Instant]:
-    """The days, counted from now, on which clocks change somewhere in the line, or a warm-up begins to grow."""
-    limits = [level.limits for queued in line for level in queued.levels]
+def _offset_changes(queue: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> list[Instant]:
+    """Return the times at which a time zone of the queue changes its offset or a warm-up begins to grow."""
+    limits = [level.limits for queued in queue for level in queued.levels]
     zones = {each.timezone for each in limits}
     days = range(now, min(ends, now + 2 * YEAR) + 2 * DAY, DAY)
     found = {
@@ -641,38 +458,3 @@ def _changes(line: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> lis
         offsets = [datetime.fromtimestamp(day / 1000, UTC).astimezone(ZoneInfo(zone)).utcoffset() for day in days]
         found.update(day for day, before, after in zip(days, offsets, offsets[1:], strict=False) if before != after)
     return sorted(found)
-
-
-_MOST_IN_DETAIL = 6
-# The reasons of a span in which mail goes.
-_GOES = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
-
-
-def summarize_segments(spans: Sequence[ForecastSegment]) -> list[ForecastSegment]:
-    """A portion, a wait, a portion, a wait for the same rule: more than three such pairs are told as one."""
-    found: list[ForecastSegment] = []
-    index = 0
-    while index < len(spans):
-        end = _end_of_pairs(spans, index)
-        if end - index > _MOST_IN_DETAIL:
-            reason = next(span.reason for span in spans[index:end] if span.reason not in (*_GOES, IN_LINE))
-            sent = sum(span.sent for span in spans[index:end])
-            found.append(ForecastSegment(spans[index].begins_at, spans[end - 1].ends_at, sent, reason))
-            index = end
-        else:
-            found.append(spans[index])
-            index += 1
-    return found
-
-
-def _end_of_pairs(spans: Sequence[ForecastSegment], start: int) -> int:
-    """Where the row of portions and waits for one rule ends that begins here."""
-    reason: str | None = None
-    for index in range(start, len(spans)):
-        its, length = spans[index].reason, spans[index].ends_at - spans[index].begins_at
-        if its == IN_LINE and index > start and length < _FLICKER:
-            continue
-        if its == IN_LINE or (its not in _GOES and reason is not None and its != reason):
-            return index
-        reason = its if its not in _GOES else reason
-    return len(spans) if reason is not None else start

@@ -48,5 +48,5 @@ def archive_of(engine: Engine) -> Archive:
 
 
 async def _archive_response(engine: Engine, campaign: ArchivedCampaign) -> Response:
-    list_keys = await archive_of(engine).places(campaign)
+    list_keys = await archive_of(engine).public_lists(campaign)
     return json_response(archive_response(campaign, list_keys, engine.public_url))

@@ -38,9 +38,10 @@ from mailwright.schemas.recipient_report import report_csv as csv_lines
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed
-from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, check_campaign
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
@@ -55,7 +56,7 @@ _CAMPAIGN_RESPONSES = describe_responses({HTTPStatus.OK: CampaignResponse}, HTTP
 @router.get("", responses=describe_responses({HTTPStatus.OK: CampaignListResponse}))
 async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """List the campaigns, latest first."""
-    campaigns = await engine.campaigns.some(
+    campaigns = await engine.campaigns.list_page(
         tenant_id=caller.tenant_id, limit=page.limit, before=page.before("campaign")
     )
     async with engine.database.read() as tx:
@@ -125,7 +126,7 @@ async def start(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respon
     An error lists every reason why the campaign cannot start.
     """
     with _problems_are_field_errors():
-        campaign, warnings = await engine.campaigns.start_and_warn(_actor(caller), campaignId, _context(engine))
+        campaign, warnings = await engine.campaigns.start_with_warnings(_actor(caller), campaignId, _context(engine))
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
 

@@ -22,14 +22,15 @@ from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.campaigns import ab_test, progress, report
 from mailwright.sources.campaigns.ab_test import VariantResult
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
-from mailwright.sources.campaigns.figures import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
-from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, check_campaign
+from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.axis import round_number
@@ -83,7 +84,9 @@ class CampaignRow:
         """Recipients who have not received it yet, enqueued or not."""
         if self.counts is None or self.place is None:
             return 0
-        unmet = 0 if self.place.is_walked or not self.is_open else max(0, self.counts.planned - self.counts.recipients)
+        unmet = (
+            0 if self.place.is_enqueued or not self.is_open else max(0, self.counts.planned - self.counts.recipients)
+        )
         return self.counts.waiting + self.counts.sending + unmet
 
     def may(self, action: str) -> bool:
@@ -94,7 +97,7 @@ class CampaignRow:
         if action == CampaignAction.ACCEPT_FAILURES:
             return self.is_processed
         if action == CampaignAction.EXTEND:
-            return bool(self.place and self.place.is_walked and self.place.defer_reason != AWAITING_WINNER)
+            return bool(self.place and self.place.is_enqueued and self.place.defer_reason != AWAITING_WINNER)
         return True
 
 
@@ -111,13 +114,13 @@ class AbTestReport:
     @property
     def leader(self) -> str | None:
         best = ab_test.best_variant(self.standings)
-        return best.name if best.answered else None
+        return best.name if best.engaged else None
 
 
 @router.get("")
 async def list_campaigns(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
-    found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+    found = await parts.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
     following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
     lines = await _rows(parts, found)
     return await page(request, visitor, "campaigns/list.html", lines=lines, following=following, cursor=cursor)
@@ -129,7 +132,7 @@ async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
 
     async def render_parts() -> dict[str, str]:
-        found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+        found = await parts.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
         cells: dict[str, str] = {}
         for line in await _rows(parts, found):
             name = line.campaign.campaign_id
@@ -514,17 +517,17 @@ async def _ab_test_report(parts: ApiParts, line: CampaignRow) -> AbTestReport | 
 
 
 def _has_days(found: CampaignStatistics) -> bool:
-    return found.length >= 24 * HOUR or len(found.steps) * found.length > 24 * HOUR
+    return found.length >= 24 * HOUR or len(found.intervals) * found.length > 24 * HOUR
 
 
 def _marks(found: CampaignStatistics) -> list[Instant]:
     """Return the times to label along the axis, including the first and the last."""
-    if not found.steps:
+    if not found.intervals:
         return []
-    number = len(found.steps)
+    number = len(found.intervals)
     parts = min(_MAX_AXIS_LABELS, number)
-    begins_at = [found.steps[number * part // parts].begins_at for part in range(parts)]
-    return [*begins_at, found.steps[-1].begins_at + found.length]
+    begins_at = [found.intervals[number * part // parts].begins_at for part in range(parts)]
+    return [*begins_at, found.intervals[-1].begins_at + found.length]
 
 
 async def _found(parts: ApiParts, visitor: Visitor, campaign_id: str) -> Campaign:

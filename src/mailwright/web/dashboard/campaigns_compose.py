@@ -19,8 +19,8 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
-from mailwright.sources.campaigns.snapshot import CampaignNotStartable
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, field_errors_of, fields_from, variant_rows

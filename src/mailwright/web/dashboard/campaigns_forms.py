@@ -14,7 +14,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.campaigns import CampaignRefused, CampaignRequest
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.sources.campaigns.snapshot import CampaignNotStartable
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 
 NUMERIC_LIMITS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")

@@ -13,13 +13,13 @@ from mailwright.outbox import quotas, tallies
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
 from mailwright.outbox.workers import list_present
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import CampaignForecast, summarize_segments
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
     QueuePosition,
     count_messages_of,
     list_positions,
 )
-from mailwright.sources.campaigns.simulation import CampaignForecast, summarize_segments
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
@@ -63,7 +63,7 @@ class QueuedCampaign:
     @property
     def unwritten(self) -> int:
         """Recipients whose messages are not enqueued yet."""
-        return 0 if self.place.is_walked else max(self.counts.planned - self.counts.recipients, 0)
+        return 0 if self.place.is_enqueued else max(self.counts.planned - self.counts.recipients, 0)
 
     @property
     def waiting(self) -> int:

@@ -41,7 +41,7 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
     language = language_of(request)
     before = request.query_params.get("before", "")
     last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
-    found = await archive_of(parts).issues(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
+    found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
     shown = [await _line(parts, public_list, each, language) for each in found[:PER_PAGE]]
     older = public_list.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
     return page(
@@ -62,7 +62,7 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
 async def feed(request: Request, list_key: str, parts: Parts) -> Response:
     """Atom (RFC 4287): what newsreaders ask for again and again, answered in a few bytes while nothing is new."""
     public_list = await find_public_list(request, parts, list_key)
-    found = await archive_of(parts).issues(public_list.tenant_id, list_key, limit=PER_PAGE)
+    found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
     content = await _atom(parts, public_list, found)
     tag = f'"{sha256(content).hexdigest()[:32]}"'
     headers = {**FOR_EVERYONE, "ETag": tag, "X-Content-Type-Options": "nosniff"}
@@ -74,7 +74,7 @@ async def feed(request: Request, list_key: str, parts: Parts) -> Response:
 @router.api_route("/archive/{list_key}/{campaign_id}", methods=["GET", "HEAD"])
 async def show_issue(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
     public_list = await find_public_list(request, parts, list_key)
-    issue = await archive_of(parts).issue(public_list.tenant_id, list_key, campaign_id)
+    issue = await archive_of(parts).find_public(public_list.tenant_id, list_key, campaign_id)
     language = language_of(request)
     line = await _line(parts, public_list, issue, language)
     if line is None:
@@ -99,9 +99,9 @@ async def content(request: Request, list_key: str, campaign_id: str, parts: Part
     """The mail itself, to be framed by its page."""
     public_list = await find_public_list(request, parts, list_key)
     archive = archive_of(parts)
-    issue = await archive.issue(public_list.tenant_id, list_key, campaign_id)
+    issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
     try:
-        html = (await archive.rendered(issue, language_of(request), _around(parts, public_list, issue))).html
+        html = (await archive.render(issue, language_of(request), _around(parts, public_list, issue))).html
     except InvalidTemplate as error:
         raise NotFound from error
     return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
@@ -112,7 +112,7 @@ async def _line(
 ) -> dict[str, Any] | None:
     """None for one that cannot be shown any more."""
     try:
-        shown = await archive_of(parts).rendered(issue, language, _around(parts, public_list, issue))
+        shown = await archive_of(parts).render(issue, language, _around(parts, public_list, issue))
     except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
@@ -144,7 +144,7 @@ async def _atom(parts: ApiParts, public_list: PublicList, found: list[ArchivedCa
     for issue in found:
         around = _around(parts, public_list, issue)
         try:
-            shown = await archive_of(parts).rendered(issue, None, around)
+            shown = await archive_of(parts).render(issue, None, around)
         except (InvalidTemplate, NotFound):
             continue
         entry = SubElement(root, "entry")

@@ -1,5 +1,5 @@
--- A portion of what waits in a lane is not sent any more. What a worker takes meanwhile is its own to send: the lock
--- looks at each row once more before it is changed.
+-- Cancel a batch of the waiting messages of a lane. A message that a worker claims meanwhile is not cancelled: `for
+-- update` checks the condition again when it gets the row lock.
 WITH waiting AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane

@@ -1,4 +1,4 @@
--- Where the messages of several campaigns stand, each as count_lane.sql tells it of one: a page of campaigns asks once.
+-- Count the messages of several campaigns by state, as count_lane.sql does for one.
 SELECT l.lane,
   (SELECT count(*) FROM deliveries
    WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = l.lane) AS waiting,

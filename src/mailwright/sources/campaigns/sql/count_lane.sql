@@ -1,6 +1,5 @@
--- Where the messages of one campaign stand, from indexes that hold only what is not yet done or went wrong; each
--- condition is word for word its index's. All others of its messages were sent. Whoever left, or was deleted, before
--- their turn is no failure.
+-- Count the messages of a campaign by state, from partial indexes of messages that are unfinished or went wrong; each
+-- condition must match its index. All other messages were sent. Suppressed and deleted recipients are not failures.
 SELECT waiting.waiting, sending.sending, rare.failed, rare.withdrawn, rare.in_doubt, rare.closed_unknown, rare.cancelled
 FROM
   (SELECT count(*) AS waiting FROM deliveries

@@ -1,6 +1,6 @@
--- How many mails of a campaign were sent lately. They leave in the order of their keys, so that all of them lie before the
--- first that waits, and no more than so many keys are looked at. That first one is found along its index, whose
--- condition this is word for word.
+-- Count the messages of a campaign that were sent recently. Messages are sent in the order of their keys, so all of
+-- them are before the first waiting one, and only a limited range of keys is read. The condition of the subquery must
+-- match the partial index.
 SELECT count(*) AS mails
 FROM (
   SELECT message_key AS first FROM deliveries

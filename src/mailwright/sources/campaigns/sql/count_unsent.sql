@@ -1,4 +1,4 @@
--- What is left of each campaign in line, from indexes that hold only what is not yet done.
+-- Count the unsent messages of each queued campaign, from partial indexes of unfinished messages.
 SELECT e.lane,
   (SELECT count(*) FROM deliveries AS d
    WHERE d.locked_by IS NULL AND d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane = e.lane) AS waiting,

@@ -1,14 +1,14 @@
--- Messages of a campaign for people whom another source has chosen; whoever has one already gets no second.
+-- Create the messages of an external campaign. A recipient who has one already is skipped.
 INSERT INTO messages (
   outbox_id, tenant_id, source, request_id, to_email, contact_key, recipient_id, subject, template_key, payload,
   retry_policy, on_doubt, is_bulk, list_key, campaign_key, created_at
 )
 SELECT
-  g.outbox_id, c.tenant_id, CAST(:source AS text), CAST(:campaign_id AS text), c.email, c.id, c.contact_id,
-  CAST(:subject AS text), CAST(:template_key AS bigint), g.payload, 'standard', 'hold', true, 'general',
+  r.outbox_id, c.tenant_id, CAST(:source AS text), CAST(:campaign_id AS text), c.email, c.id, c.contact_id,
+  CAST(:subject AS text), CAST(:template_key AS bigint), r.payload, 'standard', 'hold', true, 'general',
   CAST(:campaign_key AS bigint), CAST(:now AS bigint)
-FROM rows(:guests: outbox_id text, email text, payload text, position int) AS g
-JOIN contacts AS c ON c.tenant_id = CAST(:tenant_id AS bigint) AND c.email = g.email
+FROM rows(:recipients: outbox_id text, email text, payload text, position int) AS r
+JOIN contacts AS c ON c.tenant_id = CAST(:tenant_id AS bigint) AND c.email = r.email
 WHERE true
-ORDER BY g.position
+ORDER BY r.position
 ON CONFLICT (campaign_key, to_email) WHERE campaign_key IS NOT NULL DO NOTHING

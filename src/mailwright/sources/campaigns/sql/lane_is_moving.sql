@@ -1,4 +1,5 @@
--- Whether anything of a campaign waits or is under way, without counting it; each condition is word for word its index's.
+-- Tell whether any message of a campaign is waiting or being sent, without counting. Each condition must match its
+-- partial index.
 SELECT
   EXISTS (SELECT 1 FROM deliveries
           WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane) AS waiting,

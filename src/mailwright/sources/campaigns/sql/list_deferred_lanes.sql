@@ -1,5 +1,5 @@
--- Campaigns that nothing holds and that are met as a whole, none of whose mails is due or under way: when the first of
--- them may go, and why not before. What waits is found along its index; the conditions are word for word the indexes'.
+-- List the campaigns that are enqueued and not deferred, but none of whose messages is due or being sent: when the
+-- first one is due, and why not earlier. The conditions must match the partial indexes.
 SELECT e.lane, d.claimable_at, COALESCE(d.defer_reason, 'retry_scheduled') AS defer_reason
 FROM queue_entries AS e
 JOIN deliveries AS d ON d.message_key = (

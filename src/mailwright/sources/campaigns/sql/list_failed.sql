@@ -1,5 +1,5 @@
--- A page of those whose mail failed, in the order in which the audience was met. Whoever left, or was deleted, before
--- their turn is no failure. The first condition is word for word the index's.
+-- List a page of failed messages, in the order of creation. Suppressed and deleted recipients are not failures.
+-- The first condition must match the partial index.
 SELECT d.message_key, m.to_email, m.outbox_id, d.error_code, d.error_reason, d.attempts, d.failed_at
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key

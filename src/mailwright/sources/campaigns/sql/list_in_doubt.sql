@@ -1,5 +1,4 @@
--- A page of those of whom nobody knows whether they have their mail, in the order in which the audience was met. The
--- first condition is word for word the index's.
+-- List a page of messages in doubt, in the order of creation. The first condition must match the partial index.
 SELECT d.message_key, m.to_email, m.outbox_id, d.error_code, d.error_reason, d.attempts, d.failed_at
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key

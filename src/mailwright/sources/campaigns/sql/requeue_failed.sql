@@ -1,6 +1,6 @@
--- A portion, from the beginning, as if they had just been accepted; what happened before stays in their events, and
--- whoever may have one of them already is still the only one that is handed it.
--- The first condition is word for word the index's, without which SQLite does not take it.
+-- Requeue a batch of failed messages as if they were just accepted. Their events stay, and a provider that may already
+-- have a message stays the only one that may send it. The first condition must match the partial index, which SQLite
+-- does not use otherwise.
 WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'

@@ -1,4 +1,4 @@
-"""What the pages of a campaign read of it: figures, a page of recipients, doubts, and the mail of a draft."""
+"""Statistics, recipients and previews of a campaign, as its pages show them."""
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -7,15 +7,15 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
-from mailwright.sources.campaigns.figures import MAX_INTERVALS, campaign_statistics
+from mailwright.sources.campaigns.statistics import MAX_INTERVALS, campaign_statistics
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages, render_variants
 from mailwright.storage.tables import deliveries, events, messages
 from tests.builders import DEFAULT_TENANT, Bench
-from tests.campaigns import Desk, a_definition, address_of, join
+from tests.campaigns import CampaignHarness, a_definition, address_of, join
 
 
-async def test_a_reader_counts_once_however_often_they_open(bench: Bench) -> None:
-    desk = Desk(bench)
+async def test_repeated_opens_count_once_per_recipient(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
     campaign = await _sent(desk, readers=3)
     async with bench.database.write() as tx:
         keys = [row.id for row in await tx.execute(select(messages.c.id).order_by(messages.c.id))]
@@ -31,15 +31,15 @@ async def test_a_reader_counts_once_however_often_they_open(bench: Bench) -> Non
     assert found.length > MINUTE
 
 
-async def test_recipients_come_page_by_page_and_each_once(bench: Bench) -> None:
-    campaign = await _sent(Desk(bench), readers=5)
+async def test_recipients_are_paginated_without_repetition(bench: Bench) -> None:
+    campaign = await _sent(CampaignHarness(bench), readers=5)
     first = await report.report_page(bench.database, campaign, limit=3)
     second = await report.report_page(bench.database, campaign, limit=3, after=first[-1].email)
     assert [row.email for row in first + second] == [address_of(number) for number in range(5)]
 
 
-async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
-    desk = Desk(bench)
+async def test_unconfirmed_and_failed_recipients_are_listed_separately(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
     campaign = await _sent(desk, readers=3)
     async with bench.database.write() as tx:
         keys = [row.id for row in await tx.execute(select(messages.c.id).order_by(messages.c.id))]
@@ -54,7 +54,7 @@ async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
     assert [each.message_key for each in refused] == [keys[1]]
 
 
-async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench) -> None:
+async def test_draft_preview_uses_a_contact_and_the_preheader(bench: Bench) -> None:
     await join(bench.database, ["ann@example.com"])
     content = {"subject": "For {{ name }}", "preheader": "On {{ plan }}", "body": "<p>News</p>"}
     trial = CampaignTestSend("", DEFAULT_TENANT, a_definition(content=content), (), "ann@example.com")
@@ -69,7 +69,7 @@ async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench)
     ("setting", "shown"),
     [("2 Harbour Lane, Porto", "2 Harbour Lane, Porto"), (None, "[postal address: not set]")],
 )
-async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench, setting: str | None, shown: str) -> None:
+async def test_test_send_contains_the_postal_address(bench: Bench, setting: str | None, shown: str) -> None:
     store = TemplateStore(bench.database, bench.clock, postal_address=setting)
     content = {"subject": "News", "body": "<p>News</p><p>{{ postal_address }}</p>"}
     trial = CampaignTestSend("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
@@ -78,8 +78,8 @@ async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench, setti
     assert shown in mail.payload["text"]
 
 
-async def _sent(desk: Desk, readers: int) -> int:
+async def _sent(desk: CampaignHarness, readers: int) -> int:
     campaign_id = await desk.start(readers)
-    await desk.walk()
+    await desk.run_scheduler()
     await desk.bench.drain()
     return (await desk.campaign(campaign_id)).key

@@ -1,0 +1,235 @@
+"""Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
+
+from mailwright.audience.segments import audience, audience_query, lacks_attribute
+from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
+from mailwright.content.template import InvalidTemplate, Template
+from mailwright.content.template_store import TemplateStore
+from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.enqueue import size_of_test_group
+from mailwright.sources.campaigns.variants import (
+    CampaignProblem,
+    LocalizedContent,
+    VariantDraft,
+    build_drafts,
+    compile_bodies,
+)
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import contacts, lists, segments
+
+NO_FACTS = PresendContext()
+# Databases limit the number of columns of a query.
+_MAX_COUNTED_VARIABLES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredVariable:
+    """A variable that every recipient of the locale needs; an empty locale means every recipient."""
+
+    variable: str
+    locale: str
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignCheck:
+    """The problems and warnings of a campaign, and what it would send to how many recipients."""
+
+    problems: tuple[CampaignProblem, ...]
+    warnings: tuple[PresendIssue, ...]
+    drafts: tuple[VariantDraft, ...]
+    filter: dict[str, Any] | None
+    planned: int
+
+
+async def check_campaign(
+    database: Database,
+    store: TemplateStore,
+    definition: CampaignDefinition,
+    *,
+    tenant_id: int,
+    now: Instant,
+    facts: PresendContext = NO_FACTS,
+) -> CampaignCheck:
+    """Run all checks of a start, without starting."""
+    problems: list[CampaignProblem] = []
+    warnings: dict[PresendIssue, None] = {}
+    bodies = await compile_bodies(store, tenant_id, definition, problems)
+    async with database.read() as tx:
+        audience_problems: list[CampaignProblem] = []
+        filter_ = await _load_filter(tx, tenant_id, definition, audience_problems)
+        await _check_lists(tx, tenant_id, definition, audience_problems)
+        members = _audience_query(tenant_id, definition, filter_, now, audience_problems)
+        problems += audience_problems
+        drafts = await build_drafts(tx, tenant_id, definition, bodies, problems)
+        texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
+        required = _required_variables(texts, definition.variables)
+        planned, missing = await _count(tx, members, required)
+        if not audience_problems:
+            problems += _check_size(definition, planned)
+        for text in texts:
+            issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
+            problems += [_problem(issue) for issue in issues if issue.level is IssueLevel.ERROR]
+            warnings.update(dict.fromkeys(issue for issue in issues if issue.level is IssueLevel.WARNING))
+        if planned:
+            problems += [_missing(each, number, planned) for each, number in missing.items() if number]
+        else:
+            # Without an audience, report the variables that no contact of the tenant has.
+            anyone = audience(tenant_id, (), None, now)
+            problems += [_unknown(each) for each in required if not await _has_any(tx, anyone, each)]
+    return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
+
+
+async def filter_with_segment(
+    tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str
+) -> dict[str, Any]:
+    """Return the campaign's filter, widened by a segment."""
+    saved = await _load_segment(tx, tenant_id, segment)
+    if saved is None:
+        raise InvalidInput(f"there is no segment {segment}", field="segment")
+    if filter_ is None:
+        raise InvalidInput(
+            "the campaign has no filter, so everyone on its lists is already in its audience; "
+            "extend it without a segment, or start another campaign for the segment",
+            field="segment",
+        )
+    return {"any": [filter_, saved]}
+
+
+# The audience.
+
+
+async def _load_filter(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
+) -> dict[str, Any] | None:
+    if definition.segment is None:
+        return definition.filter
+    saved = await _load_segment(tx, tenant_id, definition.segment)
+    if saved is None:
+        problems.append(CampaignProblem("segment", "UNKNOWN_SEGMENT", f"there is no segment {definition.segment}"))
+        return None
+    return saved if definition.filter is None else {"all": [saved, definition.filter]}
+
+
+async def _load_segment(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any] | None:
+    condition = (segments.c.tenant_id == tenant_id) & (segments.c.segment_key == segment)
+    rows = await tx.execute(select(segments.c.filter).where(condition))
+    saved: dict[str, Any] | None = orjson.loads(rows[0].filter) if rows else None
+    return saved
+
+
+async def _check_lists(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
+) -> None:
+    if not definition.lists and definition.segment is None and definition.filter is None:
+        problems.append(CampaignProblem("lists", "NO_AUDIENCE", "choose a list, a segment or a filter"))
+    wanted = set(definition.lists) - {GENERAL}
+    known = await tx.execute(
+        select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
+    )
+    for missing in sorted(wanted - {row.list_key for row in known}):
+        problems.append(CampaignProblem("lists", "UNKNOWN_LIST", f"there is no list {missing}"))
+
+
+def _audience_query(
+    tenant_id: int,
+    definition: CampaignDefinition,
+    filter_: dict[str, Any] | None,
+    now: Instant,
+    problems: list[CampaignProblem],
+) -> Select[Any]:
+    try:
+        return audience_query(tenant_id, definition.lists, filter_, now)
+    except InvalidInput as error:
+        problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
+        # Without the filter, so that the other checks can still run.
+        return audience_query(tenant_id, definition.lists, None, now)
+
+
+def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
+    """The campaign needs a recipient, and so does each of its variants."""
+    if planned == 0:
+        return [CampaignProblem("lists", "NO_RECIPIENTS", "the audience has no contact who may receive email")]
+    ab_test = definition.ab_test
+    if ab_test is None or (size := size_of_test_group(planned, ab_test.test_percent)) >= len(ab_test.variants):
+        return []
+    message = (
+        f"{ab_test.test_percent} % of {planned} recipients are {size}, too few for {len(ab_test.variants)} variants"
+    )
+    return [CampaignProblem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
+
+
+# Variables.
+
+
+def _required_variables(texts: Mapping[LocalizedContent, str], given: Mapping[str, Any]) -> list[RequiredVariable]:
+    """Return the variables that the campaign does not give: each must be an attribute of every recipient."""
+    required: dict[RequiredVariable, None] = {}
+    for text, locale in texts.items():
+        try:
+            template = Template(subject=text.subject, html=text.html, text=text.text)
+        except InvalidTemplate:
+            continue  # the pre-send checks report it
+        names = sorted(template.required_variables - STANDARD_VARIABLES.keys() - given.keys())
+        required.update(dict.fromkeys(RequiredVariable(name, locale) for name in names))
+    return list(required)
+
+
+async def _count(
+    tx: Transaction, members: Select[Any], required: list[RequiredVariable]
+) -> tuple[int, dict[RequiredVariable, int]]:
+    """Count the recipients, and those who lack each variable, in as few scans of the audience as possible."""
+    planned = 0
+    missing: dict[RequiredVariable, int] = {}
+    for start in range(0, max(len(required), 1), _MAX_COUNTED_VARIABLES):
+        counted = required[start : start + _MAX_COUNTED_VARIABLES]
+        lacking = [func.count(case((_has_locale(each) & lacks_attribute(each.variable), 1))) for each in counted]
+        [row] = await tx.execute(members.add_columns(func.count(), *lacking))
+        planned, *numbers = map(int, row)
+        missing |= zip(counted, numbers, strict=True)
+    return planned, missing
+
+
+async def _has_any(tx: Transaction, members: ColumnElement[bool], required: RequiredVariable) -> bool:
+    has_attribute = ~lacks_attribute(required.variable)
+    query = select(contacts.c.id).where(members, _has_locale(required), has_attribute).limit(1)
+    return bool(await tx.execute(query))
+
+
+def _has_locale(required: RequiredVariable) -> ColumnElement[bool]:
+    """Match contacts of the locale or a narrower one."""
+    if not required.locale:
+        return true()
+    locale = func.lower(contacts.c.locale)
+    return or_(locale == required.locale.lower(), locale.like(f"{required.locale.lower()}-%"))
+
+
+# Problems.
+
+_FIELDS = {"subject": "content.subject", "html": "content.body", "text": "content.text", "sender": "from"}
+
+
+def _problem(issue: PresendIssue) -> CampaignProblem:
+    return CampaignProblem(_FIELDS[issue.where], issue.code, issue.sentence)
+
+
+def _missing(required: RequiredVariable, number: int, planned: int) -> CampaignProblem:
+    return _missing_variable(required.variable, f"{number} of {planned} recipients have no such attribute")
+
+
+def _unknown(required: RequiredVariable) -> CampaignProblem:
+    return _missing_variable(required.variable, "no contact has such an attribute")
+
+
+def _missing_variable(variable: str, why: str) -> CampaignProblem:
+    remedy = f"give it a value in the campaign, or a default in the text: {{{{ {variable}|default('…') }}}}"
+    return CampaignProblem("variables", "MISSING_VARIABLE", f"{{{{ {variable} }}}} is used, but {why}; {remedy}")

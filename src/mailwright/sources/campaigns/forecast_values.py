@@ -1,0 +1,113 @@
+"""The values of a forecast: what is simulated, and what becomes of each campaign."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mailwright.domain.clock import DAY, MINUTE, Instant
+from mailwright.domain.permits import Deferral, LimitLevel
+from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND
+
+IN_LINE = "in_line"  # another campaign of the tenant is sent first
+YEAR: Instant = 365 * DAY
+# The send rate of a forecast while nothing is being sent. Most providers accept more from one worker.
+ASSUMED_RATE = 20.0
+# Messages that are sent one at a time wait for each response of the provider, which takes an unknown time.
+ONE_AT_A_TIME_RATE = 10.0
+# A shorter turn of another campaign does not count as waiting for it.
+_MIN_TURN: Instant = MINUTE
+# More segments than this with the same limit are joined.
+_MAX_DETAILED = 6
+# The reasons of segments in which messages are sent.
+_SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
+
+
+class ForecastAssumption(StrEnum):
+    NO_OTHER_MESSAGES = "no_other_messages"
+    ASSUMED_RATE = "assumed_rate"
+    ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
+    SENDER_TIME_ZONE = "sender_time_zone"
+    DAILY_QUOTA = "daily_quota"
+    NO_MORE_QUOTA = "no_more_quota"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedCampaign:
+    """A queued campaign, with the limits of its tenant and its own."""
+
+    campaign_id: str
+    name: str
+    tenant_id: int
+    remaining: int
+    tenant: LimitLevel
+    own: LimitLevel | None = None
+    weight: int = 1
+    deferral: Deferral | None = None
+    ab_test: "AbTestPhase | None" = None
+
+    @property
+    def levels(self) -> tuple[LimitLevel, ...]:
+        return (self.tenant,) if self.own is None else (self.tenant, self.own)
+
+
+@dataclass(frozen=True, slots=True)
+class AbTestPhase:
+    """The test group of an A/B test, after which all other recipients wait for the winner."""
+
+    messages: int
+    wait: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastSegment:
+    """A time in which a campaign sends freely (no `reason`), waits (none `sent`), or is slowed down by the reason."""
+
+    begins_at: Instant
+    ends_at: Instant
+    sent: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignForecast:
+    """The forecast of one campaign. A time of None is outside the horizon."""
+
+    campaign_id: str
+    name: str
+    tenant_id: int
+    remaining: int
+    starts_at: Instant | None
+    finishes_at: Instant | None
+    segments: tuple[ForecastSegment, ...]
+
+
+def summarize_segments(segments: Sequence[ForecastSegment]) -> list[ForecastSegment]:
+    """Join more than three pairs of a batch and a wait for the same limit into one segment."""
+    found: list[ForecastSegment] = []
+    index = 0
+    while index < len(segments):
+        end = _end_of_pairs(segments, index)
+        if end - index > _MAX_DETAILED:
+            reason = next(
+                segment.reason for segment in segments[index:end] if segment.reason not in (*_SENDING_REASONS, IN_LINE)
+            )
+            sent = sum(segment.sent for segment in segments[index:end])
+            found.append(ForecastSegment(segments[index].begins_at, segments[end - 1].ends_at, sent, reason))
+            index = end
+        else:
+            found.append(segments[index])
+            index += 1
+    return found
+
+
+def _end_of_pairs(segments: Sequence[ForecastSegment], start: int) -> int:
+    """Return the end of the batches and waits for one limit that begin at `start`."""
+    reason: str | None = None
+    for index in range(start, len(segments)):
+        its, length = segments[index].reason, segments[index].ends_at - segments[index].begins_at
+        if its == IN_LINE and index > start and length < _MIN_TURN:
+            continue
+        if its == IN_LINE or (its not in _SENDING_REASONS and reason is not None and its != reason):
+            return index
+        reason = its if its not in _SENDING_REASONS else reason
+    return len(segments) if reason is not None else start
