@@ -96,14 +96,14 @@ async def fan_out(folder: Path, notifications: int) -> FannedOut:
             if taken:
                 engine.wake.set()
             told = await fanout.record_results()
-            is_over = is_written and not taken and not told and not (await queue.counts()).get(PENDING)
+            is_over = is_written and not taken and not told and not (await queue.count_by_status()).get(PENDING)
             if not taken:
                 await asyncio.sleep(RECORD_SECONDS)
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         worker.stop()
         await working
         refused = await producing
-        fanned_out = (await queue.counts()).get(SENT, 0)
+        fanned_out = (await queue.count_by_status()).get(SENT, 0)
     return FannedOut(fanned_out, seconds, cpu_seconds, len(provider.mails), refused)
 
 

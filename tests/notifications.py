@@ -1,4 +1,4 @@
-"""A queue of notifications in a test: the tables of another program, on each engine, and what that program writes."""
+"""A notification queue for tests: the tables of another program on each engine, and what it writes."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ from tests.engines import PostgresServer
 MOST = 10_000
 PLACES = ["sqlite", "postgresql", "shared"]
 
-# As the other program makes them, in its own words.
+# The tables as the other program creates them.
 FOREIGN_DDL = """
 CREATE TABLE open_event_notifications (
   notification_id INTEGER PRIMARY KEY AUTOINCREMENT, open_event_id INTEGER NOT NULL, subscription_id INTEGER NOT NULL,
@@ -55,17 +55,17 @@ CREATE TABLE section_meetings (
 
 
 def ddl(dialect: str, schema: str | None = None) -> list[str]:
-    words = FOREIGN_DDL
+    script = FOREIGN_DDL
     if dialect == "postgresql":
-        words = words.replace("INTEGER PRIMARY KEY AUTOINCREMENT", "bigserial PRIMARY KEY")
+        script = script.replace("INTEGER PRIMARY KEY AUTOINCREMENT", "bigserial PRIMARY KEY")
     if schema is not None:
-        words = words.replace("CREATE TABLE ", f"CREATE TABLE {schema}.")
-    return [each for each in words.split(";") if each.strip()]
+        script = script.replace("CREATE TABLE ", f"CREATE TABLE {schema}.")
+    return [statement for statement in script.split(";") if statement.strip()]
 
 
 @dataclass
-class Seats:
-    """The other program: it knows sections, subscribers and events, and has a connection of its own."""
+class QueueOwner:
+    """The program that owns the queue, with a connection of its own."""
 
     database: Database
     schema: str | None
@@ -81,7 +81,7 @@ class Seats:
         return isoformat(self.clock.now()) or ""
 
     async def notification(self, **changes: Any) -> int:
-        """A seat opens for one subscriber. `event`, `subscription`, `payload` and `preferences` say what is special."""
+        """Insert a notification. `event`, `subscription`, `payload` and `preferences` override the defaults."""
         number = next(self._numbers)
         event = changes.pop("event", None) or {}
         payload = changes.pop("payload", None)
@@ -96,8 +96,8 @@ class Seats:
         row = {"dedupe_key": f"dedupe-{number}", "created_at": self.now, **changes}
         return await self._insert("open_event_notifications", "notification_id", row)
 
-    async def event(self, number: int, says: Any = None, **changes: Any) -> int:
-        told = {"courseTitle": "Data Structures", "sectionNumber": "01", **(says or {})}
+    async def event(self, number: int, payload: Any = None, **changes: Any) -> int:
+        fields = {"courseTitle": "Data Structures", "sectionNumber": "01", **(payload or {})}
         row = {
             "section_id": 7,
             "term_id": "92026",
@@ -109,7 +109,7 @@ class Seats:
             "detected_by": "open_sections",
             "dedupe_key": f"dedupe-{number}",
             "trace_id": f"trace-{number}",
-            "payload": orjson.dumps({name: value for name, value in told.items() if value is not None}).decode(),
+            "payload": orjson.dumps({name: value for name, value in fields.items() if value is not None}).decode(),
             "created_at": self.now,
             **changes,
         }
@@ -141,13 +141,13 @@ class Seats:
     async def row(self, notification_id: int) -> Any:
         known = self.table("open_event_notifications")
         async with self.database.read() as tx:
-            [found] = await tx.execute(select(known).where(known.c.notification_id == notification_id))
-        return found
+            [row] = await tx.execute(select(known).where(known.c.notification_id == notification_id))
+        return row
 
     async def error(self, notification_id: int) -> Any:
-        """As a tool reads it that knows JSON only."""
-        found = (await self.row(notification_id)).error
-        return None if found is None else orjson.loads(found)
+        """Return the parsed error column."""
+        error = (await self.row(notification_id)).error
+        return None if error is None else orjson.loads(error)
 
     async def rows(self) -> list[Any]:
         known = self.table("open_event_notifications")
@@ -168,7 +168,7 @@ class Seats:
         async with self.database.read() as tx:
             return list(await tx.execute(query))
 
-    async def tell_of_sections(self, open_status: str = "Open") -> None:
+    async def insert_sections(self, open_status: str = "Open") -> None:
         prefix = f"{self.schema}." if self.schema else ""
         async with self.database.write() as tx:
             for sql in (
@@ -182,16 +182,16 @@ class Seats:
     async def _insert(self, name: str, key: str, values: dict[str, Any]) -> int:
         known = self.table(name)
         async with self.database.write() as tx:
-            [made] = await tx.execute(insert(known).values(**values).returning(known.c[key]))
-        return int(made[0])
+            [inserted] = await tx.execute(insert(known).values(**values).returning(known.c[key]))
+        return int(inserted[0])
 
 
 @dataclass
-class Stand:
-    """A queue, and a Mailwright that serves it, on a clock that the test moves."""
+class QueueSetup:
+    """A queue and an engine that serves it, on a manual clock."""
 
     bench: Bench
-    seats: Seats
+    owner: QueueOwner
     queue: NotificationQueue
 
     @property
@@ -205,7 +205,7 @@ class Stand:
         )
 
     async def round(self, provider: Provider, fanout: NotificationFanout | None = None) -> NotificationFanout:
-        """Everything that is due now: locked, sent, and told."""
+        """Claim, send and record everything that is due."""
         fanout = fanout or await self.fanout()
         await fanout.claim_due(MOST)
         await self.bench.drain(provider)
@@ -217,9 +217,9 @@ class Stand:
 
 
 @asynccontextmanager
-async def a_stand(
+async def a_queue_setup(
     url: str, queue_url: str, schema: str | None, clock: ManualClock, **settings: Any
-) -> AsyncIterator[Stand]:
+) -> AsyncIterator[QueueSetup]:
     named = {"notify_database_url": queue_url, "notify_schema": schema, "base_url": "https://seats.example"}
     theirs = Database(queue_url, is_ours=False)
     try:
@@ -227,50 +227,50 @@ async def a_stand(
             a_bench(url, clock, **{**named, **settings}) as bench,
             open_configured_queue(bench.engine.settings, bench.database) as queue,
         ):
-            yield Stand(bench, Seats(theirs, schema, clock), queue)
+            yield QueueSetup(bench, QueueOwner(theirs, schema, clock), queue)
     finally:
         await theirs.close()
 
 
 @asynccontextmanager
-async def a_stand_at(
+async def a_queue_setup_at(
     place: str, request: pytest.FixtureRequest, folder: Path, clock: ManualClock
-) -> AsyncIterator[Stand]:
-    """On an engine, with the queue beside us; or `shared`, in a schema of our own database."""
+) -> AsyncIterator[QueueSetup]:
+    """Set up a queue in a separate database, or with `shared` in a schema of our own database."""
     if place == "sqlite":
         ours = folder / "mailwright.db"
         ours.write_bytes(request.getfixturevalue("empty_sqlite"))
         theirs = f"sqlite:///{folder}/queue.db"
         await make_tables(theirs)
-        async with a_stand(f"sqlite:///{ours}", theirs, None, clock) as stand:
-            yield stand
+        async with a_queue_setup(f"sqlite:///{ours}", theirs, None, clock) as setup:
+            yield setup
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
     url = await server.create()
     if place == "postgresql":
         theirs = await server.create_empty()
         await make_tables(theirs)
-        async with a_stand(url, theirs, None, clock) as stand:
-            yield stand
+        async with a_queue_setup(url, theirs, None, clock) as setup:
+            yield setup
     else:
         await make_tables(url, "seats")
-        async with a_stand(url, url, "seats", clock) as stand:
-            assert stand.queue.is_shared
-            yield stand
+        async with a_queue_setup(url, url, "seats", clock) as setup:
+            assert setup.queue.is_shared
+            yield setup
         await drop_schema(url, "seats")
     await server.drop(url)
 
 
 async def make_tables(url: str, schema: str | None = None, *, without: Sequence[str] = ()) -> None:
-    """`without`: columns, or whole tables, that this queue lacks."""
+    """Create the tables, except the columns and tables in `without`."""
     database = Database(url, is_ours=False)
     async with database.write() as tx:
         if schema is not None:
             await tx.execute(text(f"CREATE SCHEMA {schema}"))
         for sql in ddl(database.dialect, schema):
-            kept = re.sub("|".join(rf"\b{name} TEXT," for name in without) or "(?!)", "", sql)
-            if not any(name in kept for name in without):
-                await tx.execute(text(kept))
+            statement = re.sub("|".join(rf"\b{name} TEXT," for name in without) or "(?!)", "", sql)
+            if not any(name in statement for name in without):
+                await tx.execute(text(statement))
     await database.close()
 
 

@@ -18,7 +18,7 @@ def commands(tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_NOTIFY_DATABASE_URL": QUEUE})
 
 
-async def test_a_queue_of_another_program_is_served_shown_and_requeued(commands: Commands) -> None:
+async def test_foreign_queue_is_served_shown_and_requeued(commands: Commands) -> None:
     await commands.ok("notify", "run", "--drain")
     found = (await commands.ok("notify", "list", "--json")).json
     by_reader = {each["to"]: each for each in found}
@@ -38,7 +38,7 @@ async def test_a_queue_of_another_program_is_served_shown_and_requeued(commands:
     assert (await commands.ok("audit", "--json")).json["sent"] == 3
 
 
-async def test_a_file_that_is_no_queue_is_refused_with_what_it_lacks(commands: Commands) -> None:
+async def test_file_without_queue_tables_is_rejected(commands: Commands) -> None:
     await commands.ok("db", "upgrade")
     refused = await commands.run("notify", "run", "--drain", "--database", "sqlite:///mailwright.db")
     assert (refused.code, "open_event_notifications" in refused.err) == (2, True)

@@ -26,7 +26,7 @@ async def here(tmp_path: Path) -> Commands:
     return commands
 
 
-async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, receiver: HttpStandIn) -> None:
+async def test_webhook_is_tested_listed_redelivered_and_removed(here: Commands, receiver: HttpStandIn) -> None:
     added = await here.ok("webhook", "create", f"{receiver.url}/hook", "--type", "bounce", "--description", "Our shop")
     webhook_id = added.out.strip()
     assert added.out == f"{webhook_id}\n"
@@ -57,7 +57,7 @@ async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, 
     assert (await here.run("webhook", "show", webhook_id)).code != 0
 
 
-async def test_a_running_service_tells_what_happens(here: Commands, receiver: HttpStandIn) -> None:
+async def test_running_service_dispatches_events(here: Commands, receiver: HttpStandIn) -> None:
     await here.ok("webhook", "create", f"{receiver.url}/hook")
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
     async with here.service("serve", "--port", "0") as service:

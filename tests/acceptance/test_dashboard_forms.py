@@ -31,7 +31,7 @@ from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message
 from tests.campaigns import CampaignHarness, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
-from tests.notifications import a_stand, make_tables
+from tests.notifications import a_queue_setup, make_tables
 from tests.pages import HOME, PASSWORD, Visit, a_visit, journal_of
 from tests.standins.provider import ScriptedProvider
 
@@ -423,13 +423,13 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
 ) -> None:
     queue = f"sqlite:///{tmp_path}/queue.db"
     await make_tables(queue)
-    async with a_stand(engine.url, queue, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as stand:
+    async with a_queue_setup(engine.url, queue, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as stand:
         for _ in range(3):
-            await stand.seats.notification()
+            await stand.owner.notification()
         lamp = {"eventType": "back-in-stock", "variables": {"product": "Lamp", "price": "20"}}
-        await stand.seats.notification(payload=lamp, event={"status_before": "SoldOut", "status_after": "InStock"})
+        await stand.owner.notification(payload=lamp, event={"status_before": "SoldOut", "status_after": "InStock"})
         await stand.round(ScriptedProvider(REFUSAL, REFUSAL, REFUSAL, REFUSAL))
-        assert await stand.seats.statuses() == {"failed": 4}
+        assert await stand.owner.statuses() == {"failed": 4}
         opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
         database = stand.bench.database
         parts = an_engine(database, clock, base_url=HOME, open_notifications=opener)
@@ -438,11 +438,11 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
             await ada.open("/notifications/1")
             await ada.press("Requeue notification")
             assert ada.said == "Notification requeued."
-            assert (await stand.seats.statuses()) == {"pending": 1, "failed": 3}
+            assert (await stand.owner.statuses()) == {"pending": 1, "failed": 3}
             await ada.open("/notifications?show=failed")
             await ada.press("Requeue all failed")
             assert ada.said == "3 notifications requeued."
-            assert (await stand.seats.statuses()) == {"pending": 4}
+            assert (await stand.owner.statuses()) == {"pending": 4}
             for kind, readers in (("open-seat", {1, 2, 3}), ("back-in-stock", {4}), ("", {1, 2, 3, 4})):
                 await ada.open(f"/notifications?kind={kind}&show=pending")
                 assert {int(each) for each in re.findall(r">reader(\d)@", ada.text)} == readers, kind

@@ -28,9 +28,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink) -> 
         yield bench
 
 
-async def test_an_address_that_is_dead_is_never_written_to_again(
-    bench: Bench, clock: ManualClock, sink: SmtpSink
-) -> None:
+async def test_dead_address_is_suppressed(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     first, second = a_message(to=ADA), a_message(to=ADA)
     await bench.accept(first)
     sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
@@ -55,9 +53,7 @@ async def test_an_address_that_is_dead_is_never_written_to_again(
 
 
 @pytest.mark.parametrize("reply", ["550 5.7.1 your mail looks like spam", "550 5.7.26 not authenticated"])
-async def test_a_refusal_that_is_not_about_the_address_leaves_it_in_peace(
-    bench: Bench, sink: SmtpSink, reply: str
-) -> None:
+async def test_rejection_not_about_address_keeps_contact(bench: Bench, sink: SmtpSink, reply: str) -> None:
     message = a_message(to=ADA)
     await bench.accept(message)
     sink.answer(Step.RCPT, reply, times=1)
@@ -68,7 +64,7 @@ async def test_a_refusal_that_is_not_about_the_address_leaves_it_in_peace(
 
 
 @pytest.mark.promise("soft-bounces-counted")
-async def test_a_mailbox_that_is_full_time_and_again_is_given_up(bench: Bench, sink: SmtpSink) -> None:
+async def test_repeatedly_full_mailbox_is_suppressed(bench: Bench, sink: SmtpSink) -> None:
     sink.answer(Step.RCPT, "552 5.2.2 mailbox full")
     for number in range(3):
         assert await suppressions.is_suppressed(bench.database, 1, ADA) is False, number
@@ -78,7 +74,7 @@ async def test_a_mailbox_that_is_full_time_and_again_is_given_up(bench: Bench, s
     assert await suppressions.is_suppressed(bench.database, 1, ADA)
 
 
-async def test_a_copy_that_is_refused_says_nothing_of_the_reader(bench: Bench, sink: SmtpSink) -> None:
+async def test_rejected_copy_does_not_affect_recipient(bench: Bench, sink: SmtpSink) -> None:
     message = a_message(to=ADA)
     await bench.accept(replace(message, payload={**message.payload, "cc": ["bob@example.com"]}))
     sink.answer(Step.RCPT, "250 2.1.5 ok", times=1)

@@ -26,14 +26,14 @@ def is_genuine() -> Callable[..., bool]:
     return found
 
 
-def test_a_receiver_that_follows_the_page_believes_what_is_genuine(is_genuine: Callable[..., bool]) -> None:
+def test_documented_receiver_accepts_our_requests(is_genuine: Callable[..., bool]) -> None:
     secret, other = signature.make_secret(), signature.make_secret()
     header = signature.signature_header([other, secret], NOW, BODY)
     assert is_genuine(secret, header, BODY, NOW)
     assert is_genuine(other, header, BODY, NOW + 299)
 
 
-def test_a_receiver_that_follows_the_page_believes_nothing_else(is_genuine: Callable[..., bool]) -> None:
+def test_documented_receiver_rejects_other_requests(is_genuine: Callable[..., bool]) -> None:
     secret = signature.make_secret()
     header = signature.signature_header([secret], NOW, BODY)
     refused = [
@@ -50,11 +50,11 @@ def test_a_receiver_that_follows_the_page_believes_nothing_else(is_genuine: Call
     assert not any(refused)
 
 
-def test_the_page_names_every_type_and_the_schedule() -> None:
+def test_documentation_lists_types_and_schedule() -> None:
     assert [each for each in WEBHOOK_EVENT_TYPES if f"`{each}`" not in PAGE] == []
     assert f"tried {SCHEDULE.max_attempts} times" in PAGE
     assert f"within {TIMEOUT_SECONDS:.0f} seconds" in PAGE
 
 
-def test_a_claim_outlives_the_slowest_request() -> None:
+def test_lease_outlasts_the_slowest_request() -> None:
     assert LEASE > 2 * TIMEOUT_SECONDS * 1000

@@ -1,4 +1,4 @@
-"""What comes in by itself: the parts that take webhooks, and the queue and mailbox that are looked into."""
+"""Wire the receivers of provider events: webhooks, the SQS queue and the bounce mailbox."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ from mailwright.storage.database import Database
 if TYPE_CHECKING:
     from mailwright.events.sendgrid_signature import SendGridSignature
 
-# A queue or a mailbox that does not answer is asked again after so long.
+# The pause after a failed poll.
 RETRY_SECONDS = 15.0
-# One that answers at once and has nothing must not be asked as fast as it answers.
+# The minimum pause after a poll without results.
 EMPTY_SECONDS = 1.0
 
 log = logger(__name__)
@@ -43,17 +43,17 @@ def sendgrid_signature(settings: Settings, clock: Clock) -> "SendGridSignature |
     key = settings.sendgrid_webhook_public_key
     if key is None:
         return None
-    from mailwright.events.sendgrid_signature import SendGridSignature  # noqa: PLC0415 - only for those with a key
+    from mailwright.events.sendgrid_signature import SendGridSignature  # noqa: PLC0415 - imported only with a key
 
     return SendGridSignature(key, clock)
 
 
 def verify_inbound(settings: Settings) -> None:
-    """Everything that is wrong with what these parts are told, at once."""
+    """Check the settings of inbound events; report all problems at once."""
     problems: list[str] = []
-    for name, look in _CHECKS.items():
+    for name, check in _CHECKS.items():
         try:
-            look(settings)
+            check(settings)
         except ConfigurationInvalid as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
     if problems:
@@ -61,7 +61,7 @@ def verify_inbound(settings: Settings) -> None:
 
 
 class InboundSource(Protocol):
-    """Something that is looked into again and again."""
+    """A source of events that is polled."""
 
     @property
     def name(self) -> str: ...
@@ -70,33 +70,33 @@ class InboundSource(Protocol):
     def pause_seconds(self) -> float: ...
 
     async def poll(self) -> int:
-        """One look; how much was there."""
+        """Process what is there; return how many items were processed."""
         ...
 
 
 async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Clock) -> None:
-    """Looks into all that this installation has, until it is cancelled; at once over where it has nothing.
+    """Poll all configured sources until cancelled; return at once if there are none.
 
-    Any number of processes may look into the same: what is found twice counts once.
+    Any number of processes may poll the same source: a repeated event counts once.
     """
     async with AsyncExitStack() as closing:
-        inlets = _inlets(settings, reports, clock, closing)
-        await asyncio.gather(*(poll(inlet) for inlet in inlets))
+        sources = _make_sources(settings, reports, clock, closing)
+        await asyncio.gather(*(poll(source) for source in sources))
 
 
-async def poll(inlet: InboundSource) -> None:
+async def poll(source: InboundSource) -> None:
     """Poll one source until cancelled; errors are logged, and sending continues."""
 
     async def poll_once() -> float:
-        count = await inlet.poll()
-        return inlet.pause_seconds if count else max(inlet.pause_seconds, EMPTY_SECONDS)
+        count = await source.poll()
+        return source.pause_seconds if count else max(source.pause_seconds, EMPTY_SECONDS)
 
-    await run_periodically(inlet.name, poll_once, seconds=RETRY_SECONDS, expected=(MailwrightError,))
+    await run_periodically(source.name, poll_once, seconds=RETRY_SECONDS, expected=(MailwrightError,))
 
 
-def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[InboundSource]:
-    """What comes with libraries of its own is imported by those who have it."""
-    inlets: list[InboundSource] = []
+def _make_sources(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[InboundSource]:
+    """Create the configured sources. Their libraries are imported only if needed."""
+    sources: list[InboundSource] = []
     if settings.sqs_queue_url is not None:
         from mailwright.events.sqs import SqsEventSource, SqsQueue  # noqa: PLC0415
         from mailwright.providers.http import HttpClient  # noqa: PLC0415
@@ -104,21 +104,21 @@ def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncEx
         http = HttpClient(connections=4)
         closing.push_async_callback(http.close)
         queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock)
-        inlets.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
+        sources.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
         from mailwright.events.bounce_mail import BounceMailboxReader, BounceMailRecorder  # noqa: PLC0415
         from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        box = open_mailbox(settings.bounce_mailbox.get_secret_value())
-        inlets.append(BounceMailboxReader(box, BounceMailRecorder(reports, clock)))
-    for inlet in inlets:
-        log.info("inlet_opened", inlet=inlet.name)
-    return inlets
+        mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
+        sources.append(BounceMailboxReader(mailbox, BounceMailRecorder(reports, clock)))
+    for source in sources:
+        log.info("inbound_source_opened", source=source.name)
+    return sources
 
 
 def _check_folder(settings: Settings) -> None:
     if settings.sns_certs is not None and not settings.sns_certs.is_dir():
-        raise ConfigurationInvalid("is not a folder")
+        raise ConfigurationInvalid("must be a folder")
 
 
 def _check_queue(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Serving a queue of notifications: it is opened and looked at, and its rows are fanned out beside a sending worker."""
+"""Serve a notification queue: open it and fan out its rows alongside a sending worker."""
 
 import asyncio
 import os
@@ -29,19 +29,19 @@ from mailwright.sources.notifications.tables import redacted_url
 from mailwright.sources.notifications.templates import NotificationTemplates
 from mailwright.storage.database import Database, parse_url
 
-# Between two looks at the queue, when nothing was due at the last one.
+# The pause between two polls of the queue when nothing is due.
 POLL_SECONDS = 0.5
-# Results are told this often while mails are being sent.
+# How often results are recorded while messages are being sent.
 RECORD_SECONDS = 0.1
-# Rows that are handed over before results get their turn.
+# Rows processed before results are recorded again.
 MAX_ROWS_PER_CLAIM = 1_000
-# Rows that a worker holds at most: each of their locks must be renewed while their mails wait.
+# The maximum of locked rows per worker: each lock must be renewed while its message waits.
 MAX_LOCKED_ROWS = 5_000
-# A look that found nothing to do is followed by a pause of so many times its length: thousands of rows that wait for
-# their morning should not keep a worker busy. Nor should a new row wait long for them.
-PAUSE_PER_LOOK = 9
-LONGEST_PAUSE_SECONDS = 5.0
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 5.0
+# After a poll that found nothing to do, pause this many times its duration: thousands of rows that wait for their
+# delivery window must not keep a worker busy. The maximum keeps new rows from waiting long.
+PAUSE_PER_POLL = 9
+MAX_PAUSE_SECONDS = 5.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 5.0
 
 log = logger(__name__)
 
@@ -54,10 +54,10 @@ def notification_config(settings: Settings) -> NotificationConfig:
 
 @asynccontextmanager
 async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
-    """In our own database where it is the same one; nothing of another's is made or changed."""
+    """Open the configured queue. Never creates or alters tables of another program."""
     async with open_queue_database(settings, ours) as database:
         if _is_missing(database):
-            raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: there is no file at {redacted_url(database)}")
+            raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: no file exists at {redacted_url(database)}")
         yield await open_queue(database, settings.notify_schema, is_shared=database is ours)
 
 
@@ -73,7 +73,7 @@ async def open_notification_service(
 def notification_service_opener(
     settings: Settings, ours: Database, clock: Clock
 ) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
-    """For those who look at the queue now and then: each look opens it by itself."""
+    """Return a function that opens the service for one request, or None without a configured queue."""
     if settings.notify_database_url is None:
         return None
     return partial(open_notification_service, settings, ours, clock)
@@ -81,10 +81,10 @@ def notification_service_opener(
 
 @asynccontextmanager
 async def open_queue_database(settings: Settings, ours: Database) -> AsyncIterator[Database]:
-    """One commit holds a message and its row only where both are in one PostgreSQL database."""
+    """Open the database of the queue: our own if it is the same PostgreSQL database, so that one commit covers both."""
     if settings.notify_database_url is None:
         raise ConfigurationInvalid(
-            "MAILWRIGHT_NOTIFY_DATABASE_URL: names no queue; set it or give --database, as in sqlite:///queue.db"
+            "MAILWRIGHT_NOTIFY_DATABASE_URL: not set; set it to the URL of the queue, for example sqlite:///queue.db"
         )
     is_shared = settings.notify_schema is not None and _is_same(settings, ours)
     database = ours if is_shared else Database(_queue_url(settings), is_ours=False)
@@ -104,16 +104,16 @@ async def make_fanout(
     *,
     worker: str | None = None,
 ) -> NotificationFanout:
-    house = notification_config(settings)
+    config = notification_config(settings)
     tenant = await tenants.find(database, settings.notify_tenant)
-    letters = NotificationTemplates(database, clock, templates, tenant.id, house.kinds)
-    await letters.publish()
+    notification_templates = NotificationTemplates(database, clock, templates, tenant.id, config.kinds)
+    await notification_templates.publish()
     name = worker or f"mailwright-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    return NotificationFanout(database, clock, queue, letters, house, tenant_id=tenant.id, worker=name)
+    return NotificationFanout(database, clock, queue, notification_templates, config, tenant_id=tenant.id, worker=name)
 
 
 async def notify(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
-    """Serves the queue until it is told to stop; with `drain`, until nothing is due."""
+    """Serve the queue until shutdown; with `drain`, until nothing is due."""
     async with open_configured_queue(engine.settings, engine.database) as queue:
         fanout = await make_fanout(engine.settings, engine.database, engine.clock, engine.templates, queue)
         log.info("queue_opened", queue=redacted_url(queue.database), drain=drain)
@@ -128,18 +128,18 @@ async def _drain(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown)
     is_stopped = asyncio.Event()
     shutdown.calls(is_stopped.set)
     while not is_stopped.is_set():
-        told = await fanout.record_results()
-        taken = await fanout.claim_due(MAX_ROWS_PER_CLAIM * 10)
-        async with _looking_after(fanout):
+        recorded = await fanout.record_results()
+        claimed = await fanout.claim_due(MAX_ROWS_PER_CLAIM * 10)
+        async with _maintaining(fanout):
             await work(engine, shutdown, drain=True)
-        told += await fanout.record_results()
-        if not told and not taken:
+        recorded += await fanout.record_results()
+        if not recorded and not claimed:
             break
     await fanout.release_locks()
 
 
 async def _serve(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> None:
-    async with _looking_after(fanout), _taking(engine, fanout, shutdown):
+    async with _maintaining(fanout), _claiming(engine, fanout, shutdown):
         await work(engine, shutdown, drain=False)
     with suppress(NotDurable):
         await fanout.record_results()
@@ -147,20 +147,20 @@ async def _serve(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown)
 
 
 @asynccontextmanager
-async def _looking_after(fanout: NotificationFanout) -> AsyncIterator[None]:
-    """Results are told and locks renewed while mails are being sent."""
+async def _maintaining(fanout: NotificationFanout) -> AsyncIterator[None]:
+    """Record results and renew locks in the background."""
 
-    async def look_after() -> float:
+    async def maintain() -> float:
         await fanout.record_results()
         await fanout.renew_locks()
         return RECORD_SECONDS
 
-    async with _beside(repeat(look_after, asyncio.Event())):
+    async with _in_background(repeat(maintain, asyncio.Event())):
         yield
 
 
 @asynccontextmanager
-async def _taking(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> AsyncIterator[None]:
+async def _claiming(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> AsyncIterator[None]:
     is_stopped = asyncio.Event()
     shutdown.calls(is_stopped.set)
 
@@ -172,33 +172,33 @@ async def _taking(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown
         if await fanout.claim_due(min(room, MAX_ROWS_PER_CLAIM)):
             engine.wake.set()
             return 0.0
-        return min(max(POLL_SECONDS, PAUSE_PER_LOOK * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
+        return min(max(POLL_SECONDS, PAUSE_PER_POLL * (time.monotonic() - began)), MAX_PAUSE_SECONDS)
 
-    async with _beside(repeat(claim_due, is_stopped)):
+    async with _in_background(repeat(claim_due, is_stopped)):
         yield
 
 
-def repeat(duty: Callable[[], Awaitable[float]], is_stopped: asyncio.Event) -> Coroutine[Any, Any, None]:
-    """Run a duty of the queue until stopped. If a database is unavailable, retry after growing pauses."""
+def repeat(task: Callable[[], Awaitable[float]], is_stopped: asyncio.Event) -> Coroutine[Any, Any, None]:
+    """Run a periodic task of the queue until stopped. If a database is unavailable, retry after growing pauses."""
     return run_periodically(
         "notifications",
-        duty,
+        task,
         seconds=POLL_SECONDS,
         raises_unexpected=True,
-        retry_seconds=exponential(FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS),
+        retry_seconds=exponential(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS),
         stop=is_stopped,
     )
 
 
 @asynccontextmanager
-async def _beside(duty: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Should the duty break, so does what it is beside: somebody must notice."""
+async def _in_background(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run the task in the background; if it fails, the body is cancelled too."""
     async with asyncio.TaskGroup() as tasks:
-        doing = tasks.create_task(duty)
+        background = tasks.create_task(task)
         try:
             yield
         finally:
-            doing.cancel()
+            background.cancel()
 
 
 def _is_missing(database: Database) -> bool:
@@ -210,13 +210,13 @@ def _queue_url(settings: Settings) -> str:
         url = settings.notify_database_url or ""
         parse_url(url)
     except ConfigurationInvalid as error:
-        renamed = [each.replace("MAILWRIGHT_DATABASE_URL", "MAILWRIGHT_NOTIFY_DATABASE_URL") for each in error.problems]
+        renamed = [p.replace("MAILWRIGHT_DATABASE_URL", "MAILWRIGHT_NOTIFY_DATABASE_URL") for p in error.problems]
         raise ConfigurationInvalid(*renamed) from error
     return url
 
 
 def _is_same(settings: Settings, ours: Database) -> bool:
-    """One commit can hold both only on PostgreSQL: on SQLite the names of the queue's tables are taken by ours."""
+    """Whether the queue is in our own database. Not possible on SQLite: table names would clash."""
     theirs = parse_url(_queue_url(settings))
-    place = ("host", "port", "database", "query")
-    return ours.dialect == "postgresql" and all(getattr(theirs, each) == getattr(ours.url, each) for each in place)
+    parts = ("host", "port", "database", "query")
+    return ours.dialect == "postgresql" and all(getattr(theirs, part) == getattr(ours.url, part) for part in parts)

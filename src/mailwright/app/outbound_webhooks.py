@@ -1,4 +1,4 @@
-"""Telling others: outgoing webhooks are carried by whichever process works, through a client that guards its way."""
+"""Run the dispatcher of outgoing webhooks in worker processes."""
 
 from typing import TYPE_CHECKING
 
@@ -14,52 +14,52 @@ if TYPE_CHECKING:
     from mailwright.events.outbound.dispatcher import WebhookDispatcher
 
 TICK_SECONDS = 1.0
-FORGET_EVERY = HOUR
+DELETE_EVERY = HOUR
 CONNECTIONS = 64
-INSIDE = "it leads into a private network; MAILWRIGHT_WEBHOOK_PRIVATE=true allows that"
+PRIVATE_ADDRESS = "the address is in a private network; MAILWRIGHT_WEBHOOK_PRIVATE=true allows it"
 
 log = logger(__name__)
 
 
 def make_webhook_dispatcher(settings: Settings, database: Database, clock: Clock) -> "WebhookDispatcher":
-    """Tenants write the addresses: unless the settings say otherwise, none may lead into our own network."""
-    from mailwright.app.link_checks import public_only  # noqa: PLC0415 - a tenth of a second, for those who use it
+    """Create the dispatcher. Tenants choose the URLs, so private addresses are blocked by default."""
+    from mailwright.app.link_checks import public_only  # noqa: PLC0415 - takes 0.1 s, so imported on use
     from mailwright.events.outbound.dispatcher import WebhookDispatcher  # noqa: PLC0415
     from mailwright.providers.http import HttpClient, addresses_of  # noqa: PLC0415
 
-    resolve = addresses_of if settings.webhook_private else public_only(otherwise=INSIDE)
+    resolve = addresses_of if settings.webhook_private else public_only(otherwise=PRIVATE_ADDRESS)
     return WebhookDispatcher(database, clock, HttpClient(connections=CONNECTIONS, resolve=resolve))
 
 
 async def dispatch_due_webhooks(settings: Settings, database: Database, clock: Clock) -> None:
-    """Once, for a process that ends: what is due now. What a receiver does not take waits for the next one."""
+    """Dispatch what is due, once, for a process that exits. Failed deliveries wait for the next process."""
     if not await WebhookDeliveries(database, clock).has_active_endpoints():
         return
-    posting = make_webhook_dispatcher(settings, database, clock)
+    dispatcher = make_webhook_dispatcher(settings, database, clock)
     try:
-        await posting.dispatch_all()
+        await dispatcher.dispatch_all()
     except NotDurable as error:
-        log.warning("webhooks_postponed", reason=str(error))
-    except Exception as error:  # the mail has gone, whether or not anybody is told
+        log.warning("webhooks_delayed", reason=str(error))
+    except Exception as error:  # sending must not fail because of webhooks
         log.error("webhooks_failed", exc_info=error)
     finally:
-        await posting.close()
+        await dispatcher.close()
 
 
 async def run_webhook_dispatcher(settings: Settings, database: Database, clock: Clock) -> None:
-    """Until it is cancelled. Any number of processes may tell: each delivery is claimed by one of them."""
-    posting = make_webhook_dispatcher(settings, database, clock)
-    forgets_at = clock.now()
+    """Dispatch until cancelled. Any number of processes may run this: one of them claims each delivery."""
+    dispatcher = make_webhook_dispatcher(settings, database, clock)
+    next_deletion = clock.now()
 
     async def dispatch() -> float | None:
-        nonlocal forgets_at
-        has_more = await posting.dispatch_due()
-        if not 0 < forgets_at - clock.now() <= FORGET_EVERY:
-            forgets_at = clock.now() + FORGET_EVERY
+        nonlocal next_deletion
+        has_more = await dispatcher.dispatch_due()
+        if not 0 < next_deletion - clock.now() <= DELETE_EVERY:
+            next_deletion = clock.now() + DELETE_EVERY
             await WebhookDeliveries(database, clock).delete_old()
         return 0.0 if has_more else None
 
     try:
         await run_periodically("webhooks", dispatch, seconds=TICK_SECONDS)
     finally:
-        await posting.close()
+        await dispatcher.close()

@@ -1,4 +1,4 @@
-"""Asking the providers for their quota: one process at a time, every few minutes. A failure keeps the old figure."""
+"""Sync the quotas of providers every few minutes, in one process at a time. A failure keeps the previous figures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -20,20 +20,20 @@ from mailwright.storage.database import Database
 log = logger(__name__)
 
 TICK_SECONDS = 5.0
-# A provider that does not answer in this time is asked again in the next round.
-ANSWER_SECONDS = 60.0
-NO_ANSWER = "it did not tell; `mailwright check` says why"
+# A provider that does not respond in this time is asked again in the next round.
+RESPONSE_SECONDS = 60.0
+NO_QUOTA = "the provider returned no quota; run `mailwright check` for details"
 
 
 @runtime_checkable
 class QuotaSource(Protocol):
-    """A provider that can be asked what it still takes."""
+    """A provider that reports its quota."""
 
     async def quota(self) -> AccountQuota | None: ...
 
 
 class QuotaSync:
-    """Asks all that tell, in rounds: the figures of one round are counted on together."""
+    """Syncs all providers in rounds; the figures of one round are applied together."""
 
     def __init__(self, database: Database, clock: Clock, providers: Mapping[str, QuotaSource], every: Instant) -> None:
         self._database = database
@@ -44,7 +44,7 @@ class QuotaSync:
         self._has_synced = False
 
     async def tick(self) -> bool:
-        """Syncs if it is time and nobody else does; true when there are new figures."""
+        """Sync if it is due and no other process does; return whether there are new figures."""
         if self._has_synced:
             self._has_synced = False
             await quotas.end_quota_deferrals(self._database)
@@ -55,21 +55,21 @@ class QuotaSync:
 
     async def sync(self) -> bool:
         before = await quotas.read_pre_sync_state(self._database, self._providers.keys())
-        told: list[QuotaReport] = []
+        reports: list[QuotaReport] = []
         for name, provider in self._providers.items():
-            answer = await _ask(provider)
-            if isinstance(answer, AccountQuota):
-                told.append(reported_quota(name, answer))
+            response = await _ask(provider)
+            if isinstance(response, AccountQuota):
+                reports.append(reported_quota(name, response))
             else:
-                log.warning("quota_unknown", provider=name, reason=answer)
-                await quotas.record_failure(self._database, self._clock, name, answer)
-        if len(told) < len(self._providers):
-            await quotas.record_rates(self._database, self._clock, told)
+                log.warning("quota_unknown", provider=name, reason=response)
+                await quotas.record_failure(self._database, self._clock, name, response)
+        if len(reports) < len(self._providers):
+            await quotas.record_rates(self._database, self._clock, reports)
             return False
-        return await quotas.record_sync(self._database, self._clock, told, before)
+        return await quotas.record_sync(self._database, self._clock, reports, before)
 
     async def _is_our_turn(self) -> bool:
-        """One turn for each stretch of time: whoever takes it and dies leaves the next to others."""
+        """Reserve the turn of this interval; if its process dies, another takes the next one."""
         number = self._clock.now() // self._every
         ends = (number + 1) * self._every
         turn = LimitWindow(f"mailer:turn:quota:{number}", 1, ends, "quota_turn", ends)
@@ -77,7 +77,7 @@ class QuotaSync:
 
 
 async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -> None:
-    """Until it is cancelled; at once over where no provider tells."""
+    """Sync until cancelled; return at once if no provider reports a quota."""
     async with open_quota_sync(settings, database, clock) as sync:
         if sync is None:
             return
@@ -90,12 +90,12 @@ async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -
 
 @asynccontextmanager
 async def open_quota_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
-    """None where no provider of the route tells."""
+    """Open the sync; None if no provider of the route reports a quota."""
     names = quota_source_names(settings)
     if not names:
         yield None
         return
-    from mailwright.providers.http import HttpClient  # noqa: PLC0415 - a tenth of a second, for those who use it
+    from mailwright.providers.http import HttpClient  # noqa: PLC0415 - takes 0.1 s, so imported on use
 
     http = HttpClient(connections=2)
     made = {name: make_provider(name, settings, clock, http) for name in names}
@@ -109,20 +109,20 @@ async def open_quota_sync(settings: Settings, database: Database, clock: Clock) 
 
 
 def quota_source_names(settings: Settings) -> list[str]:
-    """The providers of the route that can be asked. smtp.bz is asked with a key of its own."""
-    can = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
-    return [name for name in providers_of(settings) if can.get(name)]
+    """Return the providers of the route that report a quota. smtp.bz needs an API key for it."""
+    has_quota = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
+    return [name for name in providers_of(settings) if has_quota.get(name)]
 
 
 def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
-    """The tightest of what it says: what the account, the day and the hour still take."""
+    """Convert a quota; the tightest of the account, daily and hourly limits counts."""
     left = [
         quota.remaining,
         _left(quota.limit_per_day, quota.sent_today),
         _left(quota.limit_per_hour, quota.sent_this_hour),
         None if quota.is_sending_enabled else 0,
     ]
-    figures = [int(each) for each in left if each is not None]
+    figures = [int(count) for count in left if count is not None]
     return QuotaReport(
         provider=provider,
         remaining=max(0, min(figures)) if figures else None,
@@ -137,11 +137,11 @@ def _left(limit: float | None, used: float | None) -> float | None:
 
 
 async def _ask(provider: QuotaSource) -> AccountQuota | str:
-    """The figures, or why there are none."""
+    """Return the quota, or the reason why there is none."""
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await provider.quota() or NO_ANSWER
+        async with asyncio.timeout(RESPONSE_SECONDS):
+            return await provider.quota() or NO_QUOTA
     except TimeoutError:
-        return "it did not answer in time"
+        return "the provider did not respond in time"
     except Exception as error:
         return f"{type(error).__name__}: {error}"

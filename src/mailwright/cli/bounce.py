@@ -54,17 +54,17 @@ def bounce(as_json: Json = False) -> None:
         return await BounceMailRecorder(reports, at.clock).record(content)
 
     try:
-        answered = run(work)
+        recorded = run(work)
     except Exception as error:  # The mail server must keep an email that was not recorded.
         report_error(error)
         raise typer.Exit(TRY_AGAIN) from error
-    kind = KINDS[type(answered.letter)]
-    if not answered.reports:
+    kind = KINDS[type(recorded.email)]
+    if not recorded.reports:
         log.warning("bounce_mail_ignored", kind=kind)
     if as_json:
-        print_json(_described(kind, answered))
+        print_json(_described(kind, recorded))
     else:
-        out.print(_sentence(kind, answered), markup=False)
+        out.print(_sentence(kind, recorded), markup=False)
 
 
 def _read_bounded(stream: BinaryIO) -> bytes:
@@ -75,19 +75,19 @@ def _read_bounded(stream: BinaryIO) -> bytes:
     return content
 
 
-def _sentence(kind: str, answered: RecordedBounceMail) -> str:
-    if not answered.reports:
+def _sentence(kind: str, recorded: RecordedBounceMail) -> str:
+    if not recorded.reports:
         return f"No report about a message from here: {kind.replace('_', ' ')}."
-    received = answered.received
-    return f"{kind}: {received.new} new, {received.repeated} already known, {received.unknown} about unknown messages."
+    counts = recorded.counts
+    return f"{kind}: {counts.new} new, {counts.repeated} already known, {counts.unknown} about unknown messages."
 
 
-def _described(kind: str, answered: RecordedBounceMail) -> dict[str, Any]:
+def _described(kind: str, recorded: RecordedBounceMail) -> dict[str, Any]:
     return {
         "kind": kind,
-        "new": answered.received.new,
-        "repeated": answered.received.repeated,
-        "unknown": answered.received.unknown,
+        "new": recorded.counts.new,
+        "repeated": recorded.counts.repeated,
+        "unknown": recorded.counts.unknown,
         "reports": [
             {
                 "type": report.type,
@@ -96,6 +96,6 @@ def _described(kind: str, answered: RecordedBounceMail) -> dict[str, Any]:
                 "outboxId": report.outbox_id,
                 **report.metadata,
             }
-            for report in answered.reports
+            for report in recorded.reports
         ],
     }

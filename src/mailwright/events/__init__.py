@@ -1,1 +1,1 @@
-"""What came back: reports of providers about mails that they took."""
+"""Events about messages: incoming provider reports and bounce emails, and outgoing webhooks."""

@@ -1,4 +1,4 @@
-"""Letters: a mail that came to the bounce address becomes reports. Without our id in it, it is believed less."""
+"""Record reports from emails to the bounce address. An email without our id never changes a contact."""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -28,9 +28,11 @@ from mailwright.events.sanitize import address_key, clean_metadata
 from mailwright.events.soft_bounces import is_about_address
 from mailwright.ops.logs import logger
 
-# Bounces come by mail where mails leave by SMTP.
+# Bounce emails are about messages sent by SMTP.
 SOURCE = "smtp"
 MAX_ATTEMPTS = 5
+# Part of stored report keys: with another prefix, an email that is read again would count twice.
+KEY_PREFIX = "letter"
 
 _TYPES = {
     DsnAction.FAILED: EventType.BOUNCED,
@@ -46,11 +48,11 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedBounceMail:
-    """What a letter was, and what became of its reports."""
+    """A parsed email and what was recorded from it."""
 
-    letter: BounceMail
+    email: BounceMail
     reports: tuple[Report, ...]
-    received: ReportCounts
+    counts: ReportCounts
 
 
 class BounceMailRecorder:
@@ -58,100 +60,100 @@ class BounceMailRecorder:
         self._reports = reports
         self._clock = clock
 
-    async def record(self, mail: bytes) -> RecordedBounceMail:
-        """What the mail says is on disk when this returns. Raises `NotDurable`; anything can be read."""
-        letter = parse_bounce_mail(mail)
-        told = reports_of(letter, self._clock.now())
-        received = await self._reports.receive(told) if told else ReportCounts()
-        return RecordedBounceMail(letter, told, received)
+    async def record(self, content: bytes) -> RecordedBounceMail:
+        """Parse an email and record its reports durably. Any content is accepted. Raises `NotDurable`."""
+        email = parse_bounce_mail(content)
+        reports = reports_of(email, self._clock.now())
+        counts = await self._reports.receive(reports) if reports else ReportCounts()
+        return RecordedBounceMail(email, reports, counts)
 
 
 class BounceMailboxReader:
-    """A mailbox that is looked into from time to time."""
+    """Polls a bounce mailbox."""
 
     name = "bounce_mailbox"
     pause_seconds = 30.0
 
-    def __init__(self, box: BounceMailbox, letters: BounceMailRecorder) -> None:
-        self._box = box
-        self._letters = letters
-        self._failed: dict[str, int] = {}  # how often each mail could not be recorded
+    def __init__(self, mailbox: BounceMailbox, recorder: BounceMailRecorder) -> None:
+        self._mailbox = mailbox
+        self._recorder = recorder
+        self._failed: dict[str, int] = {}  # failed attempts by email
 
     async def poll(self) -> int:
-        """Everything that lies there now. A mail is marked only after what it says is on disk."""
+        """Process all unread emails. An email is marked as done only after its reports are recorded."""
         count = 0
-        async with aclosing(self._box.unread_emails()) as arrivals:
-            async for arrival in arrivals:
-                count += await self._is_done(arrival)
+        async with aclosing(self._mailbox.unread_emails()) as emails:
+            async for email in emails:
+                count += await self._process(email)
         return count
 
-    async def _is_done(self, arrival: MailboxEmail) -> bool:
+    async def _process(self, email: MailboxEmail) -> bool:
         try:
-            answered = await self._letters.record(arrival.mail)
+            recorded = await self._recorder.record(email.content)
         except MailwrightError:
             raise
-        except Exception as error:  # a mail that nobody can record must not stand in the way of the others
-            log.error("bounce_mail_failed", mail=arrival.identity, exc_info=error)
-            await self._count_failure(arrival)
+        except Exception as error:  # an email that cannot be recorded must not block the others
+            log.error("bounce_mail_failed", identity=email.identity, exc_info=error)
+            await self._count_failure(email)
             return False
-        self._failed.pop(arrival.identity, None)
-        if isinstance(answered.letter, UnreadableReport):
-            log.warning("bounce_mail_not_understood", mail=arrival.identity, reason=answered.letter.reason)
-        await arrival.mark_done()
+        self._failed.pop(email.identity, None)
+        if isinstance(recorded.email, UnreadableReport):
+            log.warning("bounce_mail_not_parsed", identity=email.identity, reason=recorded.email.reason)
+        await email.mark_done()
         return True
 
-    async def _count_failure(self, arrival: MailboxEmail) -> None:
-        """What fails time and again is laid aside for a person to look at: those behind it would never be reached."""
-        tries = self._failed.pop(arrival.identity, 0) + 1
-        if tries < MAX_ATTEMPTS:
-            self._failed[arrival.identity] = tries
+    async def _count_failure(self, email: MailboxEmail) -> None:
+        """Flag an email that fails repeatedly for a person, so that it does not block the emails behind it."""
+        attempts = self._failed.pop(email.identity, 0) + 1
+        if attempts < MAX_ATTEMPTS:
+            self._failed[email.identity] = attempts
             return
-        await arrival.flag()
-        log.error("bounce_mail_laid_aside", mail=arrival.identity, tries=tries)
+        await email.flag()
+        log.error("bounce_mail_flagged", identity=email.identity, attempts=attempts)
 
 
-def reports_of(letter: BounceMail, now: Instant) -> tuple[Report, ...]:
-    """None for a mail that says nothing about ours."""
-    match letter:
+def reports_of(email: BounceMail, now: Instant) -> tuple[Report, ...]:
+    """Return the reports of an email; none if it is not about our messages."""
+    match email:
         case BounceReport():
-            return tuple(_bounces(letter, now))
+            return tuple(_bounces(email, now))
         case FeedbackReport():
-            return tuple(_complaints(letter, now))
+            return tuple(_complaints(email, now))
         case AutoReply() | UnrelatedEmail() | UnreadableReport():
             return ()
         case _:
-            assert_never(letter)
+            assert_never(email)
 
 
-def _bounces(letter: BounceReport, now: Instant) -> Iterator[Report]:
-    for each in letter.recipients:
+def _bounces(email: BounceReport, now: Instant) -> Iterator[Report]:
+    for recipient in email.recipients:
         yield Report(
-            key=f"letter:{each.identity}",
+            key=f"{KEY_PREFIX}:{recipient.identity}",
             source=SOURCE,
-            type=_TYPES[each.action],
-            at=_written(letter, now),
-            recipient=each.address,
-            outbox_id=letter.original.outbox_id,
-            verdict=_verdict(each) if letter.original.outbox_id else ContactVerdict.NOTHING,
-            bounce_type=each.kind,
-            bounce_subtype=each.status,
+            type=_TYPES[recipient.action],
+            at=_time(email, now),
+            recipient=recipient.address,
+            outbox_id=email.original.outbox_id,
+            verdict=_verdict(recipient) if email.original.outbox_id else ContactVerdict.NOTHING,
+            bounce_type=recipient.kind,
+            bounce_subtype=recipient.status,
             metadata=clean_metadata(
-                action=each.action,
-                status=each.status,
-                replyCode=each.reply_code,
-                diagnosticCode=each.diagnostic,
-                reportingMta=letter.reporting_mta,
+                action=recipient.action,
+                status=recipient.status,
+                replyCode=recipient.reply_code,
+                diagnosticCode=recipient.diagnostic,
+                reportingMta=email.reporting_mta,
             ),
         )
 
 
-def _written(letter: BounceReport | FeedbackReport, now: Instant) -> Instant:
-    """When the letter says that it was written, and never later than now."""
-    return now if letter.sent_at is None else min(letter.sent_at, now)
+def _time(email: BounceReport | FeedbackReport, now: Instant) -> Instant:
+    """Return the time of the Date header, at most now."""
+    return now if email.sent_at is None else min(email.sent_at, now)
 
 
 def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
-    """Of a letter with our id. Anyone can write a bounce, and only who had our mail knows that."""
+    """Judge a recipient of an email with our id. Anyone can forge a bounce, but not guess the id."""
     if recipient.action is not DsnAction.FAILED:
         return ContactVerdict.NOTHING
     if recipient.kind is BounceKind.HARD:
@@ -163,24 +165,23 @@ def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
     )
 
 
-def _complaints(letter: FeedbackReport, now: Instant) -> Iterator[Report]:
-    # Who complained is often hidden; to whom the mail went is not, as a rule.
-    hidden = letter.original.recipients if len(letter.original.recipients) == 1 else ()
-    for recipient in letter.recipients or hidden or (None,):
+def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:
+    # The complaining recipient is often hidden, but the original recipient usually is not.
+    hidden = email.original.recipients if len(email.original.recipients) == 1 else ()
+    for recipient in email.recipients or hidden or (None,):
         yield Report(
-            key=f"letter:{letter.identity}:{address_key(recipient or '')}",
+            key=f"{KEY_PREFIX}:{email.identity}:{address_key(recipient or '')}",
             source=SOURCE,
-            type=EventType.UNSUBSCRIBED if letter.feedback_type is FeedbackType.OPT_OUT else EventType.COMPLAINED,
-            at=_written(letter, now),
+            type=EventType.UNSUBSCRIBED if email.feedback_type is FeedbackType.OPT_OUT else EventType.COMPLAINED,
+            at=_time(email, now),
             recipient=recipient,
-            outbox_id=letter.original.outbox_id,
-            verdict=_feedback(letter) if letter.original.outbox_id else ContactVerdict.NOTHING,
-            metadata=clean_metadata(feedbackType=letter.feedback_type, reporter=letter.reporter),
+            outbox_id=email.original.outbox_id,
+            verdict=_feedback_verdict(email) if email.original.outbox_id else ContactVerdict.NOTHING,
+            metadata=clean_metadata(feedbackType=email.feedback_type, reporter=email.reporter),
         )
 
 
-def _feedback(letter: FeedbackReport) -> ContactVerdict:
-    """Of a letter with our id."""
-    if letter.feedback_type is FeedbackType.OPT_OUT:
+def _feedback_verdict(email: FeedbackReport) -> ContactVerdict:
+    if email.feedback_type is FeedbackType.OPT_OUT:
         return ContactVerdict.UNSUBSCRIBE
-    return ContactVerdict.COMPLAINT if letter.feedback_type.is_complaint else ContactVerdict.NOTHING
+    return ContactVerdict.COMPLAINT if email.feedback_type.is_complaint else ContactVerdict.NOTHING

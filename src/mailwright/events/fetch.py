@@ -1,4 +1,4 @@
-"""Fetching from Amazon: one GET, no redirect, and a library that is loaded only by those who get this far."""
+"""Fetch from Amazon with one GET and without redirects. The HTTP library is imported on first use."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,18 +18,18 @@ class FetchedResponse:
 
 
 class AmazonFetcher:
-    """Whoever calls it has made sure of the address."""
+    """A lazy HTTP client. The caller must have checked the URL."""
 
     def __init__(self, http: "HttpClient | None" = None) -> None:
         self._http = http
 
     async def get(self, url: str) -> FetchedResponse:
-        from mailwright.providers.http import Disconnect, HttpClient  # noqa: PLC0415 - large, and seldom needed
+        from mailwright.providers.http import Disconnect, HttpClient  # noqa: PLC0415 - large and rarely needed
 
         self._http = self._http or HttpClient(connections=4)
         reply = await self._http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS)
         if isinstance(reply, Disconnect):
-            raise VerificationUnavailable(f"Amazon is out of reach: {reply.cause}.")
+            raise VerificationUnavailable(f"Amazon is unreachable: {reply.cause}.")
         return FetchedResponse(reply.status, reply.body)
 
     async def close(self) -> None:

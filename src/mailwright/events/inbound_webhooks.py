@@ -1,4 +1,4 @@
-"""Webhooks: what a provider posts is believed or refused, and recorded before it is answered."""
+"""Verify webhooks of providers and record their events before the response."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ class InboundWebhooks:
         signature: "SendGridSignature | None",
         fetch: AmazonFetcher,
     ) -> None:
-        """`signature`: None where SendGrid's key is not known. `fetch` is closed with this."""
+        """`signature` is None without a SendGrid key. `close` also closes `fetch`."""
         self._fetch = fetch
         self._reports = reports
         self._clock = clock
@@ -44,12 +44,12 @@ class InboundWebhooks:
         self._signature = signature
 
     async def receive_sns(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
-        """Raises an `EventRejected` and leaves nothing behind, unless SNS signed it for us."""
-        with _counted():
+        """Record an SES event from SNS. Raises `EventRejected` and writes nothing if it is not authentic."""
+        with _count_rejections():
             return await self._from_sns(headers, body)
 
     async def receive_sendgrid(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
-        with _counted():
+        with _count_rejections():
             return await self._from_sendgrid(headers, body)
 
     async def close(self) -> None:
@@ -57,7 +57,9 @@ class InboundWebhooks:
 
     async def _from_sns(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
         if headers.get(RAW_DELIVERY_HEADER, "").strip().lower() == "true":
-            raise MalformedEvent("The event has no envelope and so no signature: switch raw message delivery off.")
+            raise MalformedEvent(
+                "The event has no envelope and no signature. Turn off raw message delivery of the SNS subscription."
+            )
         envelope = await self._sns.verify(body)
         match envelope.kind:
             case SnsMessageType.NOTIFICATION:
@@ -69,36 +71,38 @@ class InboundWebhooks:
                 log.info("sns_subscribed", topic=envelope.topic)
             case SnsMessageType.UNSUBSCRIPTION:
                 log.warning(
-                    "sns_unsubscribed", topic=envelope.topic, message="No more events come from it until it is renewed."
+                    "sns_unsubscribed",
+                    topic=envelope.topic,
+                    message="The topic sends no more events until it is subscribed again.",
                 )
         return ReportCounts()
 
     async def _from_sendgrid(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
         if self._signature is None:
             raise WebhookNotConfigured(
-                "Set SENDGRID_WEBHOOK_PUBLIC_KEY to the key that SendGrid shows for signed events."
+                "Set SENDGRID_WEBHOOK_PUBLIC_KEY to the verification key of SendGrid's signed event webhook."
             )
         self._signature.check(headers, body)
-        told = sendgrid.parse_events(body, self._clock.now())
-        if told.left_out:
-            log.warning("events_left_out", source=sendgrid.SOURCE, events=dict(told.left_out))
-        return await _record(self._reports, told.reports, by_address=True)
+        parsed = sendgrid.parse_events(body, self._clock.now())
+        if parsed.skipped:
+            log.warning("events_skipped", source=sendgrid.SOURCE, events=dict(parsed.skipped))
+        return await _record(self._reports, parsed.reports, by_address=True)
 
 
 async def record_ses_event(reports: Reports, text: str, clock: Clock, *, by_address: bool) -> ReportCounts:
-    """What an event of SES says, whichever way it came. `by_address`: it came from a topic of ours."""
-    told = ses.parse_event(text, clock.now())
-    if not told.is_known:
-        log.info("event_without_meaning", source=ses.SOURCE, kind=told.kind[:40])
-    return await _record(reports, told.reports, by_address=by_address)
+    """Record an SES event from any channel. `by_address`: it came from one of our topics."""
+    parsed = ses.parse_event(text, clock.now())
+    if not parsed.is_known:
+        log.info("unknown_event", source=ses.SOURCE, kind=parsed.kind[:40])
+    return await _record(reports, parsed.reports, by_address=by_address)
 
 
-async def _record(reports: Reports, told: Sequence[Report], *, by_address: bool) -> ReportCounts:
-    return await reports.receive(told, by_address=by_address) if told else ReportCounts()
+async def _record(reports: Reports, parsed: Sequence[Report], *, by_address: bool) -> ReportCounts:
+    return await reports.receive(parsed, by_address=by_address) if parsed else ReportCounts()
 
 
 @contextmanager
-def _counted() -> Iterator[None]:
+def _count_rejections() -> Iterator[None]:
     try:
         yield
     except (EventRejected, VerificationUnavailable) as error:

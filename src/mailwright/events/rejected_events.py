@@ -1,22 +1,22 @@
-"""Trust: why something that came from outside is not believed. It leaves no trace but one line in the log."""
+"""Errors for inbound events that are rejected or cannot be verified now."""
 
 from mailwright.domain.errors import MailwrightError
 
 
 class EventRejected(MailwrightError):
-    """This was not sent by whom it says."""
+    """The event was rejected."""
 
     code = "EVENT_REFUSED"
 
 
 class MalformedEvent(EventRejected):
-    """The body is not what this route takes."""
+    """The body does not have the expected format."""
 
     code = "EVENT_MALFORMED"
 
 
 class ForgedEvent(EventRejected):
-    """The signature does not fit."""
+    """The signature is invalid."""
 
     code = "EVENT_FORGED"
 
@@ -34,12 +34,12 @@ class TopicNotAllowed(EventRejected):
 
 
 class WebhookNotConfigured(EventRejected):
-    """This route is not set up."""
+    """This webhook is not configured."""
 
     code = "EVENTS_NOT_CONFIGURED"
 
 
 class VerificationUnavailable(MailwrightError):
-    """What is needed to check this event is out of reach. Send it again soon."""
+    """The event cannot be verified now. Send it again later."""
 
     code = "EVENT_NOT_NOW"

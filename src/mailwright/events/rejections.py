@@ -1,4 +1,4 @@
-"""Refused at once: a server that is handed a mail says that the address is dead. That is a report like any other."""
+"""Record bounces that an SMTP server reports during the send, as reports like any other."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ VERDICTS = {BounceKind.HARD: ContactVerdict.HARD_BOUNCE, BounceKind.SOFT: Contac
 
 
 class SmtpRejections:
-    """Called by the outbox inside the transaction that settles these messages."""
+    """Records bounces in the transaction that settles the messages; called by the outbox."""
 
     def __init__(self, soft: SoftBounces | None = None) -> None:
         self._soft = soft or SoftBounces()
@@ -30,7 +30,7 @@ class SmtpRejections:
 def _report(settlement: Settlement, bounce: BounceKind, now: Instant) -> Report:
     claimed = settlement.claimed
     return Report(
-        # Should the commit have to be written again, it is the same report.
+        # The same key if the transaction is retried.
         key=f"attempt:{claimed.outbox_id}:{claimed.attempt}",
         source=settlement.provider or "smtp",
         type=EventType.BOUNCED,

@@ -1,4 +1,4 @@
-"""Words of reporters, made fit to keep: times in any spelling, texts of any length, links without their secrets."""
+"""Clean values from provider events before they are stored: times, texts, links and addresses."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ MAX_TEXT_LENGTH = 500
 
 
 def parse_time(value: Any, now: Instant) -> Instant:
-    """An ISO time, a time with a space before its zone, or seconds since 1970; now, if it is none of these or later."""
+    """Parse an ISO time or Unix seconds, at most `now`; return `now` if the value is not a time."""
     if isinstance(value, bool):
         return now
     try:
@@ -21,25 +21,25 @@ def parse_time(value: Any, now: Instant) -> Instant:
         if isinstance(value, str) and value.strip().isdecimal():
             return min(int(value) * 1000, now)
         if isinstance(value, str):
-            moment = datetime.fromisoformat(value.replace(" +", "+").replace(" -", "-").strip())
-            zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            parsed = datetime.fromisoformat(value.replace(" +", "+").replace(" -", "-").strip())
+            zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
             return max(0, min(to_instant(zoned), now))
     except (ValueError, OverflowError):
         pass
     return now
 
 
-def clean_metadata(**words: Any) -> dict[str, Any]:
-    """What was said, without what was not: short texts, numbers and truths only."""
+def clean_metadata(**fields: Any) -> dict[str, Any]:
+    """Keep strings (truncated), numbers and booleans; drop empty and other values."""
     return {
         name: value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
-        for name, value in words.items()
+        for name, value in fields.items()
         if isinstance(value, str | int | float) and value != ""
     }
 
 
 def link_without_query(url: Any) -> str | None:
-    """A link may carry a token of the reader's after its question mark."""
+    """Remove the query, which may contain a personal token."""
     if not isinstance(url, str):
         return None
     try:
@@ -51,7 +51,7 @@ def link_without_query(url: Any) -> str | None:
 
 
 def address_key(text: str) -> str:
-    """One spelling for all copies of a report, even of what is no address."""
+    """Normalize an address for report keys; other text is lowercased and truncated."""
     try:
         return address.normal(text)
     except address.InvalidAddress:
@@ -59,8 +59,8 @@ def address_key(text: str) -> str:
 
 
 def parse_outbox_id(text: Any) -> str | None:
-    """Ours, by itself or as the part before the @ of a Message-ID."""
+    """Return our message id, given by itself or as the local part of a Message-ID."""
     if not isinstance(text, str):
         return None
-    found = text.strip().strip("<>").partition("@")[0]
-    return found if is_uuid(found) else None
+    candidate = text.strip().strip("<>").partition("@")[0]
+    return candidate if is_uuid(candidate) else None

@@ -1,4 +1,4 @@
-"""SendGrid: events that carry its signature over the very bytes that came become reports, each by itself."""
+"""Parse SendGrid events into reports, each event by itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ from mailwright.events.soft_bounces import is_about_address
 
 SOURCE = "sendgrid"
 MAX_BODY_BYTES = 10 * 1024 * 1024
-# Custom arguments of a mail stand among the fields of its events.
+# SendGrid copies the custom arguments of a message into its events.
 MESSAGE_ID_ARGUMENT = "mailwright_message"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSendGridEvents:
-    """What a request came to. What could not be read or has no meaning here is counted by name."""
+    """The reports of a request, and the number of skipped events by name."""
 
     reports: tuple[Report, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse_events(body: bytes, now: Instant) -> ParsedSendGridEvents:
@@ -36,31 +36,31 @@ def parse_events(body: bytes, now: Instant) -> ParsedSendGridEvents:
     if not isinstance(events, list):
         raise MalformedEvent("The body is not a list of events.")
     reports: list[Report] = []
-    left_out: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     for event in events:
         report = _report(event, now)
         if isinstance(report, Report):
             reports.append(report)
         else:
-            left_out[report] = left_out.get(report, 0) + 1
-    return ParsedSendGridEvents(tuple(reports), left_out)
+            skipped[report] = skipped.get(report, 0) + 1
+    return ParsedSendGridEvents(tuple(reports), skipped)
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
+class _ParsedEvent:
     type: EventType
     verdict: ContactVerdict = ContactVerdict.NOTHING
     bounce: tuple[str | None, str | None] = (None, None)
-    words: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _bounce(event: Mapping[str, Any]) -> _Meaning:
-    """`blocked` is a refusal of this mail; only some of those say something about the address."""
+def _bounce(event: Mapping[str, Any]) -> _ParsedEvent:
+    """Parse a bounce. Type `blocked` rejects this message; only some of these are about the address."""
     kind = event.get("type")
     status = event.get("status")
     classification = _short(event.get("bounce_classification"))
     is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
-    return _Meaning(
+    return _ParsedEvent(
         EventType.BOUNCED,
         ContactVerdict.HARD_BOUNCE
         if is_permanent
@@ -70,7 +70,7 @@ def _bounce(event: Mapping[str, Any]) -> _Meaning:
     )
 
 
-# Whose fault a refusal is, by SendGrid's classes. All others leave it to status and words.
+# Verdicts by SendGrid's bounce classification. For others, status and text decide.
 CLASSIFICATION_VERDICTS: Mapping[str, ContactVerdict] = {
     "mailbox unavailable": ContactVerdict.SOFT_BOUNCE,
     "invalid address": ContactVerdict.SOFT_BOUNCE,
@@ -86,7 +86,7 @@ def _blocked(classification: str | None, status: str | None, reason: str | None)
     return ContactVerdict.SOFT_BOUNCE if is_about_address(status, reason or "") else ContactVerdict.NOTHING
 
 
-# SendGrid did not even try. Where it says that of an address, it is because of what happened to an earlier mail.
+# SendGrid did not attempt delivery. Reasons about an address stem from an earlier message.
 DROP_REASON_VERDICTS: Mapping[str, ContactVerdict] = {
     "bounced address": ContactVerdict.HARD_BOUNCE,
     "invalid": ContactVerdict.HARD_BOUNCE,
@@ -98,56 +98,56 @@ DROP_REASON_VERDICTS: Mapping[str, ContactVerdict] = {
 }
 
 
-def _dropped(event: Mapping[str, Any]) -> _Meaning:
+def _dropped(event: Mapping[str, Any]) -> _ParsedEvent:
     reason = _short(event.get("reason"))
     verdict = DROP_REASON_VERDICTS.get((reason or "").strip().lower(), ContactVerdict.NOTHING)
-    return _Meaning(
+    return _ParsedEvent(
         EventType.BOUNCED, verdict, ("dropped", reason), clean_metadata(status=event.get("status"), reason=reason)
     )
 
 
-def _delivered(event: Mapping[str, Any]) -> _Meaning:
-    return _Meaning(EventType.DELIVERED, words=clean_metadata(response=event.get("response")))
+def _delivered(event: Mapping[str, Any]) -> _ParsedEvent:
+    return _ParsedEvent(EventType.DELIVERED, metadata=clean_metadata(response=event.get("response")))
 
 
-def _deferred(event: Mapping[str, Any]) -> _Meaning:
-    words = clean_metadata(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
-    return _Meaning(EventType.DEFERRED, words=words)
+def _deferred(event: Mapping[str, Any]) -> _ParsedEvent:
+    metadata = clean_metadata(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
+    return _ParsedEvent(EventType.DEFERRED, metadata=metadata)
 
 
-def _opened(event: Mapping[str, Any]) -> _Meaning:
-    """A mailbox that fetches pictures by itself opens mails that nobody has read."""
-    words = clean_metadata(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
-    return _Meaning(EventType.OPENED, words=words)
+def _opened(event: Mapping[str, Any]) -> _ParsedEvent:
+    """Parse an open. `machineOpen` marks mailboxes that load images automatically."""
+    metadata = clean_metadata(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
+    return _ParsedEvent(EventType.OPENED, metadata=metadata)
 
 
-def _clicked(event: Mapping[str, Any]) -> _Meaning:
-    words = clean_metadata(link=link_without_query(event.get("url")), userAgent=event.get("useragent"))
-    return _Meaning(EventType.CLICKED, words=words)
+def _clicked(event: Mapping[str, Any]) -> _ParsedEvent:
+    metadata = clean_metadata(link=link_without_query(event.get("url")), userAgent=event.get("useragent"))
+    return _ParsedEvent(EventType.CLICKED, metadata=metadata)
 
 
-def _left(event: Mapping[str, Any]) -> _Meaning:
-    return _Meaning(
-        EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, words=clean_metadata(group=event.get("asm_group_id"))
+def _unsubscribed(event: Mapping[str, Any]) -> _ParsedEvent:
+    return _ParsedEvent(
+        EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, metadata=clean_metadata(group=event.get("asm_group_id"))
     )
 
 
-EVENT_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
-    "processed": lambda _event: _Meaning(EventType.ACCEPTED),
+EVENT_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], _ParsedEvent]] = {
+    "processed": lambda _event: _ParsedEvent(EventType.ACCEPTED),
     "delivered": _delivered,
     "deferred": _deferred,
     "bounce": _bounce,
     "dropped": _dropped,
     "open": _opened,
     "click": _clicked,
-    "spamreport": lambda _event: _Meaning(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
-    "unsubscribe": _left,
-    "group_unsubscribe": _left,
+    "spamreport": lambda _event: _ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+    "unsubscribe": _unsubscribed,
+    "group_unsubscribe": _unsubscribed,
 }
 
 
 def _report(event: Any, now: Instant) -> Report | str:
-    """The report, or the name under which the event is left out."""
+    """Return the report, or the name under which the skipped event is counted."""
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return "unreadable"
     name: str = event["event"]
@@ -156,24 +156,24 @@ def _report(event: Any, now: Instant) -> Report | str:
     recipient = event.get("email")
     if not isinstance(recipient, str) or not recipient:
         return "unreadable"
-    meaning = EVENT_PARSERS[name](event)
+    parsed = EVENT_PARSERS[name](event)
     return Report(
         key=_event_id(event),
         source=SOURCE,
-        type=meaning.type,
+        type=parsed.type,
         at=parse_time(event.get("timestamp"), now),
         recipient=recipient,
         outbox_id=parse_outbox_id(event.get(MESSAGE_ID_ARGUMENT)),
         provider_message_id=_message_id(event.get("sg_message_id")),
-        verdict=meaning.verdict,
-        bounce_type=meaning.bounce[0],
-        bounce_subtype=meaning.bounce[1],
-        metadata=meaning.words,
+        verdict=parsed.verdict,
+        bounce_type=parsed.bounce[0],
+        bounce_subtype=parsed.bounce[1],
+        metadata=parsed.metadata,
     )
 
 
 def _event_id(event: Mapping[str, Any]) -> str:
-    """SendGrid's own. Of an event without one, every copy is the same in all its fields."""
+    """Return the id of SendGrid, or else a digest: copies of an event have the same fields."""
     given = event.get("sg_event_id")
     if isinstance(given, str) and given:
         return given if len(given) <= 200 else sha256(given.encode()).hexdigest()
@@ -181,7 +181,7 @@ def _event_id(event: Mapping[str, Any]) -> str:
 
 
 def _message_id(given: Any) -> str | None:
-    """What stood in X-Message-Id when the mail was taken; the rest names machines. Late bounces have none."""
+    """Return the value of X-Message-Id at acceptance, the part before the first dot. Late bounces have none."""
     return given.strip().partition(".")[0] or None if isinstance(given, str) else None
 
 

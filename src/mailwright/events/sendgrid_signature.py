@@ -1,4 +1,4 @@
-"""What SendGrid signs, checked over the very bytes that came. Only whoever knows its key imports `cryptography`."""
+"""Verify the signature of SendGrid webhooks over the raw body. Imported only with a configured key."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -12,8 +12,7 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.rejected_events import ForgedEvent, StaleEvent
 
-# SendGrid tries again for a day, and does not say whether it signs a later try anew. An event that comes twice changes
-# nothing, so the window may be as long as that. Clocks may differ by the other.
+# SendGrid retries for a day and may keep the first timestamp. A long window is safe: a repeated event changes nothing.
 MAX_AGE: Instant = 25 * HOUR
 MAX_CLOCK_SKEW: Instant = 10 * MINUTE
 
@@ -22,7 +21,7 @@ TIMESTAMP_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
 
 
 class SendGridSignature:
-    """Made from the verification key that SendGrid shows for a signed event webhook."""
+    """Verifies requests with the public key of a signed event webhook."""
 
     def __init__(self, public_key: str, clock: Clock) -> None:
         self._key = _load(public_key)
@@ -31,7 +30,7 @@ class SendGridSignature:
     def check(self, headers: Mapping[str, str], body: bytes) -> None:
         timestamp = headers.get(TIMESTAMP_HEADER, "")
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
-            raise ForgedEvent(f"{TIMESTAMP_HEADER} is missing or not a time.")
+            raise ForgedEvent(f"{TIMESTAMP_HEADER} is missing or invalid.")
         if not -MAX_CLOCK_SKEW <= self._clock.now() - int(timestamp) * SECOND <= MAX_AGE:
             raise StaleEvent
         try:
@@ -46,7 +45,7 @@ def _load(public_key: str) -> EllipticCurvePublicKey:
     try:
         key = load_der_public_key(b64decode("".join("".join(lines).split()), validate=True))
     except ValueError as error:
-        raise ConfigurationInvalid("is not the base64 text that SendGrid shows for a signed event webhook") from error
+        raise ConfigurationInvalid("must be the base64 verification key of SendGrid's signed event webhook") from error
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise ConfigurationInvalid("is not a P-256 key, as SendGrid has them")
+        raise ConfigurationInvalid("must be a P-256 key, the curve of SendGrid")
     return key

@@ -1,4 +1,4 @@
-"""SES: what it says about our mails, in both of its dialects, becomes one report per recipient."""
+"""Parse SES events, in both of their formats, into one report per recipient."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mailwright.events.sanitize import address_key, clean_metadata, link_without
 from mailwright.events.soft_bounces import is_about_address
 
 SOURCE = "ses"
-# What our provider puts on every mail, and what the mail itself carries.
+# The tag that our SES provider sets, and the headers of the message.
 TAG = "mailwright-message"
 ID_HEADERS = ("x-mailwright-message", "message-id")
 
@@ -24,7 +24,7 @@ MAX_RECIPIENTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ParsedSesEvent:
-    """What an event was called, and what it comes to: nothing, where we know no meaning for it."""
+    """An event type and its reports; unknown types have none."""
 
     kind: str
     reports: tuple[Report, ...] = ()
@@ -32,7 +32,7 @@ class ParsedSesEvent:
 
 
 def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
-    """A text that is no JSON is no event: SES greets a new topic with a sentence. Raises `MalformedEvent`."""
+    """Parse an event. Plain text is ignored: SES sends a sentence to new topics. Raises `MalformedEvent`."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -42,16 +42,16 @@ def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
     kind = event.get("eventType", event.get("notificationType"))
     if not isinstance(kind, str):
         raise MalformedEvent("The event has neither eventType nor notificationType.")
-    meaning = EVENT_PARSERS.get(kind)
-    if meaning is None:
+    parser = EVENT_PARSERS.get(kind)
+    if parser is None:
         return ParsedSesEvent(kind, is_known=False)
-    part, reader = meaning
+    part, parse_part = parser
     mail = _object(event, "mail")
-    return ParsedSesEvent(kind, tuple(reader(_Mail(mail, now), _object(event, part))))
+    return ParsedSesEvent(kind, tuple(parse_part(_SesMessage(mail, now), _object(event, part))))
 
 
-class _Mail:
-    """The part that all events have: which mail this is about."""
+class _SesMessage:
+    """The part of every event that identifies the message."""
 
     def __init__(self, mail: Mapping[str, Any], now: Instant) -> None:
         self.now = now
@@ -59,7 +59,7 @@ class _Mail:
         self.outbox_id = _outbox_id(mail)
         self.at = parse_time(mail.get("timestamp"), now)
         recipients = mail.get("destination")
-        # Who opened a mail is not said: with one recipient it is plain, with several it would be a guess.
+        # Open and click events do not name the recipient, so it is known only if there is exactly one.
         only = recipients[0] if isinstance(recipients, list) and len(recipients) == 1 else None
         self.only_recipient = only if isinstance(only, str) else None
 
@@ -71,9 +71,9 @@ class _Mail:
         *key: str,
         verdict: ContactVerdict = ContactVerdict.NOTHING,
         bounce: tuple[str | None, str | None] = (None, None),
-        **words: Any,
+        **metadata: Any,
     ) -> Report:
-        """`key` is what tells this report from others of its type about this recipient; not how it was worded."""
+        """Build a report. `key` distinguishes it from other reports of this type and recipient."""
         return Report(
             key=":".join((event_type, *(key or (self.message_id,)), address_key(recipient or ""))),
             source=SOURCE,
@@ -85,11 +85,11 @@ class _Mail:
             verdict=verdict,
             bounce_type=bounce[0],
             bounce_subtype=bounce[1],
-            metadata=clean_metadata(**words),
+            metadata=clean_metadata(**metadata),
         )
 
 
-def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
+def _bounces(mail: _SesMessage, bounce: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _text(bounce, "bounceType"), _optional(bounce, "bounceSubType")
     for each in _recipients(bounce, "bouncedRecipients"):
         yield mail.report(
@@ -106,10 +106,10 @@ def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
         )
 
 
-# Within a bounce that is permanent as a whole, one recipient may only be late, or even have the mail.
-_NO_FAILURES = frozenset({"delayed", "delivered", "relayed", "expanded"})
-# What SES calls transient by a name of its own: whose fault it is. All other names leave it to status and words.
-_SUBTYPES: Mapping[str, ContactVerdict] = {
+# Within a permanent bounce, single recipients may be delayed or even delivered.
+_NOT_FAILED_ACTIONS = frozenset({"delayed", "delivered", "relayed", "expanded"})
+# Verdicts of transient bounce subtypes. For others, status and text decide.
+_SUBTYPE_VERDICTS: Mapping[str, ContactVerdict] = {
     "MailboxFull": ContactVerdict.SOFT_BOUNCE,
     "MessageTooLarge": ContactVerdict.NOTHING,
     "ContentRejected": ContactVerdict.NOTHING,
@@ -119,21 +119,21 @@ _SUBTYPES: Mapping[str, ContactVerdict] = {
 
 def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> ContactVerdict:
     action, status = recipient.get("action"), _optional(recipient, "status")
-    if isinstance(action, str) and action.lower() in _NO_FAILURES:
+    if isinstance(action, str) and action.lower() in _NOT_FAILED_ACTIONS:
         return ContactVerdict.NOTHING
     if kind == "Permanent" and not (status or "").strip().startswith("4"):
         return ContactVerdict.HARD_BOUNCE
-    if (named := _SUBTYPES.get(subtype or "")) is not None:
+    if (named := _SUBTYPE_VERDICTS.get(subtype or "")) is not None:
         return named
     is_counted = is_about_address(status, _optional(recipient, "diagnosticCode") or "")
     return ContactVerdict.SOFT_BOUNCE if is_counted else ContactVerdict.NOTHING
 
 
-# The reader did not say that the mail was unwanted.
-_NO_COMPLAINT = frozenset({"not-spam", "auth-failure"})
+# Feedback types that do not report the message as unwanted.
+_NOT_COMPLAINTS = frozenset({"not-spam", "auth-failure"})
 
 
-def _complaints(mail: _Mail, complaint: Mapping[str, Any]) -> Iterator[Report]:
+def _complaints(mail: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _optional(complaint, "complaintFeedbackType"), _optional(complaint, "complaintSubType")
     for each in _recipients(complaint, "complainedRecipients"):
         yield mail.report(
@@ -141,14 +141,14 @@ def _complaints(mail: _Mail, complaint: Mapping[str, Any]) -> Iterator[Report]:
             _text(each, "emailAddress"),
             complaint.get("timestamp"),
             _feedback_id(mail, complaint),
-            verdict=ContactVerdict.NOTHING if kind in _NO_COMPLAINT else ContactVerdict.COMPLAINT,
+            verdict=ContactVerdict.NOTHING if kind in _NOT_COMPLAINTS else ContactVerdict.COMPLAINT,
             feedbackType=kind,
             subType=subtype,
             userAgent=complaint.get("userAgent"),
         )
 
 
-def _deliveries(mail: _Mail, delivery: Mapping[str, Any]) -> Iterator[Report]:
+def _deliveries(mail: _SesMessage, delivery: Mapping[str, Any]) -> Iterator[Report]:
     recipients = delivery.get("recipients")
     if not isinstance(recipients, list) or not all(isinstance(each, str) for each in recipients):
         raise MalformedEvent("recipients is not a list of addresses.")
@@ -163,12 +163,12 @@ def _deliveries(mail: _Mail, delivery: Mapping[str, Any]) -> Iterator[Report]:
         )
 
 
-def _acceptance(mail: _Mail, _send: Mapping[str, Any]) -> Iterator[Report]:
+def _acceptance(mail: _SesMessage, _send: Mapping[str, Any]) -> Iterator[Report]:
     yield mail.report(EventType.ACCEPTED, mail.only_recipient, None)
 
 
-def _rejection(mail: _Mail, reject: Mapping[str, Any]) -> Iterator[Report]:
-    """SES took the mail and found that it will not send it: nobody's address is to blame."""
+def _rejection(mail: _SesMessage, reject: Mapping[str, Any]) -> Iterator[Report]:
+    """SES accepted the message and then rejected its content; the address is not at fault."""
     yield mail.report(
         EventType.BOUNCED,
         mail.only_recipient,
@@ -180,7 +180,7 @@ def _rejection(mail: _Mail, reject: Mapping[str, Any]) -> Iterator[Report]:
     )
 
 
-def _rendering_failure(mail: _Mail, failure: Mapping[str, Any]) -> Iterator[Report]:
+def _rendering_failure(mail: _SesMessage, failure: Mapping[str, Any]) -> Iterator[Report]:
     yield mail.report(
         EventType.BOUNCED,
         mail.only_recipient,
@@ -193,7 +193,7 @@ def _rendering_failure(mail: _Mail, failure: Mapping[str, Any]) -> Iterator[Repo
     )
 
 
-def _delays(mail: _Mail, delay: Mapping[str, Any]) -> Iterator[Report]:
+def _delays(mail: _SesMessage, delay: Mapping[str, Any]) -> Iterator[Report]:
     for each in _recipients(delay, "delayedRecipients"):
         yield mail.report(
             EventType.DEFERRED,
@@ -207,14 +207,14 @@ def _delays(mail: _Mail, delay: Mapping[str, Any]) -> Iterator[Report]:
         )
 
 
-def _opening(mail: _Mail, opening: Mapping[str, Any]) -> Iterator[Report]:
-    at = opening.get("timestamp")
+def _open(mail: _SesMessage, details: Mapping[str, Any]) -> Iterator[Report]:
+    at = details.get("timestamp")
     yield mail.report(
-        EventType.OPENED, mail.only_recipient, at, mail.message_id, str(at), userAgent=opening.get("userAgent")
+        EventType.OPENED, mail.only_recipient, at, mail.message_id, str(at), userAgent=details.get("userAgent")
     )
 
 
-def _click(mail: _Mail, click: Mapping[str, Any]) -> Iterator[Report]:
+def _click(mail: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
     at, link = click.get("timestamp"), click.get("link")
     yield mail.report(
         EventType.CLICKED,
@@ -228,11 +228,11 @@ def _click(mail: _Mail, click: Mapping[str, Any]) -> Iterator[Report]:
     )
 
 
-def _subscription(mail: _Mail, subscription: Mapping[str, Any]) -> Iterator[Report]:
-    """Topics of SES's own lists mean nothing here; leaving all of them does."""
-    wishes = subscription.get("newTopicPreferences")
+def _subscription(mail: _SesMessage, subscription: Mapping[str, Any]) -> Iterator[Report]:
+    """Only a global unsubscribe counts; topics of SES contact lists are ignored."""
+    preferences = subscription.get("newTopicPreferences")
     at = subscription.get("timestamp")
-    if isinstance(wishes, dict) and wishes.get("unsubscribeAll") is True:
+    if isinstance(preferences, dict) and preferences.get("unsubscribeAll") is True:
         yield mail.report(
             EventType.UNSUBSCRIBED,
             mail.only_recipient,
@@ -245,8 +245,8 @@ def _subscription(mail: _Mail, subscription: Mapping[str, Any]) -> Iterator[Repo
         )
 
 
-# The event's name, the part that it describes itself in, and what that part means.
-EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_Mail, Mapping[str, Any]], Iterator[Report]]]] = {
+# By event type: the field with its details, and the parser of that field.
+EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_SesMessage, Mapping[str, Any]], Iterator[Report]]]] = {
     "Bounce": ("bounce", _bounces),
     "Complaint": ("complaint", _complaints),
     "Delivery": ("delivery", _deliveries),
@@ -254,19 +254,19 @@ EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_Mail, Mapping[str, Any]], Iter
     "Reject": ("reject", _rejection),
     "Rendering Failure": ("failure", _rendering_failure),
     "DeliveryDelay": ("deliveryDelay", _delays),
-    "Open": ("open", _opening),
+    "Open": ("open", _open),
     "Click": ("click", _click),
     "Subscription": ("subscription", _subscription),
 }
 
 
-def _feedback_id(mail: _Mail, part: Mapping[str, Any]) -> str:
-    """The same in both dialects. Should it be missing, the mail and the time are as good."""
+def _feedback_id(mail: _SesMessage, part: Mapping[str, Any]) -> str:
+    """Return the feedback id, the same in both formats; without it, message id and time."""
     return _optional(part, "feedbackId") or f"{mail.message_id}@{part.get('timestamp')}"
 
 
 def _outbox_id(mail: Mapping[str, Any]) -> str | None:
-    """Tags come first: they are ours alone, while SES writes a Message-ID of its own into the mail."""
+    """Find our id. Tags come first: SES replaces the Message-ID header with its own."""
     tags, headers, common = mail.get("tags"), mail.get("headers"), mail.get("commonHeaders")
     candidates: list[Any] = []
     if isinstance(tags, dict):

@@ -1,6 +1,6 @@
-"""SNS: only what Amazon signed, for a topic of ours and not long ago, gets past this file.
+"""Verify SNS envelopes: signed by Amazon, from an allowed topic, and recent.
 
-Checks go from cheap to dear: nothing is fetched for an envelope that fails any that needs no certificate.
+Cheap checks come first: a certificate is fetched only for an envelope that passes all others.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from mailwright.ops.logs import logger
 if TYPE_CHECKING:
     from mailwright.events.sns_certificate import SnsCertificate
 
-# SNS carries 256 KB, and JSON inside JSON grows.
+# SNS messages have up to 256 KB, and nested JSON grows.
 MAX_BODY_BYTES = 2 * 1024 * 1024
-# SNS tries again for an hour at most, with the time of the first try. As much again is for clocks that differ: an event
-# that comes twice changes nothing, so this window need not be narrow.
+# SNS retries for up to an hour with the first timestamp; the rest allows for clock skew. A wide window is safe because
+# a repeated event changes nothing.
 MAX_AGE: Instant = 2 * HOUR
 
 MAX_CERTIFICATES = 16
 MAX_CERTIFICATE_BYTES = 16 * 1024
-# A certificate that could not be had is not asked for again at once, however many envelopes name it.
+# A certificate that could not be fetched is not requested again before this delay.
 FETCH_RETRY_DELAY: Instant = MINUTE
 
-# Different certificates that are fetched or wait for it. Whoever names more of them at once made them up.
+# Different certificates being fetched or waiting; more than this at once must be made up.
 MAX_PENDING_FETCHES = 8
 
-# A region as Amazon names them. Anything else before amazonaws.com may be somebody's bucket, as in `s3-us-west-2`.
+# An AWS region. Other names before amazonaws.com may be a customer's bucket, such as `s3-us-west-2`.
 _REGION = r"[a-z]{2}(?:-[a-z]{3,5})?-(?:central|north|south|(?:north|south)?(?:east|west))-[0-9]{1,2}"
 _TOPIC = re.compile(rf"arn:aws[a-z-]{{0,20}}:sns:({_REGION}):[0-9]{{12}}:[A-Za-z0-9_.-]{{1,256}}")
-# The whole rest of an address in one pattern: no user, port, query, escape or second reading of it gets in.
+# Patterns for the complete rest of a URL, so that no user, port, query or escape can be smuggled in.
 _CERTIFICATE_PATH = re.compile(r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
 _SUBSCRIBE_PATH = re.compile(r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
 
@@ -73,13 +73,13 @@ SIGNED_FIELDS: Mapping[SnsMessageType, tuple[str, ...]] = {
 }
 _OPTIONAL = frozenset({"Subject"})
 _ALWAYS = ("SignatureVersion", "Signature", "SigningCertURL")
-# The message may be as long as the body; nothing else has a reason to be long.
+# The limit of every field except the message, which may be as long as the body.
 MAX_FIELD_LENGTH = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class SnsEnvelope:
-    """What SNS wraps around a message. Nothing in it is true before `Sns.verified` has said so."""
+    """The SNS wrapper of a message; not trusted before `SnsVerifier.verify`."""
 
     kind: SnsMessageType
     message_id: str
@@ -96,7 +96,7 @@ class SnsEnvelope:
 
 class CertificateSource(Protocol):
     async def find(self, url: str) -> "SnsCertificate":
-        """The certificate at an address that `check_certificate_url` has found to be in order."""
+        """Return the certificate at a URL that `check_certificate_url` has accepted."""
         ...
 
 
@@ -104,7 +104,7 @@ class SnsVerifier:
     def __init__(
         self, clock: Clock, certificates: CertificateSource, fetch: AmazonFetcher, topics: Collection[str] = ()
     ) -> None:
-        """Without topics, notifications of any topic are heard, and no subscription is confirmed."""
+        """Without topics, notifications of any topic are accepted and no subscription is confirmed."""
         self._clock = clock
         self._certificates = certificates
         self._fetch = fetch
@@ -113,7 +113,7 @@ class SnsVerifier:
 
     @property
     def has_topics(self) -> bool:
-        """Else anybody's topic may have sent a verified envelope: it must name a mail of ours to mean anything."""
+        """Whether topics are configured. If not, an event counts only if it names one of our messages."""
         return bool(self._topics)
 
     async def verify(self, body: bytes) -> SnsEnvelope:
@@ -136,19 +136,19 @@ class SnsVerifier:
         return envelope
 
     def check_topic(self, envelope: SnsEnvelope) -> None:
-        """Any customer of Amazon can have a message signed and sent to us: only our topics speak of our mail."""
+        """Reject foreign topics: any AWS customer can send us correctly signed messages."""
         if self._topics and envelope.topic not in self._topics:
             raise TopicNotAllowed
         if not self._topics and envelope.kind is SnsMessageType.SUBSCRIPTION:
-            raise TopicNotAllowed("Name the topic in SNS_TOPIC_ARNS; then request the confirmation again.")
+            raise TopicNotAllowed("Add the topic to SNS_TOPIC_ARNS, then request the confirmation again.")
 
     async def confirm_subscription(self, envelope: SnsEnvelope) -> None:
-        """Says yes to a verified SubscriptionConfirmation."""
+        """Confirm the subscription of a verified SubscriptionConfirmation."""
         url = envelope.subscribe_url or ""
         _check_subscribe_url(url, envelope)
         reply = await self._fetch.get(url)
         if reply.status != 200:
-            raise VerificationUnavailable(f"The subscription could not be confirmed: SNS answered {reply.status}.")
+            raise VerificationUnavailable(f"The subscription could not be confirmed: SNS returned {reply.status}.")
 
     def _warn_once(self, envelope: SnsEnvelope) -> None:
         if self._topics or self._has_warned:
@@ -158,22 +158,24 @@ class SnsVerifier:
             "sns_topics_not_set",
             setting="SNS_TOPIC_ARNS",
             topic=envelope.topic,
-            message="Until our topics are named, an event counts only if it names one of our mails.",
+            message="Without SNS_TOPIC_ARNS, an event counts only if it names one of our messages.",
         )
 
 
 def parse_envelope(body: bytes) -> SnsEnvelope:
-    """Strict about every field that is signed or decides something; other fields are left alone."""
+    """Parse an envelope: strict about every field that is signed or used, lenient about others."""
     try:
-        found = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedEvent("The body is not JSON.") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise MalformedEvent("The body is not an SNS envelope.")
-    if "Type" not in found and ("eventType" in found or "notificationType" in found):
-        raise MalformedEvent("The event has no envelope and so no signature: switch raw message delivery off.")
-    kind = _kind(found.get("Type"))
-    fields = {name: _field(found, name) for name in (*SIGNED_FIELDS[kind], *_ALWAYS)}
+    if "Type" not in document and ("eventType" in document or "notificationType" in document):
+        raise MalformedEvent(
+            "The event has no envelope and no signature. Turn off raw message delivery of the SNS subscription."
+        )
+    kind = _message_type(document.get("Type"))
+    fields = {name: _field(document, name) for name in (*SIGNED_FIELDS[kind], *_ALWAYS)}
     text = {name: value for name, value in fields.items() if value is not None}
     return SnsEnvelope(
         kind=kind,
@@ -191,77 +193,77 @@ def parse_envelope(body: bytes) -> SnsEnvelope:
 
 
 def check_certificate_url(envelope: SnsEnvelope) -> None:
-    """It must point to Amazon's SNS in the topic's own region, and nowhere else."""
+    """Require a certificate URL of SNS in the region of the topic."""
     if not _CERTIFICATE_PATH.fullmatch(_path_at_sns(envelope.certificate_url, envelope)):
-        raise ForgedEvent("SigningCertURL does not point to a certificate of SNS in the topic's region.")
+        raise ForgedEvent("SigningCertURL is not a certificate URL of SNS in the topic's region.")
 
 
 def _path_at_sns(url: str, envelope: SnsEnvelope) -> str:
-    """What follows the one host that serves this topic; empty for every other address."""
+    """Return the rest of the URL after the SNS host of this topic; empty for any other host."""
     topic = _TOPIC.fullmatch(envelope.topic)
     if topic is None:
-        raise ForgedEvent("TopicArn is not the name of a topic.")
+        raise ForgedEvent("TopicArn is not a topic ARN.")
     host = f"https://sns.{topic[1]}.amazonaws.com" + (".cn" if topic[1].startswith("cn-") else "")
     return url.removeprefix(host) if url.startswith(host) else ""
 
 
 class AmazonCertificates:
-    """From Amazon itself, over TLS and without a redirect. A few are kept: a region changes its own once a year."""
+    """Fetches certificates from Amazon over TLS and caches them: a region changes its own about once a year."""
 
     def __init__(self, fetch: AmazonFetcher, clock: Clock) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._kept: OrderedDict[str, SnsCertificate] = OrderedDict()
+        self._cached: OrderedDict[str, SnsCertificate] = OrderedDict()
         self._unavailable: OrderedDict[str, Instant] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[SnsCertificate]] = {}
-        # One at a time: whoever sends us many addresses does not make us send as many requests at once.
-        self._turn = asyncio.Lock()
+        self._pending: dict[str, asyncio.Task[SnsCertificate]] = {}
+        # One fetch at a time, so that many URLs at once do not cause as many requests.
+        self._fetch_lock = asyncio.Lock()
 
     async def find(self, url: str) -> "SnsCertificate":
-        """One that is kept waits for nobody; one that is being fetched is fetched once for all who ask."""
-        if url in self._kept:
-            self._kept.move_to_end(url)
-            return self._kept[url]
+        """Return a cached certificate at once; concurrent requests for another share one fetch."""
+        if url in self._cached:
+            self._cached.move_to_end(url)
+            return self._cached[url]
         if self._clock.now() < self._unavailable.get(url, 0):
             raise VerificationUnavailable
-        if url not in self._under_way:
-            if len(self._under_way) >= MAX_PENDING_FETCHES:
-                raise VerificationUnavailable("Too many certificates are asked for at once.")
-            self._under_way[url] = asyncio.create_task(self._in_turn(url))
-        return await asyncio.shield(self._under_way[url])
+        if url not in self._pending:
+            if len(self._pending) >= MAX_PENDING_FETCHES:
+                raise VerificationUnavailable("Too many certificates are requested at once.")
+            self._pending[url] = asyncio.create_task(self._fetch_and_cache(url))
+        return await asyncio.shield(self._pending[url])
 
-    async def _in_turn(self, url: str) -> "SnsCertificate":
+    async def _fetch_and_cache(self, url: str) -> "SnsCertificate":
         try:
-            async with self._turn:
-                certificate = await self._fetched(url)
+            async with self._fetch_lock:
+                certificate = await self._fetch_certificate(url)
         except (ForgedEvent, VerificationUnavailable):
-            _keep(self._unavailable, url, self._clock.now() + FETCH_RETRY_DELAY)
+            _put(self._unavailable, url, self._clock.now() + FETCH_RETRY_DELAY)
             raise
         finally:
-            del self._under_way[url]
-        _keep(self._kept, url, certificate)
+            del self._pending[url]
+        _put(self._cached, url, certificate)
         return certificate
 
-    async def _fetched(self, url: str) -> "SnsCertificate":
+    async def _fetch_certificate(self, url: str) -> "SnsCertificate":
         reply = await self._fetch.get(url)
         if reply.status >= 500:
-            raise VerificationUnavailable(f"The certificate could not be fetched: SNS answered {reply.status}.")
+            raise VerificationUnavailable(f"The certificate could not be fetched: SNS returned {reply.status}.")
         if reply.status != 200 or len(reply.body) > MAX_CERTIFICATE_BYTES:
             raise ForgedEvent("SigningCertURL does not lead to a certificate.")
-        certificate = _load(reply.body)
+        certificate = _load_certificate(reply.body)
         certificate.check_names()
         return certificate
 
 
 class FolderCertificates:
-    """From a folder, for rehearsals. Whoever fills the folder decides whom to believe: names are not looked at."""
+    """Reads certificates from a folder, for tests. Subject and issuer are not checked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         log.warning(
             "sns_certificates_from_folder",
             setting="MAILWRIGHT_SNS_CERTS",
-            message="Events signed with a certificate of that folder are believed. Not for production.",
+            message="Events signed with a certificate of this folder are trusted. Not for production.",
         )
 
     async def find(self, url: str) -> "SnsCertificate":
@@ -269,16 +271,16 @@ class FolderCertificates:
             content = await asyncio.to_thread((self._folder / url.rpartition("/")[2]).read_bytes)
         except OSError as error:
             raise ForgedEvent("The folder MAILWRIGHT_SNS_CERTS has no such certificate.") from error
-        return _load(content)
+        return _load_certificate(content)
 
 
-def _load(content: bytes) -> "SnsCertificate":
-    from mailwright.events.sns_certificate import SnsCertificate  # noqa: PLC0415 - only for those who hear SNS: see there
+def _load_certificate(content: bytes) -> "SnsCertificate":
+    from mailwright.events.sns_certificate import SnsCertificate  # noqa: PLC0415 - imported on first use: see there
 
     return SnsCertificate(content)
 
 
-def _keep(cache: OrderedDict[str, Value], key: str, value: Value) -> None:
+def _put(cache: OrderedDict[str, Value], key: str, value: Value) -> None:
     cache[key] = value
     cache.move_to_end(key)
     while len(cache) > MAX_CERTIFICATES:
@@ -286,23 +288,23 @@ def _keep(cache: OrderedDict[str, Value], key: str, value: Value) -> None:
 
 
 def _check_subscribe_url(url: str, envelope: SnsEnvelope) -> None:
-    """The address is signed, and still it must be SNS's own and do what we mean it to."""
+    """Require a confirmation URL of SNS for this topic, even though the URL is signed."""
     if not _SUBSCRIBE_PATH.fullmatch(_path_at_sns(url, envelope)):
         raise ForgedEvent("SubscribeURL does not point to SNS.")
     query = parse_qs(urlsplit(url).query, keep_blank_values=True)
     wanted = {"Action": "ConfirmSubscription", "TopicArn": envelope.topic, "Token": envelope.token}
     if any(query.get(name) != [value] for name, value in wanted.items()):
-        raise ForgedEvent("SubscribeURL does something other than confirming this subscription.")
+        raise ForgedEvent("SubscribeURL does not confirm this subscription.")
 
 
-def _kind(value: object) -> SnsMessageType:
+def _message_type(value: object) -> SnsMessageType:
     if isinstance(value, str) and value in tuple(SnsMessageType):
         return SnsMessageType(value)
-    raise MalformedEvent("Type is none that SNS has.")
+    raise MalformedEvent("Type is not an SNS message type.")
 
 
-def _field(found: Mapping[str, object], name: str) -> str | None:
-    value = found.get(name)
+def _field(document: Mapping[str, object], name: str) -> str | None:
+    value = document.get(name)
     if value is None and name in _OPTIONAL:
         return None
     if not isinstance(value, str):
@@ -314,10 +316,10 @@ def _field(found: Mapping[str, object], name: str) -> str | None:
 
 def _instant(text: str) -> Instant:
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
+        timestamp = datetime.fromisoformat(text)
+        if timestamp.tzinfo is None:
             raise MalformedEvent("Timestamp has no time zone.")
-        return to_instant(moment)
+        return to_instant(timestamp)
     except (ValueError, OverflowError) as error:
         raise MalformedEvent("Timestamp is not a time.") from error
 

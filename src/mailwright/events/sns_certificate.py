@@ -1,4 +1,4 @@
-"""The certificates that SNS signs with, and what they prove. Imported with the first: `cryptography` is large."""
+"""Verify signatures with the certificates of SNS. Imported on first use because `cryptography` is large."""
 
 import re
 from collections.abc import Mapping
@@ -16,12 +16,11 @@ from mailwright.events.rejected_events import ForgedEvent
 
 MIN_KEY_BITS = 2_048
 
-# Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
-# is vouched for by the TLS connection that it came over.
+# The accepted issuer and subject. SNS serves only the leaf certificate; the TLS connection vouches for its chain.
 ISSUERS = frozenset({"Amazon"})
 _SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
 
-_HASHES: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - theirs to choose
+_HASHES: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - SNS chooses
 
 
 class SnsCertificate:
@@ -35,16 +34,16 @@ class SnsCertificate:
         subject = _names(self._certificate.subject, NameOID.COMMON_NAME)
         issuer = _names(self._certificate.issuer, NameOID.ORGANIZATION_NAME)
         if not any(_SUBJECT.fullmatch(name) for name in subject) or not ISSUERS.intersection(issuer):
-            raise ForgedEvent("The certificate is not one that Amazon made out to SNS.")
+            raise ForgedEvent("The certificate was not issued by Amazon for SNS.")
 
     def check_signature(self, signature: bytes, text: bytes, *, version: str, now: Instant) -> None:
-        """`version`: one of `sns.SIGNATURE_VERSIONS`."""
-        moment = datetime.fromtimestamp(now / 1000, UTC)
-        if not self._certificate.not_valid_before_utc <= moment <= self._certificate.not_valid_after_utc:
+        """Raise `ForgedEvent` unless the signature is valid. `version`: one of `sns.SIGNATURE_VERSIONS`."""
+        time = datetime.fromtimestamp(now / 1000, UTC)
+        if not self._certificate.not_valid_before_utc <= time <= self._certificate.not_valid_after_utc:
             raise ForgedEvent("The certificate is not valid at this time.")
         key = self._certificate.public_key()
         if not isinstance(key, RSAPublicKey) or key.key_size < MIN_KEY_BITS:
-            raise ForgedEvent("The certificate's key is not one that SNS uses.")
+            raise ForgedEvent("The certificate's key is not an RSA key of at least 2048 bits.")
         try:
             key.verify(signature, text, PKCS1v15(), _HASHES[version])
         except InvalidSignature as error:

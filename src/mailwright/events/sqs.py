@@ -1,4 +1,4 @@
-"""SQS: events of SES that wait in a queue of ours. One leaves the queue only after what it says is on disk."""
+"""Read SES events from an SQS queue. A message is deleted only after its event is recorded."""
 
 import asyncio
 import re
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 SERVICE = "sqs"
 HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
-# The longest that SQS holds a question open; the answer then comes as soon as there is something to tell.
+# The longest long poll of SQS; it returns as soon as there is a message.
 WAIT_SECONDS = 20
 TIMEOUT_SECONDS = WAIT_SECONDS + 10.0
-# As many as SQS hands over at once. A message has up to 256 KB, and JSON inside JSON grows: what is cut off would come
-# again much later, and be cut off again.
+# The maximum of SQS per request. A message has up to 256 KB, and nested JSON grows: a truncated response would be
+# returned much later and be truncated again.
 MAX_MESSAGES = 10
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
@@ -37,14 +37,14 @@ log = logger(__name__)
 
 
 class SqsUnavailable(MailwrightError):
-    """The queue cannot be asked now."""
+    """The SQS queue is unavailable."""
 
     code = "QUEUE_UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class SqsMessage:
-    """A message in the queue: hidden from others for a while, until it is deleted or shown again."""
+    """A received message. It is hidden from other consumers until it is deleted or its visibility timeout ends."""
 
     message_id: str
     receipt: str
@@ -52,7 +52,7 @@ class SqsMessage:
 
 
 class SqsQueue:
-    """The JSON protocol of SQS: two calls, signed with the keys of the AWS credential chain."""
+    """A minimal SQS client, signed with the keys of the AWS credential chain."""
 
     def __init__(
         self, url: str, region: str | None, http: "HttpClient", clock: Clock, keys: AwsKeyChain | None = None
@@ -61,27 +61,27 @@ class SqsQueue:
         self._http = http
         self._clock = clock
         self._keys = keys or AwsKeyChain(clock)
-        self._endpoint, found = parse_queue_url(url, region)
-        self._signer = AwsSigner(SERVICE, found)
+        self._endpoint, signing_region = parse_queue_url(url, region)
+        self._signer = AwsSigner(SERVICE, signing_region)
 
     async def receive(self) -> list[SqsMessage]:
-        """Waits until there is something, for a while. Raises `SqsUnavailable`."""
+        """Wait for messages, up to `WAIT_SECONDS`. Raises `SqsUnavailable`."""
         answer = await self._call("ReceiveMessage", MaxNumberOfMessages=MAX_MESSAGES, WaitTimeSeconds=WAIT_SECONDS)
         messages = answer.get("Messages") or []
         try:
             return [SqsMessage(each["MessageId"], each["ReceiptHandle"], each["Body"]) for each in messages]
         except (KeyError, TypeError) as error:
-            raise SqsUnavailable("SQS answered with something else than messages.") from error
+            raise SqsUnavailable("SQS returned an unexpected response.") from error
 
     async def delete(self, messages: Sequence[SqsMessage]) -> None:
         entries = [{"Id": str(number), "ReceiptHandle": each.receipt} for number, each in enumerate(messages)]
         answer = await self._call("DeleteMessageBatch", Entries=entries)
         if answer.get("Failed"):
-            # They come again, and are then known already.
-            log.warning("queue_messages_not_deleted", count=len(answer["Failed"]))
+            # They are received again and recognized as repeated.
+            log.warning("sqs_messages_not_deleted", count=len(answer["Failed"]))
 
     async def _call(self, action: str, **arguments: Any) -> dict[str, Any]:
-        from mailwright.providers.http import Disconnect  # noqa: PLC0415 - large, and seldom needed
+        from mailwright.providers.http import Disconnect  # noqa: PLC0415 - large and rarely needed
 
         body = orjson.dumps({"QueueUrl": self._url, **arguments})
         headers = {**HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"}
@@ -99,7 +99,7 @@ class SqsQueue:
             most_answer_bytes=MAX_RESPONSE_BYTES,
         )
         if isinstance(reply, Disconnect):
-            raise SqsUnavailable(f"SQS is out of reach: {reply.cause}.")
+            raise SqsUnavailable(f"SQS is unreachable: {reply.cause}.")
         if reply.status in (401, 403):
             self._keys.forget()
         try:
@@ -112,7 +112,7 @@ class SqsQueue:
 
 
 class SqsEventSource:
-    """Takes events out of the queue for as long as it is asked to."""
+    """Records the SES events of a queue."""
 
     name = "queue"
     pause_seconds = 0.0
@@ -124,60 +124,60 @@ class SqsEventSource:
         self._topics = frozenset(topics)
 
     async def poll(self) -> int:
-        """What cannot be read stays: the queue's redrive policy knows where such messages go."""
+        """Receive and record messages. Rejected ones stay: the redrive policy of the queue handles them."""
         messages = await self._queue.receive()
-        # Together, so that they share a commit. One that finds the database away must not keep the others from leaving.
-        ends = await asyncio.gather(*map(self._is_done, messages), return_exceptions=True)
-        if done := [each for each, end in zip(messages, ends, strict=True) if end is True]:
+        # Concurrent, so that they share a commit. A failure must not keep the recorded ones from being deleted.
+        results = await asyncio.gather(*map(self._process, messages), return_exceptions=True)
+        if done := [message for message, result in zip(messages, results, strict=True) if result is True]:
             await self._queue.delete(done)
-        if error := next((end for end in ends if isinstance(end, BaseException)), None):
+        if error := next((result for result in results if isinstance(result, BaseException)), None):
             raise error
         return len(messages)
 
-    async def _is_done(self, message: SqsMessage) -> bool:
+    async def _process(self, message: SqsMessage) -> bool:
         try:
             event = self._event_in(message.body)
             await record_ses_event(self._reports, event, self._clock, by_address=bool(self._topics))
         except EventRejected as error:
-            log.warning("queue_message_refused", message_id=message.message_id, code=error.code, reason=str(error))
+            log.warning("sqs_message_rejected", message_id=message.message_id, code=error.code, reason=str(error))
             return False
         except MailwrightError:
             raise
-        except Exception as error:  # one that nobody can record must not stand in the way of the others
-            log.error("queue_message_failed", message_id=message.message_id, exc_info=error)
+        except Exception as error:  # a message that cannot be recorded must not block the others
+            log.error("sqs_message_failed", message_id=message.message_id, exc_info=error)
             return False
         return True
 
     def _event_in(self, body: str) -> str:
-        """The queue is ours, and its policy says who may write to it: the envelope is opened, and none is fine too."""
+        """Unwrap the SNS envelope, if any. No signature is needed: the queue policy controls who may write."""
         try:
-            found = orjson.loads(body)
+            envelope = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise MalformedEvent("The message is not JSON.") from error
-        if not isinstance(found, dict) or "Type" not in found:
+        if not isinstance(envelope, dict) or "Type" not in envelope:
             return body
-        if self._topics and found.get("TopicArn") not in self._topics:
+        if self._topics and envelope.get("TopicArn") not in self._topics:
             raise TopicNotAllowed
-        message = found.get("Message")
+        message = envelope.get("Message")
         if not isinstance(message, str):
             raise MalformedEvent("Message is missing or not text.")
         return message
 
 
 def parse_queue_url(url: str, region: str | None) -> tuple[str, str]:
-    """Where to ask for this queue, and the region to sign for: a queue's own address says it best."""
+    """Return the endpoint and the signing region of a queue URL."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     found = _HOST.fullmatch(host)
     if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
-        raise ConfigurationInvalid("the address of a queue begins with https://sqs., as SQS shows it")
+        raise ConfigurationInvalid("the queue URL must begin with https://, as SQS shows it")
     signing = found[1] if found else region
     if signing is None:
-        raise ConfigurationInvalid("set AWS_REGION: the address of the queue names no region")
+        raise ConfigurationInvalid("set AWS_REGION: the queue URL contains no region")
     return f"{parts.scheme}://{parts.netloc}/", signing
 
 
-def _error(answer: Any) -> str:
-    """`com.amazonaws.sqs#QueueDoesNotExist` is its own name behind the hash."""
-    kind = answer.get("__type") if isinstance(answer, dict) else None
+def _error(response: Any) -> str:
+    """Return the error name: the part after the hash in `com.amazonaws.sqs#QueueDoesNotExist`."""
+    kind = response.get("__type") if isinstance(response, dict) else None
     return re.sub(r"[^ -~]", "?", kind.rpartition("#")[2])[:100] if isinstance(kind, str) else "no reason given"

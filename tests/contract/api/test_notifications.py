@@ -11,7 +11,7 @@ from mailwright.app.notifications import notification_service_opener
 from mailwright.domain.clock import ManualClock
 from tests.api import Api, an_api
 from tests.builders import REFUSAL
-from tests.notifications import Stand, a_stand, make_tables
+from tests.notifications import QueueSetup, a_queue_setup, make_tables
 from tests.standins.provider import ScriptedProvider
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "notifications"
@@ -21,7 +21,7 @@ SEAT = {"termId": "92026", "campusCode": "NB", "indexNumber": "10001", "statusBe
 @dataclass(frozen=True)
 class Served:
     api: Api
-    stand: Stand
+    setup: QueueSetup
 
 
 @pytest.fixture
@@ -29,44 +29,44 @@ async def served(tmp_path: Path, empty_sqlite: bytes, clock: ManualClock) -> Asy
     (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
     url, theirs = f"sqlite:///{tmp_path}/mailwright.db", f"sqlite:///{tmp_path}/queue.db"
     await make_tables(theirs)
-    async with a_stand(url, theirs, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as stand:
-        opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
-        async with an_api(stand.bench.database, clock, open_notifications=opener) as api:
-            yield Served(api, stand)
+    async with a_queue_setup(url, theirs, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as setup:
+        opener = notification_service_opener(setup.bench.engine.settings, setup.bench.database, clock)
+        async with an_api(setup.bench.database, clock, open_notifications=opener) as api:
+            yield Served(api, setup)
 
 
 async def test_an_event_becomes_one_notification_for_each_active_subscriber(served: Served) -> None:
-    seats = served.stand.seats
+    owner = served.setup.owner
     for status in ("active", "active", "unsubscribed"):
-        await seats.subscriber(1, status=status)
-    await seats.subscriber(2)  # of another section
+        await owner.subscriber(1, status=status)
+    await owner.subscriber(2)  # of another section
     payload = {"courseTitle": "Algebra", "sectionNumber": "02"}
     answer = await served.api.client.post("/v1/notifications/events", json={**SEAT, "payload": payload})
     assert (answer.status_code, answer.json()["notifications"]) == (201, 2), answer.text
     again = await served.api.client.post("/v1/notifications/events", json=SEAT)
     assert again.json() == {"openEventId": answer.json()["openEventId"], "notifications": 0, "isRepeat": True}
     provider = ScriptedProvider()
-    await served.stand.round(provider)
+    await served.setup.round(provider)
     assert len(provider.mails) == 2
-    served.stand.advance(180_000)
+    served.setup.advance(180_000)
     later = await served.api.client.post("/v1/notifications/events", json=SEAT)
     assert (later.json()["notifications"], later.json()["isRepeat"]) == (2, False)
 
 
 async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served) -> None:
-    await served.stand.seats.subscriber(1, locale="pt")
+    await served.setup.owner.subscriber(1, locale="pt")
     kind = {"eventType": "back-in-stock", "statusBefore": "SoldOut", "statusAfter": "InStock"}
     said = {"variables": {"product": "Lamp", "price": "€ 20"}}
     answer = await served.api.client.post("/v1/notifications/events", json={**SEAT, **kind, "payload": said})
     assert answer.status_code == 201, answer.text
     provider = ScriptedProvider()
-    await served.stand.round(provider)
+    await served.setup.round(provider)
     [mail] = provider.mails
     assert b"Lamp" in mail.content
-    served.stand.advance(3_600_000)
+    served.setup.advance(3_600_000)
     await served.api.client.post("/v1/notifications/events", json={**SEAT, **kind, "payload": {}})
-    await served.stand.round(provider)
-    assert (await served.stand.seats.error(2))["path"] == "/template/variables/product"
+    await served.setup.round(provider)
+    assert (await served.setup.owner.error(2))["path"] == "/template/variables/product"
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served
     ],
 )
 async def test_a_bad_event_names_its_field_and_stores_nothing(served: Served, change: Any, field: str) -> None:
-    await served.stand.seats.subscriber(1)
+    await served.setup.owner.subscriber(1)
     answer = await served.api.client.post("/v1/notifications/events", json={**SEAT, **change})
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["field"] == field
-    assert await served.stand.seats.rows() == []
+    assert await served.setup.owner.rows() == []
 
 
 async def test_people_see_why_one_ended_and_begin_it_anew(served: Served) -> None:
-    number = await served.stand.seats.notification()
-    await served.stand.round(ScriptedProvider(REFUSAL))
+    number = await served.setup.owner.notification()
+    await served.setup.round(ScriptedProvider(REFUSAL))
     client = served.api.client
     [shown] = (await client.get("/v1/notifications", params={"status": "failed"})).json()["notifications"]
     assert (shown["notificationId"], shown["error"]["code"], shown["wait"]) == (number, "REFUSED", None)
@@ -102,11 +102,11 @@ async def test_people_see_why_one_ended_and_begin_it_anew(served: Served) -> Non
 
 @pytest.mark.promise("tenant-isolation")
 async def test_a_queue_is_seen_by_its_own_tenant_only(served: Served) -> None:
-    number = await served.stand.seats.notification()
+    number = await served.setup.owner.notification()
     stranger = served.api.stranger
     assert (await stranger.get("/v1/notifications")).json() == {"notifications": [], "nextCursor": None}
     assert (await stranger.get(f"/v1/notifications/{number}")).status_code == 404
     assert (await stranger.post(f"/v1/notifications/{number}/requeue")).status_code == 404
     assert (await stranger.post("/v1/notifications/events", json=SEAT)).status_code == 409
-    assert len(await served.stand.seats.rows()) == 1
+    assert len(await served.setup.owner.rows()) == 1
     assert (await served.api.client.get(f"/v1/notifications/{number}")).json()["to"] == "reader1@example.com"

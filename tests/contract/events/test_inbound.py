@@ -118,7 +118,7 @@ def counted(answer: httpx.Response) -> tuple[int, int, int, int]:
 # SES.
 
 
-async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
+async def test_permanent_bounce_suppresses_the_address(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
     assert counted(answer) == (200, 1, 0, 0)
@@ -129,13 +129,13 @@ async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: 
     assert bounced.metadata["recipient"] == "a***@e***.com"
 
 
-async def test_a_complaint_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
+async def test_complaint_suppresses_the_address(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "ses", message_id="0100-7")
     assert counted(await from_ses(api, ses_event("Complaint", ADA, message_id="0100-7"))) == (200, 1, 0, 0)
     assert await standing(api) == ("unsubscribed", [("*", "complaint")])
 
 
-async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: ManualClock) -> None:
+async def test_delivery_event_changes_no_contact(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
@@ -143,7 +143,7 @@ async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: Manual
     assert (await standing(api))[1] == []
 
 
-async def test_a_transient_bounce_counts_only_when_it_is_repeated(api: Api, clock: ManualClock) -> None:
+async def test_transient_bounce_counts_only_when_repeated(api: Api, clock: ManualClock) -> None:
     for number in range(3):
         assert (await standing(api))[1] == []
         event = ses_event("Bounce", ADA, at=SIGNER.now, message_id=f"0100-{number}", bounceType="Transient")
@@ -155,14 +155,14 @@ async def test_a_transient_bounce_counts_only_when_it_is_repeated(api: Api, cloc
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_send_event_ends_a_doubt(api: Api, clock: ManualClock) -> None:
+async def test_send_event_resolves_message_in_doubt(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_doubt(api, clock)
     assert await status_of(api.parts.database, outbox_id) == "IN_DOUBT"
     assert counted(await from_ses(api, ses_event("Send", ADA, outbox_id=outbox_id))) == (200, 1, 0, 0)
     assert await status_of(api.parts.database, outbox_id) == "SENT"
 
 
-async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> None:
+async def test_replayed_event_has_no_effect(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     body = SIGNER.notification(ses_event("Bounce", ADA, outbox_id=outbox_id))
     answers = [await api.anonymous.post("/ses-events", content=body, headers=HEADERS) for _ in range(3)]
@@ -182,18 +182,18 @@ async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> N
     ],
     ids=str,
 )
-async def test_an_unknown_event_is_logged_and_taken(api: Api, message: Any) -> None:
+async def test_unknown_event_is_logged_and_accepted(api: Api, message: Any) -> None:
     before = await traces(api.parts.database)
     with capture_logs() as lines:
         assert counted(await from_ses(api, message)) == (200, 0, 0, 0)
-    assert [line["event"] for line in lines] == ["event_without_meaning"]
+    assert [line["event"] for line in lines] == ["unknown_event"]
     assert await traces(api.parts.database) == before
 
 
 # Whatever is not believed.
 
 
-async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api) -> None:
+async def test_forged_event_is_logged_and_not_recorded(api: Api) -> None:
     event = ses_event("Bounce", ADA)
     forged = forgeries(SIGNER, event) | {"foreign": SIGNER.notification(event, TopicArn=FOREIGN_TOPIC)}
     foreign = Signer(ManualClock().now(), key="stranger")
@@ -218,14 +218,14 @@ async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api
 
 
 @pytest.mark.parametrize("headers", [{"x-amz-sns-rawdelivery": "true"}, {"X-Amz-Sns-RawDelivery": "True "}, {}])
-async def test_an_event_without_an_envelope_is_refused(api: Api, headers: dict[str, str]) -> None:
+async def test_event_without_envelope_is_rejected(api: Api, headers: dict[str, str]) -> None:
     answer = await api.anonymous.post("/ses-events", json=ses_event("Bounce", ADA), headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "EVENT_MALFORMED")
     assert "raw message delivery" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("route", ["/ses-events", "/sendgrid-events"])
-async def test_a_body_that_is_too_large_is_not_read(api: Api, route: str) -> None:
+async def test_too_large_body_is_not_read(api: Api, route: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1_000):
             yield b" " * 65_536
@@ -237,9 +237,7 @@ async def test_a_body_that_is_too_large_is_not_read(api: Api, route: str) -> Non
         assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-async def test_while_the_database_is_away_events_are_asked_for_again(
-    api: Api, clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_unavailable_database_makes_provider_retry(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     away = Database(f"sqlite:///{tmp_path}/gone/mailwright.db")
     object.__setattr__(api.parts, "webhooks", webhooks_of(away, clock, tmp_path))
     for answer in (
@@ -251,12 +249,12 @@ async def test_while_the_database_is_away_events_are_asked_for_again(
     await away.close()
 
 
-async def test_only_a_post_is_taken(api: Api) -> None:
+async def test_only_post_is_accepted(api: Api) -> None:
     for route in ("/ses-events", "/sendgrid-events"):
         assert (await api.anonymous.get(route)).status_code == 405
 
 
-async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
+async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     """Any customer of Amazon can have a message signed. Without named topics it must name a mail of ours."""
     database, fetch = api.parts.database, AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
@@ -277,7 +275,7 @@ async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: Manu
     assert await standing(api) == ("bounced", [("*", "bounce")])
 
 
-async def test_what_is_refused_is_counted_by_its_reason(api: Api) -> None:
+async def test_rejections_are_counted_by_reason(api: Api) -> None:
     labels = {"code": "EVENT_FOREIGN"}
     before = REGISTRY.get_sample_value("mailwright_webhooks_refused_total", labels) or 0
     answer = await from_ses(api, ses_event("Bounce", ADA), TopicArn=FOREIGN_TOPIC)
@@ -302,7 +300,7 @@ class Amazon(HttpStandIn):
         return Answer(200, SIGNER.certificate if request.path.endswith(".pem") else b"<ConfirmSubscriptionResponse/>")
 
 
-async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: ManualClock) -> None:
+async def test_configured_topic_is_confirmed_and_events_arrive(api: Api, clock: ManualClock) -> None:
     async with Amazon() as amazon:
         fetch = AmazonFetcher(Rerouted(amazon))
         sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
@@ -323,7 +321,7 @@ async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: Man
         await fetch.close()
 
 
-async def test_an_end_of_a_subscription_is_logged_and_not_undone(api: Api) -> None:
+async def test_unsubscribed_topic_is_logged_and_not_resubscribed(api: Api) -> None:
     with capture_logs() as lines:
         answer = await api.anonymous.post("/ses-events", content=SIGNER.unsubscription(), headers=HEADERS)
     assert counted(answer) == (200, 0, 0, 0)
@@ -348,7 +346,7 @@ def a_sendgrid_event(name: str, number: int = 1, **fields: Any) -> dict[str, Any
     ],
     ids=lambda value: str(value.get("event")) if isinstance(value, dict) else "",
 )
-async def test_an_event_of_sendgrid_changes_what_it_should(
+async def test_sendgrid_event_updates_message_and_contact(
     api: Api, clock: ManualClock, event: dict[str, Any], status: str, scopes: list[tuple[str, str]]
 ) -> None:
     outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
@@ -360,7 +358,7 @@ async def test_an_event_of_sendgrid_changes_what_it_should(
     assert len(steps(await record_of(api.parts.database, outbox_id))) == 5
 
 
-async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock: ManualClock) -> None:
+async def test_sendgrid_unsubscribe_suppresses_bulk_email_only(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     await receive_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
     status, [(scope, _reason)] = await standing(api)
@@ -368,14 +366,14 @@ async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_an_event_of_sendgrid_with_our_id_ends_a_doubt(api: Api, clock: ManualClock) -> None:
+async def test_sendgrid_event_resolves_message_in_doubt(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_doubt(api, clock)
     event = a_sendgrid_event("processed", mailwright_message=outbox_id)
     assert counted(await receive_sendgrid(api, event)) == (200, 1, 0, 0)
     assert await status_of(api.parts.database, outbox_id) == "SENT"
 
 
-async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: ManualClock) -> None:
+async def test_invalid_event_is_counted_and_others_recorded(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     good = a_sendgrid_event("delivered", mailwright_message=outbox_id)
     with capture_logs() as lines:
@@ -384,7 +382,7 @@ async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: M
     assert [line["events"] for line in lines] == [{"unreadable": 1, "account_status_change": 1}]
 
 
-async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: ManualClock) -> None:
+async def test_sendgrid_signature_covers_the_raw_body(api: Api, clock: ManualClock) -> None:
     headers, body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000)
     late, late_body = SENDGRID.signed_events(
         [a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000 - 26 * 3600
@@ -407,9 +405,7 @@ async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: Manua
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[", b'"spamreport"', b"\xff"])
-async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
-    api: Api, clock: ManualClock, body: bytes
-) -> None:
+async def test_signed_body_without_list_is_rejected(api: Api, clock: ManualClock, body: bytes) -> None:
     headers = SENDGRID.signed(body, timestamp=clock.now() // 1000)
     before = await traces(api.parts.database)
     with capture_logs() as lines:
@@ -419,7 +415,7 @@ async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
     assert await traces(api.parts.database) == before
 
 
-async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualClock) -> None:
+async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualClock) -> None:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
     webhooks = InboundWebhooks(Reports(api.parts.database, clock), clock, sns, None, fetch)
@@ -432,7 +428,7 @@ async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualC
 # Over a socket, as they really come.
 
 
-async def test_events_come_over_a_socket(api: Api, clock: ManualClock) -> None:
+async def test_events_arrive_over_a_socket(api: Api, clock: ManualClock) -> None:
     server = uvicorn.Server(uvicorn.Config(create_app(api.parts), port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:

@@ -98,7 +98,7 @@ async def polled(database: Database, clock: ManualClock) -> AsyncIterator[Polled
 
 
 @pytest.mark.parametrize("wrapped", [True, False], ids=["in an envelope", "raw"])
-async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled, wrapped: bool) -> None:
+async def test_queued_event_is_recorded_and_deleted(polled: Polled, wrapped: bool) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     event = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
     polled.sqs.put(SIGNER.notification(event).decode() if wrapped else json.dumps(event))
@@ -108,7 +108,7 @@ async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled
     assert steps(await record_of(polled.database, outbox_id))[-1] == "bounce"
 
 
-async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Polled) -> None:
+async def test_unavailable_database_leaves_messages_in_queue(polled: Polled) -> None:
     await a_sent_mail(polled.database, polled.clock, "ses")
     polled.sqs.put(json.dumps(ses_event("Bounce", ADA, message_id="0100-1")))
     with pytest.raises(NotDurable):
@@ -120,7 +120,7 @@ async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Pol
     assert await standing(polled.database) == ("bounced", ["*"])
 
 
-async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Polled) -> None:
+async def test_unreadable_message_stays_and_blocks_no_other(polled: Polled) -> None:
     await a_sent_mail(polled.database, polled.clock, "ses")
     poison = [
         "not JSON",
@@ -134,12 +134,12 @@ async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Po
         while await polled.events().poll():
             pass
     assert polled.sqs.bodies == poison
-    assert [line["event"] for line in lines] == ["queue_message_refused"] * len(poison)
+    assert [line["event"] for line in lines] == ["sqs_message_rejected"] * len(poison)
     assert ADA not in str(lines)
     assert await standing(polled.database) == ("bounced", ["*"])
 
 
-async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(polled: Polled) -> None:
+async def test_message_received_again_changes_nothing(polled: Polled) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     body = json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id))
     for _ in range(3):
@@ -149,7 +149,7 @@ async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(
     assert steps(await record_of(polled.database, outbox_id)).count("delivered") == 1
 
 
-async def test_many_large_events_are_taken_together(polled: Polled) -> None:
+async def test_many_large_events_are_processed_together(polled: Polled) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     for number in range(10):
         event = ses_event("Open", ADA, outbox_id=outbox_id)
@@ -161,7 +161,7 @@ async def test_many_large_events_are_taken_together(polled: Polled) -> None:
 
 
 @pytest.mark.parametrize(("topics", "scopes"), [((), []), ((TOPIC,), ["*"])], ids=["no topics", "named topics"])
-async def test_an_address_alone_counts_only_where_topics_are_named(
+async def test_address_alone_counts_only_with_configured_topics(
     polled: Polled, topics: tuple[str, ...], scopes: list[str]
 ) -> None:
     await a_sent_mail(polled.database, polled.clock, "ses")
@@ -218,14 +218,14 @@ def a_complaint_mail(outbox_id: str | None, kind: str = "abuse") -> bytes:
         ("2.0.0", "delivered", ("active", [])),
     ],
 )
-async def test_a_bounce_mail_says_what_became_of_a_mail(
+async def test_bounce_email_updates_the_message(
     database: Database, clock: ManualClock, status: str, action: str, expected: tuple[str, list[str]]
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
     letters = BounceMailRecorder(Reports(database, clock), clock)
     mail = a_bounce_mail(outbox_id, status, action)
-    assert (await letters.record(mail)).received.new == 1
-    assert (await letters.record(mail)).received.repeated == 1
+    assert (await letters.record(mail)).counts.new == 1
+    assert (await letters.record(mail)).counts.repeated == 1
     found, scopes = await standing(database)
     assert (found or "active", scopes) == expected
     assert len(steps(await record_of(database, outbox_id))) == 5
@@ -240,7 +240,7 @@ async def test_a_bounce_mail_says_what_became_of_a_mail(
         ("opt-out", ("unsubscribed", ["general"])),
     ],
 )
-async def test_a_complaint_by_mail_is_one_if_it_says_so(
+async def test_feedback_email_counts_only_as_complaint_type(
     database: Database, clock: ManualClock, kind: str, expected: tuple[str, list[str]]
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
@@ -249,7 +249,7 @@ async def test_a_complaint_by_mail_is_one_if_it_says_so(
     assert (found or "active", scopes) == expected
 
 
-async def test_a_letter_without_our_id_changes_nobody(database: Database, clock: ManualClock) -> None:
+async def test_bounce_email_without_our_id_changes_no_contact(database: Database, clock: ManualClock) -> None:
     """Anyone can write to the bounce address, and only who had the mail knows its id."""
     outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
     letters = BounceMailRecorder(Reports(database, clock), clock)
@@ -257,9 +257,9 @@ async def test_a_letter_without_our_id_changes_nobody(database: Database, clock:
     forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
     with capture_logs() as lines:
         for mail in forged:
-            answered = await letters.record(mail)
-            assert [report.verdict for report in answered.reports] == ["nothing"]
-            assert (answered.received.new, answered.received.unknown) == (0, 1)
+            recorded = await letters.record(mail)
+            assert [report.verdict for report in recorded.reports] == ["nothing"]
+            assert (recorded.counts.new, recorded.counts.unknown) == (0, 1)
     assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
     assert await standing(database) == ("active", [])
     assert [len(steps(await record_of(database, each))) for each in outbox_ids] == [4] * 4
@@ -276,7 +276,7 @@ async def test_a_letter_without_our_id_changes_nobody(database: Database, clock:
         (None, 0),
     ],
 )
-async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int) -> None:
+async def test_bounce_time_is_its_date_header(date: str | None, seconds: int) -> None:
     now = ManualClock(1_800_000_000_000).now()
     mail = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
     mail = mail if date is None else f"Date: {date}\r\n".encode() + mail
@@ -284,9 +284,7 @@ async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int
     assert report.at == now + seconds * 1000
 
 
-async def test_a_maildir_is_emptied_once_what_it_says_is_on_disk(
-    database: Database, clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_maildir_is_emptied_after_recording(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     outbox_id = await a_sent_mail(database, clock)
     for name in ("new", "cur", "tmp"):
         (tmp_path / name).mkdir()
@@ -314,7 +312,7 @@ class Picky(Reports):
         return await super().receive(reports, by_address=by_address)
 
 
-async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_path: Path) -> None:
+async def test_unrecordable_email_does_not_block_others(polled: Polled, tmp_path: Path) -> None:
     database, clock = polled.database, polled.clock
     outbox_id = await a_sent_mail(database, clock)
     reports = Picky(database, clock)
@@ -332,10 +330,10 @@ async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_
         assert await polled.events(reports).poll() == 2
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["1.poison"]
     assert len(polled.sqs.bodies) == 1
-    assert [line["event"] for line in lines] == ["bounce_mail_failed", "queue_message_failed"]
+    assert [line["event"] for line in lines] == ["bounce_mail_failed", "sqs_message_failed"]
 
 
-async def test_a_mail_that_fails_time_and_again_is_laid_aside(
+async def test_repeatedly_failing_email_is_flagged(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many of them would otherwise fill every pass, and those behind them would never be read."""
@@ -351,11 +349,11 @@ async def test_a_mail_that_fails_time_and_again_is_laid_aside(
         assert counts == [0] * MAX_ATTEMPTS + [1, 0]
         assert [server.flags(uid) for uid in (poison, good)] == [{"\\Flagged"}, {"\\Seen"}]
     names = [line["event"] for line in lines]
-    assert names == ["bounce_mail_failed"] * MAX_ATTEMPTS + ["bounce_mail_laid_aside"]
+    assert names == ["bounce_mail_failed"] * MAX_ATTEMPTS + ["bounce_mail_flagged"]
     assert await standing(database) == ("bounced", ["*"])
 
 
-async def test_a_maildir_keeps_what_was_laid_aside(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+async def test_maildir_keeps_flagged_email(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail("0190a000-0000-7000-8000-000000000000", email=POISON))
     box = BounceMailboxReader(open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(Picky(database, clock), clock))
@@ -385,7 +383,7 @@ class Scripted:
         return result
 
 
-async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_poll_is_logged_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def no_pause(seconds: float) -> None:
@@ -403,7 +401,7 @@ async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.M
 # Settings.
 
 
-def test_everything_wrong_with_these_settings_is_told_at_once(tmp_path: Path) -> None:
+def test_all_invalid_inbound_settings_are_reported(tmp_path: Path) -> None:
     settings = settings_for(
         "sqlite:///x.db",
         sendgrid_webhook_public_key="no key",
@@ -441,7 +439,7 @@ async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[in
     return process.returncode or 0, out.decode(), errors.decode()
 
 
-async def test_the_command_takes_a_bounce(engine: DatabaseAddress, database: Database, tmp_path: Path) -> None:
+async def test_bounce_command_records_a_bounce(engine: DatabaseAddress, database: Database, tmp_path: Path) -> None:
     clock = ManualClock()
     outbox_id = await a_sent_mail(database, clock)
     code, out, _ = await bounce(engine.url, tmp_path, a_bounce_mail(outbox_id) + b"x" * 3_000_000, "--json")
@@ -451,16 +449,16 @@ async def test_the_command_takes_a_bounce(engine: DatabaseAddress, database: Dat
     assert await standing(database) == ("bounced", ["*"])
 
 
-async def test_a_mail_that_is_no_bounce_is_let_go_with_a_line(engine: DatabaseAddress, tmp_path: Path) -> None:
+async def test_bounce_command_ignores_unrelated_email(engine: DatabaseAddress, tmp_path: Path) -> None:
     code, out, errors = await bounce(engine.url, tmp_path, b"Subject: hello\r\n\r\nhello\r\n")
-    assert (code, out) == (0, "Nothing about a mail of ours: unrelated.\n")
+    assert (code, out) == (0, "No report about a message from here: unrelated.\n")
     assert "bounce_mail_ignored" in errors
 
 
 @pytest.mark.parametrize(
     "url", ["sqlite:///nowhere/mailwright.db", "postgresql://u:s3cret@127.0.0.1:1/x", "mysql://localhost/x"]
 )
-async def test_a_mail_server_tries_again_where_the_database_is_away(url: str, tmp_path: Path) -> None:
+async def test_bounce_command_asks_for_retry_without_database(url: str, tmp_path: Path) -> None:
     code, out, errors = await bounce(url, tmp_path, a_bounce_mail(None))
     assert (code, out) == (75, "")
     assert errors
@@ -471,7 +469,7 @@ async def test_a_mail_server_tries_again_where_the_database_is_away(url: str, tm
 
 
 @pytest.mark.parametrize("service", ["serve", "worker"])
-async def test_a_service_looks_into_its_mailbox_and_stops_when_told(
+async def test_service_polls_its_mailbox_until_stopped(
     engine: DatabaseAddress, database: Database, tmp_path: Path, service: str
 ) -> None:
     outbox_id = await a_sent_mail(database, ManualClock())
@@ -482,7 +480,7 @@ async def test_a_service_looks_into_its_mailbox_and_stops_when_told(
     settings = {"MAILWRIGHT_DATABASE_URL": engine.url, "MAILWRIGHT_BOUNCE_MAILBOX": f"maildir:{box}"}
     options = ("--port", "0", "--no-worker") if service == "serve" else ()
     async with Commands(tmp_path, settings).service(service, *options) as running:
-        assert (await running.logged("inlet_opened"))["inlet"] == "bounce_mailbox"
+        assert (await running.logged("inbound_source_opened"))["source"] == "bounce_mailbox"
         async with asyncio.timeout(30):
             while list((box / "new").iterdir()):
                 await asyncio.sleep(0.01)

@@ -109,7 +109,7 @@ async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("type_", [EventType.DELIVERED, EventType.BOUNCED, EventType.COMPLAINED, EventType.ACCEPTED])
-async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock: ManualClock, type_: EventType) -> None:
+async def test_report_proves_that_message_was_sent(database: Database, clock: ManualClock, type_: EventType) -> None:
     outbox_id = await a_doubt(database, clock)
     report = a_report(clock, type_, outbox_id=outbox_id, provider_message_id="queue-1", recipient="ada@example.com")
     assert await Reports(database, clock).receive([report]) == ReportCounts(new=1)
@@ -125,9 +125,7 @@ async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock:
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("is_claimed", [False, True])
-async def test_a_report_stops_a_resend_that_has_not_begun(
-    database: Database, clock: ManualClock, is_claimed: bool
-) -> None:
+async def test_report_prevents_pending_resend(database: Database, clock: ManualClock, is_claimed: bool) -> None:
     outbox_id = await a_doubt(database, clock, OnDoubt.RESEND)
     clock.advance(GRACE)
     assert await InDoubtHandler(database, clock, grace=GRACE).decide_due() == 1
@@ -142,9 +140,7 @@ async def test_a_report_stops_a_resend_that_has_not_begun(
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("on_doubt", list(OnDoubt))
-async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
-    database: Database, clock: ManualClock, on_doubt: OnDoubt
-) -> None:
+async def test_report_before_doubt_still_settles_it(database: Database, clock: ManualClock, on_doubt: OnDoubt) -> None:
     message = a_message(on_doubt=on_doubt)
     await begun(database, clock, message)
     await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
@@ -158,7 +154,7 @@ async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
     assert (await audit(database)).ok
 
 
-async def test_an_address_alone_proves_nothing(database: Database, clock: ManualClock) -> None:
+async def test_match_by_address_is_no_proof(database: Database, clock: ManualClock) -> None:
     """The report may be about an older mail to the same reader: the doubt about this one stays."""
     outbox_id = await a_doubt(database, clock)
     async with database.write() as tx:
@@ -169,7 +165,7 @@ async def test_an_address_alone_proves_nothing(database: Database, clock: Manual
     assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
 
 
-async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Database, clock: ManualClock) -> None:
+async def test_unsent_message_reverts_to_pending_despite_report(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
     frozen = claims_of(database, clock)
     claimed = await frozen.claim(1)
@@ -187,7 +183,7 @@ async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Databa
 
 
 @pytest.mark.promise("report-once")
-async def test_a_report_that_comes_again_changes_nothing(database: Database, clock: ManualClock) -> None:
+async def test_repeated_report_changes_nothing(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     door = Reports(database, clock)
     report = a_bounce(clock, message)
@@ -201,7 +197,7 @@ async def test_a_report_that_comes_again_changes_nothing(database: Database, clo
 
 
 @pytest.mark.promise("report-once")
-async def test_many_doors_told_the_same_at_once_count_it_once(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_identical_reports_count_once(database: Database, clock: ManualClock) -> None:
     messages = [await a_sent_message(database, clock, provider_message_id=f"id-{n}") for n in range(6)]
     told = [a_bounce(clock, message, key=f"k{n}") for n, message in enumerate(messages)]
     orders = [told, told[::-1], told[3:] + told[:3], told]
@@ -213,7 +209,7 @@ async def test_many_doors_told_the_same_at_once_count_it_once(database: Database
 
 
 @pytest.mark.promise("report-once")
-async def test_callers_that_come_together_share_commits(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_callers_share_commits(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     door = Reports(database, clock)
     told = [a_report(clock, EventType.OPENED, key=f"k{n % 30}", outbox_id=message.outbox_id) for n in range(60)]
@@ -223,14 +219,14 @@ async def test_callers_that_come_together_share_commits(database: Database, cloc
 
 
 @pytest.mark.promise("report-once")
-async def test_a_call_may_bring_more_than_one_commit_holds(database: Database, clock: ManualClock) -> None:
+async def test_large_call_is_split_into_commits(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     count = LARGEST_COMMIT + 10
     told = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
     assert await Reports(database, clock).receive(told) == ReportCounts(new=count)
 
 
-async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: ManualClock) -> None:
+async def test_only_reportable_event_types_are_accepted(database: Database, clock: ManualClock) -> None:
     with pytest.raises(InvalidInput):
         await Reports(database, clock).receive([a_report(clock, EventType.SENT)])
     assert await Reports(database, clock).receive([]) == ReportCounts()
@@ -239,7 +235,7 @@ async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: 
 # Finding the mail.
 
 
-async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: ManualClock) -> None:
+async def test_most_reliable_match_wins(database: Database, clock: ManualClock) -> None:
     ada = "ada@example.com"
     first = await a_sent_message(database, clock, "sendgrid", "x-1", to=ada)
     clock.advance(1_000)
@@ -263,9 +259,7 @@ async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: 
     assert steps(await record_of(database, other.outbox_id))[4:] == []
 
 
-async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_it(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_bounce_by_address_ignores_later_messages(database: Database, clock: ManualClock) -> None:
     first = await a_sent_message(database, clock, "sendgrid", "x-1", to="ada@example.com")
     clock.advance(MINUTE)
     report = a_report(clock, EventType.BOUNCED, source="sendgrid", recipient="ada@example.com")
@@ -275,16 +269,14 @@ async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_
     assert steps(await record_of(database, first.outbox_id))[-1] == "bounce"
 
 
-async def test_one_request_with_several_mails_leads_to_the_recipients_own(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_shared_provider_id_matches_own_recipient(database: Database, clock: ManualClock) -> None:
     mails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
     report = a_report(clock, source="sendgrid", provider_message_id="x-1", recipient="R1@example.com")
     await Reports(database, clock).receive([report])
     assert [len(steps(await record_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
 
 
-async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Database, clock: ManualClock) -> None:
+async def test_report_changes_only_its_tenant(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
     ada = "ada@example.com"
     await a_sent_message(database, clock, provider_message_id="id-1", to=ada)
@@ -295,7 +287,7 @@ async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Da
 
 
 @pytest.mark.parametrize("by_address", [False, True])
-async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock: ManualClock, by_address: bool) -> None:
+async def test_report_without_message_changes_nothing(database: Database, clock: ManualClock, by_address: bool) -> None:
     """Not even where there is one tenant only, and not even from somebody who is believed."""
     lost = {"recipient": "ada@example.com", "verdict": ContactVerdict.HARD_BOUNCE}
     told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
@@ -308,7 +300,7 @@ async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock:
         await contacts.find_by_email(database, 1, "ada@example.com")
 
 
-async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
+async def test_match_by_address_requires_trusted_source(database: Database, clock: ManualClock) -> None:
     await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock)
     bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=ContactVerdict.HARD_BOUNCE)
@@ -323,9 +315,7 @@ async def test_an_address_alone_counts_only_from_whom_we_know(database: Database
 # What it says on the timeline.
 
 
-async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_event_keeps_text_and_masks_addresses(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     words = {"diagnosticCode": "550 <ada@example.com>: no\0 such user \ud800", "recipient": "x", "also": ["b@c.eu"]}
     told = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
@@ -356,7 +346,7 @@ async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
         (EventType.DELIVERED, ContactVerdict.NOTHING, "active", {}),
     ],
 )
-async def test_each_verdict_has_its_own_end(
+async def test_each_verdict_has_its_consequence(
     database: Database,
     clock: ManualClock,
     type_: EventType,
@@ -370,7 +360,7 @@ async def test_each_verdict_has_its_own_end(
     assert await scopes(database, "ada@example.com") == expected
 
 
-async def test_only_the_mails_own_recipients_are_changed(database: Database, clock: ManualClock) -> None:
+async def test_only_recipients_of_the_message_are_changed(database: Database, clock: ManualClock) -> None:
     payload = {
         "to": "ada@example.com",
         "subject": "s",
@@ -390,9 +380,7 @@ async def test_only_the_mails_own_recipients_are_changed(database: Database, clo
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 5
 
 
-async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_hidden_recipient_means_the_only_recipient(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=ContactVerdict.COMPLAINT)
     await Reports(database, clock).receive([told])
@@ -404,7 +392,7 @@ async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
     ("days", "expected"),
     [([0, 1], {}), ([0, 15, 30], {"*": "soft_bounces"}), ([0, 15, 31], {}), ([31, 0, 15, 20], {"*": "soft_bounces"})],
 )
-async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
+async def test_three_soft_bounces_in_thirty_days_suppress(
     database: Database, clock: ManualClock, days: Sequence[int], expected: dict[str, str]
 ) -> None:
     start = clock.now()
@@ -418,7 +406,7 @@ async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
 
 
 @pytest.mark.promise("reports-any-order")
-async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock: ManualClock) -> None:
+async def test_soft_bounce_order_does_not_matter(database: Database, clock: ManualClock) -> None:
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
     ends = []
     for number, order in enumerate(orders):
@@ -433,7 +421,7 @@ async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock:
 
 
 @pytest.mark.promise("soft-bounces-counted")
-async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
+async def test_reports_about_one_message_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
     door = Reports(database, clock)
     for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
@@ -444,7 +432,7 @@ async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Databas
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
+async def test_soft_bounces_before_reactivation_do_not_count(
     database: Database, clock: ManualClock, leaves: bool
 ) -> None:
     door, people = Reports(database, clock), ContactStatusService(database, clock)
@@ -466,7 +454,7 @@ async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
-async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database: Database, clock: ManualClock) -> None:
+async def test_late_soft_bounce_does_not_revive_old_ones(database: Database, clock: ManualClock) -> None:
     door = Reports(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
     told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
@@ -477,7 +465,7 @@ async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database
     assert await scopes(database, "ada@example.com") == {}
 
 
-async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Database, clock: ManualClock) -> None:
+async def test_old_reports_are_deleted_unless_they_count(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
     by = {"source": "sendgrid", "recipient": message.to_email}
     soft = {**by, "type_": EventType.BOUNCED, "verdict": ContactVerdict.SOFT_BOUNCE}
@@ -499,7 +487,7 @@ async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Dat
         clock.advance(1)
 
 
-async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Database, clock: ManualClock) -> None:
+async def test_proof_is_kept_until_message_is_settled(database: Database, clock: ManualClock) -> None:
     """Nobody worked for a quarter of a year: the mail that was being sent then is not sent again."""
     message = a_message()
     await begun(database, clock, message)
@@ -513,7 +501,7 @@ async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Data
     assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
-async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench) -> None:
+async def test_worker_deletes_old_reports_without_new_ones(bench: Bench) -> None:
     message = await a_sent_message(bench.database, bench.clock, "sendgrid")
     proof = a_report(bench.clock, outbox_id=message.outbox_id)
     await (door := Reports(bench.database, bench.clock)).receive([proof])
@@ -526,7 +514,7 @@ async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench)
             assert len(await tx.execute(select(reports.c.key))) == left
 
 
-async def test_new_reports_are_counted_by_what_they_say(database: Database, clock: ManualClock) -> None:
+async def test_new_reports_are_counted_by_type(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     labels = {"source": "ses", "type": "bounce", "verdict": "hard_bounce"}
     before = REGISTRY.get_sample_value("mailwright_reports_total", labels) or 0
@@ -536,16 +524,14 @@ async def test_new_reports_are_counted_by_what_they_say(database: Database, cloc
 
 
 @pytest.mark.promise("soft-bounces-counted")
-async def test_how_many_soft_bounces_are_too_many_is_a_setting(database: Database, clock: ManualClock) -> None:
+async def test_soft_bounce_limit_is_configurable(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock, SoftBounces(count=1, days=1))
     await door.receive([a_bounce(clock, message, verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
-async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_rejected_address_is_recorded_in_settling_commit(database: Database, clock: ManualClock) -> None:
     first, second = a_message(to="ada@example.com"), a_message(to="ada@example.com")
     claimed = await begun(database, clock, first)
     await an_acceptor(database, clock).accept([second])
@@ -561,7 +547,7 @@ async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
     assert (await audit(database)).ok
 
 
-async def test_reports_are_kept_as_they_were_told(database: Database, clock: ManualClock) -> None:
+async def test_reports_are_stored_as_received(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     told_at = clock.now()
     clock.advance(MINUTE)

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.app.link_checks import public_only
-from mailwright.app.outbound_webhooks import INSIDE
+from mailwright.app.outbound_webhooks import PRIVATE_ADDRESS
 from mailwright.app.serving import Shutdown, work
 from mailwright.app.wiring import PublicPages
 from mailwright.audience import contacts, lists
@@ -124,7 +124,7 @@ def is_signed(request: Request, secret: str) -> bool:
 # What is told.
 
 
-async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
+async def test_event_is_delivered_with_its_message(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     outbox_id = await desk.happens(EventType.SENT, EventType.BOUNCED)
     await desk.dispatch_one()
@@ -139,7 +139,7 @@ async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
     assert (first.status, first.attempts, first.log[0]["status"]) == (DELIVERED, 1, 200)
 
 
-async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
+async def test_sent_message_is_delivered_to_webhook(bench: Bench) -> None:
     async with HttpStandIn() as receiver:
         endpoints = WebhookEndpoints(bench.database, bench.clock, allows_private=True)
         await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(f"{receiver.url}/hook"), actor="test")
@@ -151,7 +151,7 @@ async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
 
 
-async def test_a_worker_that_is_drained_tells_before_it_leaves(
+async def test_drained_worker_dispatches_before_exit(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     settings = {"mailbox": tmp_path / "mailbox", "webhook_private": True}
@@ -169,7 +169,7 @@ async def test_a_worker_that_is_drained_tells_before_it_leaves(
         ]
 
 
-async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_steps(desk: Desk) -> None:
+async def test_only_subscribed_event_types_are_delivered(desk: Desk) -> None:
     await desk.add("/bounces", EventType.BOUNCED)
     await desk.add("/all")
     await desk.happens(EventType.RECEIVED, EventType.VALIDATED, EventType.SENT, EventType.BOUNCED)
@@ -178,7 +178,7 @@ async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_s
     assert sorted(each["type"] for each in desk.told("/all")) == ["SENT", "bounce"]
 
 
-async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
+async def test_tenant_receives_only_its_events(desk: Desk) -> None:
     other = await a_tenant(desk.database, "other")
     await desk.add("/ours")
     await desk.add("/theirs", tenant_id=other)
@@ -188,7 +188,7 @@ async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
     assert [each["message"]["outboxId"] for each in desk.told("/theirs")] == [theirs]
 
 
-async def test_what_happened_before_is_not_told(desk: Desk) -> None:
+async def test_earlier_events_are_not_delivered(desk: Desk) -> None:
     await desk.happens(EventType.SENT)
     await desk.add("/first")
     after_first = await desk.happens(EventType.SENT)
@@ -222,7 +222,7 @@ async def moves(desk: Desk) -> list[tuple[str, str, str]]:
     return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
 
 
-async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
+async def test_unsubscribe_and_resubscribe_are_delivered_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     for _ in range(2):
@@ -237,9 +237,7 @@ async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk,
     assert await moves(desk) == [("joined", "weekly", "reader")]
 
 
-async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
-    desk: Desk, reader: httpx.AsyncClient
-) -> None:
+async def test_preference_changes_are_delivered_per_list(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
     page = f"/preferences?token={TOKENS.make(ADA, 'weekly')}"
     shown = {"shown": ["weekly", "careful"]}
@@ -251,7 +249,7 @@ async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
     assert await moves(desk) == [("left", "general", "reader")]
 
 
-async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, reader: httpx.AsyncClient) -> None:
+async def test_sign_up_is_delivered_after_confirmation(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add("/hook", EventType.JOINED, EventType.LEFT)
     await reader.post("/subscribe/weekly", data={"email": ADA})
     assert await moves(desk) == [("joined", "weekly", "sign-up")]
@@ -261,9 +259,7 @@ async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, read
     assert await moves(desk) == [("joined", "careful", "opt-in")]
 
 
-async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
-    desk: Desk, reader: httpx.AsyncClient
-) -> None:
+async def test_concurrent_identical_requests_are_delivered_once(desk: Desk, reader: httpx.AsyncClient) -> None:
     """A mail program that asks twice, a button that is pressed twice: also of somebody who was not known before."""
     await desk.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
@@ -283,7 +279,7 @@ async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
     ]
 
 
-async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: httpx.AsyncClient) -> None:
+async def test_erased_contact_is_not_in_delivery(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
     await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
     await erase(desk.database, desk.clock, DEFAULT_TENANT, ADA, actor="test")
@@ -296,7 +292,7 @@ async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: h
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(database: Database, desk: Desk) -> None:
+async def test_event_committed_out_of_order_is_delivered(database: Database, desk: Desk) -> None:
     """Keys are given out before the commit, and SQLite has one writer: only PostgreSQL can show them out of order."""
     await desk.add()
     async with database.write() as slow:
@@ -309,7 +305,7 @@ async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(datab
     assert sorted(each["type"] for each in desk.told()) == ["SENT", "delivered"]
 
 
-async def test_more_events_than_one_stride_are_all_told_once(desk: Desk) -> None:
+async def test_events_of_several_batches_are_delivered_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     async with desk.database.write() as tx:
         await tx.execute(insert(events), [desk.an_event(each, EventType.SENT) for each in range(BATCH_SIZE + 7)])
@@ -320,7 +316,7 @@ async def test_more_events_than_one_stride_are_all_told_once(desk: Desk) -> None
 
 
 @pytest.mark.promise("webhook-once-each")
-async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -> None:
+async def test_concurrent_processes_create_each_delivery_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     for _ in range(5):
         await desk.happens(EventType.SENT, EventType.DELIVERED)
@@ -338,7 +334,7 @@ async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -
 
 
 @pytest.mark.promise("webhook-signed")
-async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk) -> None:
+async def test_request_is_signed_with_the_shown_secret(desk: Desk) -> None:
     endpoint, secret = await desk.add()
     await desk.deliveries.create_test(endpoint, actor="test")
     await desk.dispatch_one()
@@ -348,7 +344,7 @@ async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk)
     assert f"t={desk.clock.now() // SECOND}," in request.headers["Mailwright-Signature"]
 
 
-async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) -> None:
+async def test_replaced_secret_signs_for_one_more_day(desk: Desk) -> None:
     endpoint, before = await desk.add()
     _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
     await desk.deliveries.create_test(endpoint, actor="test")
@@ -361,7 +357,7 @@ async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) 
     assert [is_signed(later, before), is_signed(later, after)] == [False, True]
 
 
-async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
+async def test_secret_is_not_in_audit_log(desk: Desk) -> None:
     endpoint, secret = await desk.add("/hook?key=hidden")
     noted = repr(await list_entries(desk.database, tenant_id=None, limit=10))
     assert endpoint.webhook_id in noted
@@ -369,7 +365,7 @@ async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
     assert "hidden" not in noted
 
 
-async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> None:
+async def test_test_and_redelivery_are_in_audit_log(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     made = await desk.deliveries.create_test(endpoint, actor="ada")
     await desk.dispatch_one()
@@ -389,7 +385,7 @@ async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> N
 @pytest.mark.parametrize(
     "answer", [Answer(500, b"broken"), Answer(302, headers={"Location": "/elsewhere"}), Answer(404)]
 )
-async def test_what_is_not_taken_is_told_again_under_the_same_id(desk: Desk, answer: Answer) -> None:
+async def test_failed_delivery_is_retried_with_same_id(desk: Desk, answer: Answer) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     desk.receiver.answer(answer, times=1)
@@ -409,7 +405,7 @@ async def test_what_is_not_taken_is_told_again_under_the_same_id(desk: Desk, ans
 
 @pytest.mark.promise("webhook-retried")
 @pytest.mark.parametrize("step", [Step.CONNECTED, Step.HEAD, Step.BODY, Step.ANSWER, Step.MIDDLE])
-async def test_a_cut_connection_loses_nothing(desk: Desk, step: Step) -> None:
+async def test_cut_connection_loses_no_delivery(desk: Desk, step: Step) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     desk.receiver.cut(step, times=1)
@@ -422,7 +418,7 @@ async def test_a_cut_connection_loses_nothing(desk: Desk, step: Step) -> None:
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
 
 
-async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
+async def test_hanging_receiver_does_not_delay_others(desk: Desk) -> None:
     slow, _ = await desk.add("/slow")
     quick, _ = await desk.add("/quick")
     hold = desk.receiver.hold(Step.ANSWER, path="/slow")
@@ -437,7 +433,7 @@ async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
     assert (late.status, late.log[0]["error"]) == (PENDING, "no response in time")
 
 
-async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk: Desk) -> None:
+async def test_failed_delivery_can_be_redelivered(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     outbox_id = await desk.happens(EventType.SENT)
     desk.receiver.answer(Answer(503), path="/hook")
@@ -455,14 +451,14 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
     assert {each["message"]["outboxId"] for each in desk.told()} == {outbox_id}
 
 
-async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
+async def test_pending_delivery_cannot_be_redelivered(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     waiting = await desk.deliveries.create_test(endpoint, actor="test")
     with pytest.raises(NotPossibleNow):
         await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
 
 
-async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_why(desk: Desk) -> None:
+async def test_endpoint_failing_three_days_is_paused_with_reason(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(500), path="/hook")
     await desk.happens(EventType.SENT)
@@ -484,7 +480,7 @@ async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
 
 
-async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk: Desk) -> None:
+async def test_failures_before_edit_do_not_pause_endpoint(desk: Desk) -> None:
     endpoint, _ = await desk.add("/old")
     await desk.happens(EventType.SENT)
     await derive_deliveries(desk.database, desk.clock)
@@ -502,7 +498,7 @@ async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk
     assert [each["type"] for each in desk.told("/new")] == ["SENT"]
 
 
-async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
+async def test_gone_endpoint_is_paused_at_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(410))
     await desk.deliveries.create_test(endpoint, actor="test")
@@ -510,7 +506,7 @@ async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
     assert (await desk.now(endpoint)).state == "paused"
 
 
-async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk: Desk) -> None:
+async def test_failing_receiver_gets_one_request_at_a_time(desk: Desk) -> None:
     await desk.add()
     for _ in range(30):
         await desk.happens(EventType.SENT)
@@ -531,7 +527,7 @@ async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk:
 # Killed in the middle.
 
 
-async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> None:
+async def test_crashed_process_loses_no_delivery(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     hold = desk.receiver.hold(Step.ANSWER)
@@ -548,12 +544,12 @@ async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> No
     assert len({each["id"] for each in desk.told()}) == 1
 
 
-async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: Desk) -> None:
+async def test_expired_claim_sends_and_changes_nothing(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.deliveries.create_test(endpoint, actor="test")
     claimed = await desk.deliveries.claim(endpoint)
     desk.clock.advance(LEASE)
-    assert await desk.posting._tell(endpoint, claimed) == 0
+    assert await desk.posting.send_claimed(endpoint, claimed) == 0
     assert desk.told() == []
     await desk.dispatch_one()
     assert [each.attempts for each in await desk.log(endpoint)] == [1]
@@ -563,19 +559,19 @@ async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: De
 
 
 @pytest.mark.promise("webhook-guarded")
-async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
+async def test_private_address_receives_no_request(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=INSIDE)))
+    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=PRIVATE_ADDRESS)))
     await desk.deliveries.create_test(endpoint, actor="test")
     await guarded.dispatch_all()
     await guarded.close()
     [kept_back] = await desk.log(endpoint)
     assert (kept_back.status, desk.receiver.connections) == (PENDING, 0)
-    assert kept_back.log[0]["error"] == INSIDE
+    assert kept_back.log[0]["error"] == PRIVATE_ADDRESS
 
 
 @pytest.mark.promise("webhook-guarded")
-async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(desk: Desk) -> None:
+async def test_host_that_becomes_private_is_not_connected(desk: Desk) -> None:
     """What a name means is judged at each connection, by the address that is then connected to."""
     port = desk.receiver.port
     wanted = WebhookEndpointInput(f"http://hooks.example:{port}/hook")
@@ -607,9 +603,7 @@ async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(
         "https://example.com/" + "x" * 2_000,
     ],
 )
-async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
-    database: Database, clock: ManualClock, url: str
-) -> None:
+async def test_invalid_url_is_rejected_with_reason(database: Database, clock: ManualClock, url: str) -> None:
     endpoints = WebhookEndpoints(database, clock)
     with pytest.raises(InvalidInput) as refused:
         await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test")
@@ -631,9 +625,7 @@ async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
         "https://hooks.localhost/",
     ],
 )
-async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_written_down(
-    database: Database, clock: ManualClock, url: str
-) -> None:
+async def test_private_url_is_rejected_on_create(database: Database, clock: ManualClock, url: str) -> None:
     endpoints = WebhookEndpoints(database, clock)
     endpoint, _ = await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput("https://8.8.8.8/hook"), actor="test")
     for refused in (
@@ -647,12 +639,12 @@ async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_writte
     await allowing.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test")
 
 
-async def test_an_unknown_type_is_refused_with_those_that_there_are(desk: Desk) -> None:
+async def test_unknown_event_type_is_rejected_with_choices(desk: Desk) -> None:
     with pytest.raises(InvalidInput, match="bounce"):
         await desk.add("/hook", "bounced")
 
 
-async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
+async def test_number_of_endpoints_is_limited(desk: Desk) -> None:
     for _ in range(MAX_ENDPOINTS):
         await desk.add()
     with pytest.raises(TooManyWebhooks):
@@ -662,7 +654,7 @@ async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
 # What is kept.
 
 
-async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) -> None:
+async def test_old_deliveries_are_deleted_except_pending(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.deliveries.create_test(endpoint, actor="test")
     await desk.dispatch_one()
@@ -672,7 +664,7 @@ async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) ->
     assert [each.status for each in await desk.log(endpoint)] == [PENDING]
 
 
-async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> None:
+async def test_response_excerpt_is_short_and_masked(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
     await desk.deliveries.create_test(endpoint, actor="test")
@@ -683,7 +675,7 @@ async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> N
     assert len(told.log[0]["answer"]) <= 500
 
 
-async def test_a_webhook_that_is_removed_takes_its_deliveries_with_it(desk: Desk) -> None:
+async def test_removed_webhook_deletes_its_deliveries(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     await derive_deliveries(desk.database, desk.clock)

@@ -1,7 +1,6 @@
-"""What a page of rows costs does not grow with the queue: SQLite finds each row and each link by its key.
+"""The cost of a page does not grow with the queue: SQLite searches each row and link by its key.
 
-With an index on the status, as a program may well have one, it would rather walk through all pending rows and read the
-whole page anew for each of them.
+With an index on the status, as the owner may have, SQLite would otherwise scan all pending rows once per row.
 """
 
 import sqlite3
@@ -39,9 +38,9 @@ def queue(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 
 
 def plans(connection: sqlite3.Connection, statement: Statement) -> Iterator[list[str]]:
-    """In both forms in which a page is given: as JSON and as values."""
+    """Yield the plans of both forms of a statement: with JSON and with values."""
     for form in (statement.on("sqlite"), statement.with_values(3)):
-        values = form.text.count("?")  # more than enough: a number may stand for one that was there before
+        values = form.text.count("?")  # an upper bound: placeholders may repeat
         for count in range(values, -1, -1):
             try:
                 found = connection.execute(f"EXPLAIN QUERY PLAN {form.text}", ["[]"] * count).fetchall()
@@ -53,12 +52,12 @@ def plans(connection: sqlite3.Connection, statement: Statement) -> Iterator[list
             pytest.fail(form.text)
 
 
-def test_a_page_is_no_more_than_a_statement_takes_as_values() -> None:
+def test_page_fits_the_values_of_a_statement() -> None:
     assert max(PAGE, BATCH) <= MOST_VALUES
 
 
 @pytest.mark.parametrize("name", ON_ROWS)
-def test_rows_are_found_by_their_numbers_whatever_indexes_their_owner_has(queue: sqlite3.Connection, name: str) -> None:
+def test_rows_are_searched_by_primary_key(queue: sqlite3.Connection, name: str) -> None:
     for plan in plans(queue, getattr(statements_of(None), name)):
         [step] = [each for each in plan if "open_event_notifications" in each]
         assert step == "SEARCH open_event_notifications USING INTEGER PRIMARY KEY (rowid=?)", plan
@@ -66,10 +65,10 @@ def test_rows_are_found_by_their_numbers_whatever_indexes_their_owner_has(queue:
 
 @pytest.mark.parametrize(
     ("statement", "key"),
-    [(links.FIND_LINKS, "row_key=?"), (links.COUNT_UNDER_WAY, "subscription_id=?")],
+    [(links.FIND_LINKS, "row_key=?"), (links.COUNT_IN_PROGRESS, "subscription_id=?")],
     ids=lambda each: each.name if isinstance(each, Statement) else "",
 )
-def test_links_are_found_by_their_rows(statement: Statement, key: str) -> None:
+def test_links_are_searched_by_row(statement: Statement, key: str) -> None:
     engine = create_engine("sqlite://")
     metadata.create_all(engine)
     with closing(engine.raw_connection()) as ours:

@@ -1,4 +1,4 @@
-"""Queues under any order of events: whatever workers, crashes and operators do, attempts are counted exactly."""
+"""Attempts are counted exactly under any sequence of workers, crashes and operator actions."""
 
 import asyncio
 from collections import Counter
@@ -17,55 +17,55 @@ from mailwright.domain.results import ResultKind, SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications.fanout import NotificationFanout
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN
-from tests.notifications import MOST, PLACES, Stand, a_stand_at
+from tests.notifications import MOST, PLACES, QueueSetup, a_queue_setup_at
 from tests.standins.provider import ScriptedProvider
 
 ROWS = 3
-ANSWERS = {"sent": SENT, "fault": FAULT, "refusal": REFUSAL, "throttle": THROTTLE, "unknown": UNKNOWN}
+RESPONSES = {"sent": SENT, "fault": FAULT, "refusal": REFUSAL, "throttle": THROTTLE, "unknown": UNKNOWN}
 WORKERS = ("mine", "theirs")
 
 steps = st.one_of(
     st.tuples(
-        st.sampled_from(["take", "tell", "take_and_die", "tell_and_die", "renew", "give_back"]),
+        st.sampled_from(["claim", "record", "claim_and_crash", "record_and_crash", "renew", "release"]),
         st.sampled_from(WORKERS),
     ),
-    st.tuples(st.just("send"), st.lists(st.sampled_from(sorted(ANSWERS)), min_size=1, max_size=ROWS)),
+    st.tuples(st.just("send"), st.lists(st.sampled_from(sorted(RESPONSES)), min_size=1, max_size=ROWS)),
     st.tuples(st.just("wait"), st.sampled_from([1, 2_000, 60_000, 121_000])),
     st.tuples(st.just("requeue"), st.none()),
 )
 
 
-class Died(Exception):
-    """The worker's process has ended here."""
+class Crash(Exception):
+    """Simulates the end of the worker process."""
 
 
 class History:
-    """What really happened, beside what the rows say."""
+    """Records what really happened, to compare it with the rows."""
 
-    def __init__(self, stand: Stand, notification_ids: list[int]) -> None:
-        self._stand = stand
+    def __init__(self, setup: QueueSetup, notification_ids: list[int]) -> None:
+        self._setup = setup
         self._notification_ids = notification_ids
-        self._workers: dict[str, NotificationFanout] = {}  # those that are alive
-        self._completed: Counter[str] = Counter()  # by recipient: answers that are results
-        self._before: Counter[str] = Counter()  # of those, what was before the row was requeued
+        self._workers: dict[str, NotificationFanout] = {}  # live workers
+        self._completed: Counter[str] = Counter()  # completed attempts by recipient
+        self._before: Counter[str] = Counter()  # of these, attempts before the row was requeued
         self._sent: Counter[str] = Counter()
         self._doubted: set[str] = set()
 
     async def step(self, name: str, detail: Any) -> None:
         match name:
             case "send":
-                await self._send([ANSWERS[each] for each in detail])
+                await self._send([RESPONSES[each] for each in detail])
             case "wait":
-                self._stand.advance(detail)
+                self._setup.advance(detail)
             case "requeue":
                 await self._requeue()
             case _:
                 await getattr(self, f"_{name}")(await self._worker(detail))
 
     async def end(self) -> None:
-        """Everything is let run out, and then the sums must be right to the last one."""
+        """Run until nothing is pending and compare all counts."""
         for _ in range(8):
-            self._stand.advance(121_000)
+            self._setup.advance(121_000)
             fanout = await self._worker("last")
             await fanout.record_results()
             await fanout.claim_due(MOST)
@@ -75,82 +75,82 @@ class History:
             if not any(row.fanout_status == "pending" for row in rows):
                 break
         for row in rows:
-            reader = f"reader{row.subscription_id}@example.com"
+            recipient = f"reader{row.subscription_id}@example.com"
             assert row.fanout_status in {"sent", "failed"}, row
             assert row.locked_by is None
-            assert row.fanout_attempts == self._completed[reader] - self._before[reader], (row, self._completed)
-            assert self._sent[reader] <= 1 or reader in self._doubted
+            assert row.fanout_attempts == self._completed[recipient] - self._before[recipient], (row, self._completed)
+            assert self._sent[recipient] <= 1 or recipient in self._doubted
         ours = {row.subscription_id for row in rows}
-        timeline = await self._stand.seats.timeline()
-        told = Counter(each.subscription_id for each in timeline if each.subscription_id in ours)
-        assert told == {row.subscription_id: 1 for row in rows if row.fanout_status == "sent"}
-        assert (await audit(self._stand.bench.database)).ok
+        timeline = await self._setup.owner.timeline()
+        sent = Counter(each.subscription_id for each in timeline if each.subscription_id in ours)
+        assert sent == {row.subscription_id: 1 for row in rows if row.fanout_status == "sent"}
+        assert (await audit(self._setup.bench.database)).ok
 
     async def _rows(self) -> list[Any]:
-        return [row for row in await self._stand.seats.rows() if row.notification_id in self._notification_ids]
+        return [row for row in await self._setup.owner.rows() if row.notification_id in self._notification_ids]
 
     async def _worker(self, name: str) -> NotificationFanout:
         if name not in self._workers:
-            self._workers[name] = await self._stand.fanout(name)
+            self._workers[name] = await self._setup.fanout(name)
         return self._workers[name]
 
-    async def _take(self, fanout: NotificationFanout) -> None:
+    async def _claim(self, fanout: NotificationFanout) -> None:
         await fanout.claim_due(MOST)
 
-    async def _tell(self, fanout: NotificationFanout) -> None:
+    async def _record(self, fanout: NotificationFanout) -> None:
         await fanout.record_results()
 
     async def _renew(self, fanout: NotificationFanout) -> None:
         await fanout.renew_locks()
 
-    async def _give_back(self, fanout: NotificationFanout) -> None:
+    async def _release(self, fanout: NotificationFanout) -> None:
         await fanout.release_locks()
 
-    async def _take_and_die(self, fanout: NotificationFanout) -> None:
-        await self._dying(fanout, "_hand_over", fanout.claim_due(MOST))
+    async def _claim_and_crash(self, fanout: NotificationFanout) -> None:
+        await self._crash(fanout, "_hand_over", fanout.claim_due(MOST))
 
-    async def _tell_and_die(self, fanout: NotificationFanout) -> None:
-        await self._dying(fanout, "_end_links", fanout.record_results())
+    async def _record_and_crash(self, fanout: NotificationFanout) -> None:
+        await self._crash(fanout, "_end_links", fanout.record_results())
 
-    async def _dying(self, fanout: NotificationFanout, where: str, doing: Any) -> None:
+    async def _crash(self, fanout: NotificationFanout, method: str, call: Any) -> None:
         async def die(*_: Any) -> None:
-            raise Died
+            raise Crash
 
-        setattr(fanout, where, die)
-        with suppress(Died):
-            await doing
-        self._workers = {name: each for name, each in self._workers.items() if each is not fanout}
+        setattr(fanout, method, die)
+        with suppress(Crash):
+            await call
+        self._workers = {name: worker for name, worker in self._workers.items() if worker is not fanout}
 
-    async def _send(self, answers: list[SendResult]) -> None:
-        left = list(answers)
+    async def _send(self, responses: list[SendResult]) -> None:
+        remaining = list(responses)
 
-        def answer(mail: OutgoingMessage) -> SendResult:
-            result = left.pop(0) if left else SENT
-            reader = mail.recipients[0]
+        def respond(mail: OutgoingMessage) -> SendResult:
+            result = remaining.pop(0) if remaining else SENT
+            recipient = mail.recipients[0]
             if result.kind is ResultKind.IN_DOUBT:
-                self._doubted.add(reader)
+                self._doubted.add(recipient)
             elif result is not THROTTLE:
-                self._completed[reader] += 1
-                self._sent[reader] += result.kind is ResultKind.SENT
+                self._completed[recipient] += 1
+                self._sent[recipient] += result.kind is ResultKind.SENT
             return result
 
-        await self._stand.bench.drain(ScriptedProvider(*[answer] * 100))
+        await self._setup.bench.drain(ScriptedProvider(*[respond] * 100))
 
     async def _requeue(self) -> None:
-        """As the contract has it: three columns, by hand."""
+        """Requeue by SQL, as the contract describes."""
         for row in await self._rows():
             if row.fanout_status == "failed":
                 reset = {"fanout_status": "pending", "fanout_attempts": 0, "error": None}
-                await self._stand.seats.change("open_event_notifications", row.notification_id, **reset)
-                reader = f"reader{row.subscription_id}@example.com"
-                self._before[reader] = self._completed[reader]
+                await self._setup.owner.change("open_event_notifications", row.notification_id, **reset)
+                recipient = f"reader{row.subscription_id}@example.com"
+                self._before[recipient] = self._completed[recipient]
 
 
-async def play(stand: Stand, history: list[tuple[str, Any]]) -> None:
-    what_happened = History(stand, [await stand.seats.notification() for _ in range(ROWS)])
+async def play(setup: QueueSetup, history: list[tuple[str, Any]]) -> None:
+    recorded = History(setup, [await setup.owner.notification() for _ in range(ROWS)])
     for name, detail in history:
-        await what_happened.step(name, detail)
-    await what_happened.end()
+        await recorded.step(name, detail)
+    await recorded.end()
 
 
 EXAMPLES = settings(
@@ -164,20 +164,20 @@ EXAMPLES = settings(
 
 
 @pytest.fixture(params=PLACES)
-async def stand(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Stand]:
-    async with a_stand_at(request.param, request, tmp_path, clock) as stand:
-        yield stand
+async def setup(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[QueueSetup]:
+    async with a_queue_setup_at(request.param, request, tmp_path, clock) as setup:
+        yield setup
 
 
 @pytest.mark.promise("notify-attempts")
 @pytest.mark.timeout(600)
-async def test_attempts_are_exactly_those_completed_in_any_history(stand: Stand) -> None:
-    """One history after the other, each with rows of its own, in one queue that fills up."""
+async def test_attempts_are_exactly_those_completed_in_any_history(setup: QueueSetup) -> None:
+    """Run many histories in one growing queue, each with rows of its own."""
     loop = asyncio.get_running_loop()
 
     @EXAMPLES
     @given(st.lists(steps, min_size=4, max_size=14))
     def any_history(history: list[tuple[str, Any]]) -> None:
-        asyncio.run_coroutine_threadsafe(play(stand, history), loop).result()
+        asyncio.run_coroutine_threadsafe(play(setup, history), loop).result()
 
     await asyncio.to_thread(any_history)

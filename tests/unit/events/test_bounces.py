@@ -45,7 +45,7 @@ def only(mail: bytes) -> BouncedRecipient:
 # Delivery status notifications.
 
 
-def test_a_standard_report_is_read_whole() -> None:
+def test_standard_report_is_parsed_completely() -> None:
     letter = bounced(a_report(a_group(diagnostic="550 5.1.1 nobody of that name")))
     assert letter.reporting_mta == "mx.reader.example"
     assert (letter.original.outbox_id, letter.original.message_id) == (OURS, f"<{OURS}@sender.example>")
@@ -65,7 +65,7 @@ def test_a_standard_report_is_read_whole() -> None:
         'multipart/report; report-type="delivery-status";\n boundary="edge"',
     ],
 )
-def test_how_the_report_calls_itself_does_not_matter(content_type: str) -> None:
+def test_content_type_variant_does_not_matter(content_type: str) -> None:
     assert only(a_report(content_type=content_type)).kind is HARD
 
 
@@ -115,12 +115,12 @@ def test_action_and_status_decide_together(
         ("", "421 4.7.0 later", "4.7.0", 421),
     ],
 )
-def test_the_most_exact_status_is_taken(status: str, diagnostic: str, wanted: str | None, code: int | None) -> None:
+def test_most_specific_status_wins(status: str, diagnostic: str, wanted: str | None, code: int | None) -> None:
     reader = only(a_report(a_group(action="failed", status=status, diagnostic=diagnostic), text=""))
     assert (reader.status, reader.reply_code) == (wanted, code)
 
 
-def test_each_reader_has_an_outcome_of_their_own() -> None:
+def test_each_recipient_has_its_own_outcome() -> None:
     letter = bounced(
         a_report(
             a_group("dead@reader.example", status="5.1.1"),
@@ -138,24 +138,24 @@ def test_each_reader_has_an_outcome_of_their_own() -> None:
     assert len({each.identity for each in letter.recipients}) == 4
 
 
-def test_what_the_text_says_of_one_reader_is_not_held_against_another() -> None:
+def test_text_about_one_recipient_does_not_affect_others() -> None:
     text = "<dead@reader.example>: user unknown\n\n<other@reader.example>: something went wrong\n"
     groups = [a_group(f"{name}@reader.example", status="5.0.0") for name in ("dead", "other", "unnamed")]
     letter = bounced(a_report(*groups, text=text))
     assert [each.kind for each in letter.recipients] == [HARD, SOFT, SOFT]
 
 
-def test_a_gateway_with_a_field_of_its_own() -> None:
+def test_cisco_field_is_parsed() -> None:
     group = a_group(status="5.0.0") + 'X-Supplementary-Info: <192.0.2.1 #5.0.0 smtp; 550 "Unknown User">\n'
     reader = only(a_report(group, text=""))
     assert (reader.kind, reader.reply_code) == (HARD, 550)
 
 
-def test_the_same_group_twice_is_one() -> None:
+def test_repeated_group_counts_once() -> None:
     assert len(bounced(a_report(a_group(), a_group())).recipients) == 1
 
 
-def test_the_reader_we_wrote_to_goes_before_the_one_it_was_forwarded_to() -> None:
+def test_original_recipient_wins_over_forwarding_target() -> None:
     group = f"Original-Recipient: rfc822;{READER}\n" + a_group("forwarded@elsewhere.example")
     assert only(a_report(group)).address == READER
 
@@ -171,17 +171,17 @@ def test_the_reader_we_wrote_to_goes_before_the_one_it_was_forwarded_to() -> Non
         ("", None),
     ],
 )
-def test_the_address_is_one_that_mail_can_be_sent_to_or_none(written: str, wanted: str | None) -> None:
+def test_invalid_recipient_address_is_none(written: str, wanted: str | None) -> None:
     assert only(a_report(a_group(written))).address == wanted
 
 
-def test_fields_in_the_text_of_a_letter_are_read() -> None:
+def test_status_fields_in_body_are_parsed() -> None:
     fields = f"Reporting-MTA: dns; mx.example\n\n{a_group(status='5.2.1')}"
     letter = bounced(a_text(f"The mail system\n\n{fields}\n\nReturn-Path: <a@b.example>\n"))
     assert ([each.status for each in letter.recipients], letter.reporting_mta) == (["5.2.1"], "mx.example")
 
 
-def test_a_report_in_base64_is_read() -> None:
+def test_base64_report_is_parsed() -> None:
     fields = b64encode(f"Reporting-MTA: dns; mx.example\n\n{a_group()}".encode()).decode()
     mail = (
         "Subject: Undelivered\nContent-Type: multipart/report; boundary=edge\n\n--edge\n"
@@ -190,18 +190,18 @@ def test_a_report_in_base64_is_read() -> None:
     assert only(mail.encode()).address == READER
 
 
-def test_a_report_that_is_cut_short_is_read_as_far_as_it_goes() -> None:
+def test_truncated_report_is_parsed_as_far_as_possible() -> None:
     whole = a_report(a_group("first@reader.example"), a_group("second@reader.example"))
     cut = whole[: whole.index(b"second@")]
     assert [each.address for each in bounced(cut).recipients] == ["first@reader.example"]
 
 
-def test_a_report_without_a_report_is_unreadable() -> None:
+def test_report_without_report_part_is_unreadable() -> None:
     mail = b"Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n\nnothing"
     assert isinstance(parse_bounce_mail(mail), UnreadableReport)
 
 
-def test_a_mail_that_returns_a_report_speaks_for_itself() -> None:
+def test_outer_report_wins_over_returned_report() -> None:
     """Our mail was a report, too: only the outer one is about it."""
     inner = a_report(a_group("inner@reader.example")).decode().replace("edge", "inner")
     assert [each.address for each in bounced(a_report(original=inner)).recipients] == [READER]
@@ -234,7 +234,7 @@ EXIM = """A message that you sent could not be delivered to one or more of its r
 """
 
 
-def test_words_with_several_readers() -> None:
+def test_plain_text_with_several_recipients() -> None:
     letter = bounced(a_text(QMAIL.format(ours=OURS)))
     assert [(each.address, each.kind, each.status, each.reply_code) for each in letter.recipients] == [
         ("dead@reader.example", HARD, "5.1.1", 550),
@@ -243,19 +243,19 @@ def test_words_with_several_readers() -> None:
     assert letter.original.outbox_id == OURS
 
 
-def test_words_of_a_server_that_marks_its_bounces_as_automatic_replies() -> None:
+def test_plain_text_bounce_marked_as_auto_reply() -> None:
     more = "Auto-Submitted: auto-replied\nX-Failed-Recipients: ann@reader.example\n"
     reader = only(a_text(EXIM, subject="Mail delivery failed", more=more))
     assert (reader.address, reader.kind, reader.reply_code) == (READER, HARD, 550)
 
 
-def test_words_of_a_server_that_still_tries() -> None:
+def test_plain_text_delay_warning() -> None:
     text = "THIS IS A WARNING ONLY. It will be retried.\n\n<ann@reader.example>: user unknown\n"
     reader = only(a_text(text, subject="Delayed Mail"))
     assert (reader.action, reader.kind) == (DsnAction.DELAYED, SOFT)
 
 
-def test_a_reason_in_front_of_the_reader() -> None:
+def test_reason_before_the_recipient() -> None:
     reader = only(
         a_text("The mailbox is full: <ann@reader.example>\nUnable to deliver mail.\n", subject="Returned mail")
     )
@@ -263,25 +263,25 @@ def test_a_reason_in_front_of_the_reader() -> None:
     assert "mailbox is full" in reader.diagnostic
 
 
-def test_the_first_reason_counts() -> None:
+def test_first_reason_counts() -> None:
     text = "It could not be delivered.\n\n<ann@reader.example>: user unknown\n\n<ann@reader.example>: see our page\n"
     assert only(a_text(text)).kind is HARD
 
 
-def test_words_in_html_only() -> None:
+def test_html_only_bounce_is_parsed() -> None:
     text = (
         "<html><body><p>Your message could not be delivered to:</p><p>ann@reader.example</p><b>User unknown</b></body>"
     )
     assert only(a_text(text, more="Content-Type: text/html\n")).kind is HARD
 
 
-def test_a_bounce_that_names_nobody_is_known_by_our_id() -> None:
+def test_bounce_without_recipient_is_matched_by_id() -> None:
     text = f"Your message could not be delivered.\n\nMessage-ID: <{OURS}@sender.example>\n"
     letter = bounced(a_text(text))
     assert (letter.original.outbox_id, letter.recipients[0].address) == (OURS, None)
 
 
-def test_a_bounce_that_names_nobody_and_nothing_is_unreadable() -> None:
+def test_bounce_without_recipient_and_id_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_text("Your message could not be delivered.")), UnreadableReport)
 
 
@@ -305,7 +305,7 @@ RECEIPT = (
         "Precedence: auto_reply\nSubject: Hello",
     ],
 )
-def test_an_automatic_reply_is_no_bounce(headers: str) -> None:
+def test_auto_reply_is_no_bounce(headers: str) -> None:
     mail = f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
     letter = parse_bounce_mail(mail.encode())
     assert isinstance(letter, AutoReply)
@@ -323,20 +323,20 @@ def test_an_automatic_reply_is_no_bounce(headers: str) -> None:
         b"From: postmaster@reader.example\nSubject: New rules\n\nPlease read them.\n\nann@reader.example\n",
     ],
 )
-def test_a_mail_like_any_other_is_unrelated(mail: bytes) -> None:
+def test_ordinary_email_is_unrelated(mail: bytes) -> None:
     assert isinstance(parse_bounce_mail(mail), UnrelatedEmail)
 
 
 # Complaints.
 
 
-def test_a_complaint_tells_which_mail_and_who() -> None:
+def test_complaint_has_message_and_recipient() -> None:
     letter = complained(a_feedback(f"Feedback-Type: abuse\nUser-Agent: Loop/1\nOriginal-Rcpt-To: <{READER}>\n"))
     assert letter.feedback_type.is_complaint
     assert (letter.recipients, letter.reporter, letter.original.outbox_id) == ((READER,), "Loop/1", OURS)
 
 
-def test_a_complaint_with_a_hidden_reader_is_known_by_our_id() -> None:
+def test_complaint_with_hidden_recipient_is_matched_by_id() -> None:
     letter = complained(a_feedback(original=ORIGINAL.replace(READER, "undisclosed")))
     assert (letter.recipients, letter.original.outbox_id) == ((), OURS)
 
@@ -358,7 +358,7 @@ def test_not_every_feedback_is_a_complaint(stated: str, wanted: FeedbackType, *,
     assert (letter.feedback_type, letter.feedback_type.is_complaint) == (wanted, is_complaint)
 
 
-def test_feedback_without_a_type_is_unreadable() -> None:
+def test_feedback_without_type_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_feedback("User-Agent: Loop/1\n")), UnreadableReport)
 
 
@@ -370,7 +370,7 @@ def a_notice(**parts: object) -> str:
     return json.dumps({"mail": {"messageId": "1", "headers": headers}, **parts})
 
 
-def test_a_notice_of_a_bounce() -> None:
+def test_ses_bounce_notice_is_parsed() -> None:
     named = {"emailAddress": READER, "action": "failed", "status": "5.1.1", "diagnosticCode": "smtp; 550 5.1.1 unknown"}
     notice = a_notice(notificationType="Bounce", bounce={"bounceType": "Permanent", "bouncedRecipients": [named]})
     enveloped = json.dumps({"Type": "Notification", "Message": notice})
@@ -380,7 +380,7 @@ def test_a_notice_of_a_bounce() -> None:
         assert letter.original.outbox_id == OURS
 
 
-def test_a_notice_of_a_complaint_and_of_a_delivery() -> None:
+def test_ses_complaint_and_delivery_notices_are_parsed() -> None:
     complaint = {"complainedRecipients": [{"emailAddress": READER}], "complaintFeedbackType": "not-spam"}
     letter = complained(a_text(a_notice(eventType="Complaint", complaint=complaint), sender="a@sns.example"))
     assert (letter.feedback_type, letter.recipients) == (FeedbackType.NOT_SPAM, (READER,))
@@ -393,7 +393,7 @@ def test_a_notice_of_a_complaint_and_of_a_delivery() -> None:
     "text",
     ['{"notificationType": "Bounce"}', '{"notificationType": "Bounce", "bounce": [1]}', '{"eventType": 1}', "{", "[]"],
 )
-def test_a_broken_notice_is_no_bounce(text: str) -> None:
+def test_broken_ses_notice_is_no_bounce(text: str) -> None:
     assert isinstance(
         parse_bounce_mail(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), UnrelatedEmail
     )
@@ -427,11 +427,11 @@ def test_a_broken_notice_is_no_bounce(text: str) -> None:
         "report",
     ],
 )
-def test_our_mail_is_found_wherever_its_id_is_kept(mail: bytes) -> None:
+def test_original_is_found_wherever_its_id_is(mail: bytes) -> None:
     assert bounced(mail).original.outbox_id == OURS
 
 
-def test_a_report_that_was_forwarded_is_about_our_mail_and_not_about_itself() -> None:
+def test_forwarded_report_is_about_our_message() -> None:
     report = a_report().decode().replace("report-1@", f"{uuid7(1_600_000_000_000)}@")
     outer = "Subject: Fwd\nContent-Type: multipart/mixed; boundary=out\n\n--out\n"
     mail = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
@@ -439,13 +439,13 @@ def test_a_report_that_was_forwarded_is_about_our_mail_and_not_about_itself() ->
     assert (original.outbox_id, original.message_id) == (OURS, f"<{OURS}@sender.example>")
 
 
-def test_the_ids_that_we_write_are_found() -> None:
+def test_generated_ids_are_found() -> None:
     outbox_id = uuid7(1_700_000_000_000)
     original = f"Message-ID: {message_id(outbox_id, 'bücher.example')}\nTo: {READER}\n\n"
     assert bounced(a_report(original=original)).original.outbox_id == outbox_id
 
 
-def test_the_id_of_another_program_is_not_ours() -> None:
+def test_foreign_id_is_not_ours() -> None:
     other = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
     letter = bounced(a_report(original=f"Message-ID: <{other}@client.example>\nTo: {READER}\n\n"))
     assert (letter.original.outbox_id, letter.original.message_id) == (None, f"<{other}@client.example>")
@@ -454,19 +454,19 @@ def test_the_id_of_another_program_is_not_ours() -> None:
 # Once.
 
 
-def test_a_copy_that_took_another_road_is_the_same_letter() -> None:
+def test_copy_on_another_route_has_same_identity() -> None:
     mail = a_report(a_group(diagnostic="550 5.1.1 unknown"))
     copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + mail
     assert identities(parse_bounce_mail(copy)) == identities(parse_bounce_mail(mail))
 
 
-def test_letters_without_an_id_are_told_apart_by_their_content() -> None:
+def test_emails_without_id_differ_by_content() -> None:
     first, second = (a_text(f"<{name}@reader.example>:\nuser unknown\n") for name in ("ann", "bob"))
     assert identities(parse_bounce_mail(first)) == identities(parse_bounce_mail(first))
     assert identities(parse_bounce_mail(first)).isdisjoint(identities(parse_bounce_mail(second)))
 
 
-def test_a_delay_and_the_failure_after_it_are_two() -> None:
+def test_delay_and_later_failure_are_distinct() -> None:
     delayed, failed = a_report(a_group(action="delayed", status="4.4.1")), a_report(a_group(status="4.4.7"))
     [first], [second] = bounced(delayed).recipients, bounced(failed).recipients
     assert first.identity != second.identity
@@ -477,7 +477,7 @@ def identities(letter: BounceMail) -> set[str]:
     return {letter.identity, *(each.identity for each in letter.recipients)}
 
 
-def test_what_is_kept_of_a_diagnostic_is_one_line_and_bounded() -> None:
+def test_diagnostic_is_one_bounded_line() -> None:
     reader = only(a_report(a_group(diagnostic="550 no\n \x00\x1b[31m" + "very " * 2_000)))
     assert len(reader.diagnostic) <= 1_000
     assert reader.diagnostic.isprintable()

@@ -56,13 +56,13 @@ pytestmark = pytest.mark.promise("bounce-any-bytes")
 @example(b"Content-Type: multipart/mixed; boundary*=idna''%ff\n\n--a\n")
 @example(b"Content-Type: multipart/mixed; boundary*=a%00b''x\n\n--a\n")
 @example(b'Content-Type: multipart/mixed; boundary=""\n\n--\n--\n')
-def test_random_bytes(mail: bytes) -> None:
+def test_random_bytes_are_parsed(mail: bytes) -> None:
     assert isinstance(parse_bounce_mail(mail), LETTERS)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.floats(0, 1))
-def test_letters_that_are_cut_short(mail: bytes, share: float) -> None:
+def test_truncated_emails_are_parsed(mail: bytes, share: float) -> None:
     assert isinstance(parse_bounce_mail(mail[: int(len(mail) * share)]), LETTERS)
 
 
@@ -73,7 +73,7 @@ def test_letters_that_are_cut_short(mail: bytes, share: float) -> None:
         st.tuples(st.floats(0, 1), st.sampled_from(PIECES) | st.binary(max_size=8), st.integers(0, 40)), max_size=8
     ),
 )
-def test_letters_in_which_somebody_scribbled(mail: bytes, changes: list[tuple[float, bytes, int]]) -> None:
+def test_mutated_emails_are_parsed(mail: bytes, changes: list[tuple[float, bytes, int]]) -> None:
     for share, piece, dropped in changes:
         place = int(len(mail) * share)
         mail = mail[:place] + piece + mail[place + dropped :]
@@ -82,11 +82,11 @@ def test_letters_in_which_somebody_scribbled(mail: bytes, changes: list[tuple[fl
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.sampled_from(SAMPLES), st.floats(0, 1))
-def test_letters_that_are_pasted_together(one: bytes, other: bytes, share: float) -> None:
+def test_concatenated_emails_are_parsed(one: bytes, other: bytes, share: float) -> None:
     assert isinstance(parse_bounce_mail(one[: int(len(one) * share)] + other), LETTERS)
 
 
-def test_what_is_nested_too_deeply_is_left_alone() -> None:
+def test_too_deep_nesting_is_ignored() -> None:
     mail = b"Content-Type: message/rfc822\n\n" * 10_000
     assert len(split_parts(mail)) == MAX_DEPTH + 1
     wide = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 10_000
@@ -123,7 +123,7 @@ HUGE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("what", HUGE)
-def test_ten_megabytes_take_no_longer_than_a_moment(what: str) -> None:
+def test_ten_megabytes_are_parsed_quickly(what: str) -> None:
     mail = HUGE[what]()
     began = time.process_time()  # of our own work: the machine may be busy with something else
     assert isinstance(parse_bounce_mail(mail), LETTERS)

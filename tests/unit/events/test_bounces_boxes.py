@@ -20,14 +20,14 @@ UNREADABLE = Path("/proc/self/mem")
 async def take_all(box: BounceMailbox) -> list[bytes]:
     """Everything is read, and nothing is done."""
     async with aclosing(box.unread_emails()) as arrivals:
-        return [arrival.mail async for arrival in arrivals]
+        return [arrival.content async for arrival in arrivals]
 
 
 async def handle_all(box: BounceMailbox) -> list[bytes]:
     handled = []
     async with aclosing(box.unread_emails()) as arrivals:
         async for arrival in arrivals:
-            handled.append(arrival.mail)
+            handled.append(arrival.content)
             await arrival.mark_done()
     return handled
 
@@ -42,7 +42,7 @@ def maildir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_mail_stays_in_the_maildir_until_it_is_done(maildir: Path) -> None:
+async def test_email_stays_in_maildir_until_done(maildir: Path) -> None:
     (maildir / "new" / "2.host").write_bytes(b"second")
     (maildir / "new" / "1.host").write_bytes(b"first")
     box = open_mailbox(f"maildir:{maildir}")
@@ -52,7 +52,7 @@ async def test_a_mail_stays_in_the_maildir_until_it_is_done(maildir: Path) -> No
     assert sorted(file.name for file in (maildir / "cur").iterdir()) == ["1.host:2,S", "2.host:2,S"]
 
 
-async def test_done_twice_is_harmless_in_a_maildir(maildir: Path) -> None:
+async def test_mark_done_twice_is_harmless_in_maildir(maildir: Path) -> None:
     (maildir / "new" / "1.host").write_bytes(b"mail")
     async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
         arrival = await anext(arrivals)
@@ -61,36 +61,36 @@ async def test_done_twice_is_harmless_in_a_maildir(maildir: Path) -> None:
     assert (maildir / "cur" / "1.host:2,S").read_bytes() == b"mail"
 
 
-async def test_what_somebody_else_took_is_passed_over(maildir: Path) -> None:
+async def test_email_moved_by_another_process_is_skipped(maildir: Path) -> None:
     for name in ("1", "2", "3"):
         (maildir / "new" / name).write_bytes(name.encode())
     mails = []
     async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
         async for arrival in arrivals:
-            mails.append(arrival.mail)
+            mails.append(arrival.content)
             (maildir / "new" / "2").unlink(missing_ok=True)
     assert mails == [b"1", b"3"]
 
 
-async def test_folders_and_hidden_files_are_no_mails(maildir: Path) -> None:
+async def test_folders_and_hidden_files_are_skipped(maildir: Path) -> None:
     (maildir / "new" / "folder").mkdir()
     (maildir / "new" / ".hidden").write_bytes(b"no")
     assert await take_all(open_mailbox(f"maildir:{maildir}")) == []
 
 
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="this system has no file that not even root can read")
-async def test_a_file_that_cannot_be_read_does_not_stop_the_others(maildir: Path) -> None:
+async def test_unreadable_file_does_not_block_others(maildir: Path) -> None:
     (maildir / "new" / "1").symlink_to(UNREADABLE)
     (maildir / "new" / "2").write_bytes(b"open")
     assert await take_all(open_mailbox(f"maildir:{maildir}")) == [b"open"]
 
 
-async def test_a_huge_mail_is_read_up_to_a_bound(maildir: Path) -> None:
+async def test_huge_email_is_read_up_to_limit(maildir: Path) -> None:
     (maildir / "new" / "1").write_bytes(b"x" * (MAX_BYTES + 1))
     assert [len(mail) for mail in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_BYTES]
 
 
-async def test_a_maildir_that_is_not_there_says_so(tmp_path: Path) -> None:
+async def test_missing_maildir_is_reported(tmp_path: Path) -> None:
     with pytest.raises(MailboxUnavailable, match="cannot be read"):
         await take_all(open_mailbox(f"maildir:{tmp_path / 'nowhere'}"))
 
@@ -106,7 +106,7 @@ def box_of(server: ImapServer, **options: str) -> BounceMailbox:
     return open_mailbox(f"imaps://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/INBOX?{query}")
 
 
-async def test_a_mail_stays_unseen_behind_imap_until_it_is_done() -> None:
+async def test_email_stays_unseen_on_imap_until_done() -> None:
     async with ImapServer() as server:
         uids = [server.put(b"first\r\n)\r\n"), server.put(b"second"), server.put(b"old", "\\Seen")]
         box = box_of(server)
@@ -117,14 +117,14 @@ async def test_a_mail_stays_unseen_behind_imap_until_it_is_done() -> None:
         assert {server.folder(uid) for uid in uids} == {"INBOX"}
 
 
-async def test_a_mail_that_is_done_is_moved_where_it_is_told() -> None:
+async def test_done_email_is_moved_to_configured_folder() -> None:
     async with ImapServer() as server:
         uid = server.put(b"mail")
         await handle_all(box_of(server, move="Handled mails"))
         assert (server.flags(uid), server.folder(uid)) == ({"\\Seen"}, "Handled mails")
 
 
-async def test_a_server_that_cannot_move_is_found_before_anything_is_done() -> None:
+async def test_server_without_move_is_detected_early() -> None:
     async with ImapServer(capabilities="IMAP4rev1 AUTH=PLAIN") as server:
         uid = server.put(b"mail")
         with pytest.raises(MailboxUnavailable, match="cannot move"):
@@ -132,7 +132,7 @@ async def test_a_server_that_cannot_move_is_found_before_anything_is_done() -> N
         assert server.flags(uid) == set()
 
 
-async def test_a_server_without_plain_authentication_is_logged_in_to() -> None:
+async def test_server_without_auth_plain_uses_login() -> None:
     async with ImapServer(is_encrypted=False, capabilities="IMAP4rev1", password='a "quoted" \\ one') as server:
         server.put(b"mail")
         settings = ImapSettings("127.0.0.1", server.port, USER, server.password, is_encrypted=False)
@@ -142,7 +142,7 @@ async def test_a_server_without_plain_authentication_is_logged_in_to() -> None:
 
 @pytest.mark.parametrize("capabilities", ["IMAP4rev1", "IMAP4rev1 AUTH=PLAIN"])
 @pytest.mark.parametrize("password", ["wrong", "wrong and ü"])
-async def test_a_wrong_password_is_refused_and_not_repeated(capabilities: str, password: str) -> None:
+async def test_wrong_password_is_not_printed(capabilities: str, password: str) -> None:
     async with ImapServer(is_encrypted=False, capabilities=capabilities) as server:
         settings = ImapSettings("127.0.0.1", server.port, USER, password, is_encrypted=False)
         with pytest.raises(MailboxUnavailable, match="log in") as raised:
@@ -150,14 +150,14 @@ async def test_a_wrong_password_is_refused_and_not_repeated(capabilities: str, p
         assert "wrong" not in str(raised.value)
 
 
-async def test_the_place_of_a_mail_is_named_without_the_account() -> None:
+async def test_identity_does_not_contain_the_account() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
         async with aclosing(box_of(server).unread_emails()) as arrivals:
             assert (await anext(arrivals)).identity == f"INBOX/{UID_VALIDITY}/1"
 
 
-async def test_only_the_beginning_of_a_huge_mail_is_fetched() -> None:
+async def test_only_start_of_huge_email_is_fetched() -> None:
     async with ImapServer() as server:
         server.put(b"x" * (MAX_BYTES + 1))
         assert [len(mail) for mail in await take_all(box_of(server))] == [MAX_BYTES]
@@ -165,7 +165,7 @@ async def test_only_the_beginning_of_a_huge_mail_is_fetched() -> None:
 
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.REFUSE])
 @pytest.mark.parametrize("verb", ["CAPABILITY", "AUTHENTICATE", "SELECT", "SEARCH", "FETCH", "STORE"])
-async def test_a_failing_server_loses_no_mail_and_tells_no_secret(verb: str, failure: Failure) -> None:
+async def test_failing_server_loses_no_email_and_leaks_nothing(verb: str, failure: Failure) -> None:
     async with ImapServer() as server:
         uid = server.put(b"mail")
         server.fail(verb, failure)
@@ -178,19 +178,19 @@ async def test_a_failing_server_loses_no_mail_and_tells_no_secret(verb: str, fai
         assert await handle_all(box_of(server)) == [b"mail"]
 
 
-async def test_a_mail_that_vanishes_is_passed_over() -> None:
+async def test_vanished_email_is_skipped() -> None:
     async with ImapServer() as server:
         server.put(b"first")
         second = server.put(b"second")
         mails = []
         async with aclosing(box_of(server).unread_emails()) as arrivals:
             async for arrival in arrivals:
-                mails.append(arrival.mail)
+                mails.append(arrival.content)
                 server.kept[second - 1].folder = "elsewhere"
         assert mails == [b"first"]
 
 
-async def test_done_after_the_pass_is_refused_and_the_mail_comes_again() -> None:
+async def test_mark_done_after_close_fails_and_email_returns() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
         async with aclosing(box_of(server).unread_emails()) as arrivals:
@@ -200,7 +200,7 @@ async def test_done_after_the_pass_is_refused_and_the_mail_comes_again() -> None
         assert await take_all(box_of(server)) == [b"mail"]
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
+async def test_untrusted_certificate_is_rejected() -> None:
     async with ImapServer() as server:
         settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD)
         with pytest.raises(MailboxUnavailable, match="connect"):
@@ -208,14 +208,14 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
         assert server.commands == []
 
 
-async def test_nobody_listens() -> None:
+async def test_unreachable_server_is_unavailable() -> None:
     async with ImapServer() as server:
         box = box_of(server)
     with pytest.raises(MailboxUnavailable, match="connect"):
         await take_all(box)
 
 
-async def test_a_silent_server_is_given_up() -> None:
+async def test_silent_server_times_out() -> None:
     async with ImapServer() as server:
         assert server.certificate
         server.put(b"mail")
@@ -226,7 +226,7 @@ async def test_a_silent_server_is_given_up() -> None:
             await take_all(ImapMailbox(settings))
 
 
-async def test_a_pass_that_is_cancelled_ends_at_once() -> None:
+async def test_cancelled_pass_ends_at_once() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
         server.fail("FETCH", Failure.HOLD)
@@ -240,18 +240,18 @@ async def test_a_pass_that_is_cancelled_ends_at_once() -> None:
 # Addresses of boxes.
 
 
-def test_an_imap_address_is_read_whole() -> None:
+def test_imap_url_is_parsed_completely() -> None:
     settings = parse_imap_url("imaps://a%40example.com:p%2Fw@mail.example.com/Bounces%20in?move=Done")
     assert settings == ImapSettings("mail.example.com", 993, "a@example.com", "p/w", "Bounces in", move_to="Done")
     assert "p/w" not in repr(settings)
 
 
-def test_the_inbox_is_the_folder_where_none_is_named() -> None:
+def test_inbox_is_the_default_folder() -> None:
     assert parse_imap_url("imaps://a:b@mail.example.com").folder == "INBOX"
 
 
 @pytest.mark.parametrize("written", ["maildir:/var/mail/x", "maildir:///var/mail/x", "maildir:/var/mail/%78"])
-def test_a_maildir_may_be_written_as_a_path_or_as_a_url(written: str) -> None:
+def test_maildir_url_forms_are_equivalent(written: str) -> None:
     assert vars(open_mailbox(written)) == vars(open_mailbox("maildir:/var/mail/x"))
 
 
@@ -276,7 +276,7 @@ def test_a_maildir_may_be_written_as_a_path_or_as_a_url(written: str) -> None:
         "imaps://a: secret@example.com/INBOX",
     ],
 )
-def test_an_address_with_an_error_is_refused_without_printing_the_password(url: str) -> None:
+def test_invalid_url_is_rejected_without_printing_password(url: str) -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         open_mailbox(url)
     assert "sec" not in str(raised.value)

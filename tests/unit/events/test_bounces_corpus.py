@@ -93,7 +93,7 @@ def complains_alike(read_letter: BounceMail, wanted: list[str]) -> bool:
     return isinstance(read_letter, FeedbackReport) and {read_letter.feedback_type} == set(wanted)
 
 
-def test_real_bounces_are_judged_as_their_collectors_judge_them() -> None:
+def test_real_bounces_are_classified_as_expected() -> None:
     verdicts = {
         **{
             name: judges_alike(letter(DSN / "sisimai" / name), want) for name, want in expected(DSN / "sisimai").items()
@@ -117,19 +117,19 @@ def test_bounces_of_well_known_servers(name: str) -> None:
     assert [(each.address, each.kind, each.status) for each in found.recipients] == OURS[name]
 
 
-def test_every_mail_of_the_collection_is_looked_at() -> None:
+def test_every_email_of_the_corpus_is_parsed() -> None:
     elsewhere = {"NOT_A_BOUNCE__is-not-bounce-02.eml", "rfc3834-02.eml", "lhost-sendmail-14.eml"}
     looked_at = set(expected(DSN / "sisimai")) | set(OURS) | elsewhere
     assert {file.name for file in (DSN / "sisimai").glob("*.eml")} == looked_at
 
 
-def test_what_is_not_a_bounce_is_none() -> None:
+def test_other_emails_are_no_bounces() -> None:
     assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
     assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
     assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # a person forwards one
 
 
-def test_who_complained_is_told_where_the_report_tells_it() -> None:
+def test_complaining_recipient_is_parsed_if_present() -> None:
     told = letter(ARF / "arf-17.eml")
     hidden = letter(ARF / "arf-15.eml")
     assert isinstance(told, FeedbackReport)
@@ -139,13 +139,13 @@ def test_who_complained_is_told_where_the_report_tells_it() -> None:
     assert hidden.feedback_type is FeedbackType.ABUSE
 
 
-def test_the_original_of_nearly_every_report_is_found() -> None:
+def test_original_of_nearly_every_report_is_found() -> None:
     found = [letter(file) for file in sorted((DSN / "sisimai").glob("*-*.eml"))]
     bounces = [each for each in found if isinstance(each, BounceReport)]
     assert sum(each.original.message_id is not None for each in bounces) / len(bounces) > 0.85
 
 
-def test_our_id_is_found_wherever_real_servers_keep_it() -> None:
+def test_our_id_is_found_in_real_reports() -> None:
     """Each mail is read as if it had been ours: with our Message-ID in place of the one that it was about."""
     ours = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.promise("bounce-hard-or-soft")
 
 
 @pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1", "5.4.4", "5.4.310"])
-def test_the_address_is_dead(status: str) -> None:
+def test_dead_address_is_hard(status: str) -> None:
     assert classify_bounce(status, 550, "") is HARD
 
 
@@ -36,7 +36,7 @@ def test_the_address_is_dead(status: str) -> None:
         ),
     ],
 )
-def test_the_mail_or_the_moment_was_wrong_whatever_the_words_say(status: str) -> None:
+def test_status_not_about_address_is_soft(status: str) -> None:
     assert classify_bounce(status, 550, "user unknown") is SOFT
 
 
@@ -64,18 +64,18 @@ def test_the_mail_or_the_moment_was_wrong_whatever_the_words_say(status: str) ->
         ("", SOFT),
     ],
 )
-def test_words_decide_where_the_status_says_nothing(status: str | None, text: str, kind: BounceKind) -> None:
+def test_text_decides_without_specific_status(status: str | None, text: str, kind: BounceKind) -> None:
     assert classify_bounce(status, 550, text) is kind
 
 
-def test_a_temporary_code_is_soft_but_for_a_reader_who_stays_unknown() -> None:
+def test_temporary_code_is_soft_except_unknown_user() -> None:
     assert classify_bounce(None, 450, "user unknown") is SOFT
     assert classify_bounce("4.0.0", 450, "user unknown") is SOFT
     assert classify_bounce("4.1.1", 450, "user unknown") is HARD
     assert classify_bounce("4.1.1", 450, "greylisted") is SOFT
 
 
-def test_some_words_count_beside_one_code_only() -> None:
+def test_some_phrases_count_with_one_code_only() -> None:
     assert classify_bounce("5.2.1", 550, "The user is receiving mail at a rate that prevents more") is SOFT
     assert classify_bounce("5.1.1", 550, "mailbox is full") is SOFT
     assert classify_bounce("5.7.1", 550, "No such user!") is HARD
@@ -87,9 +87,9 @@ def test_some_words_count_beside_one_code_only() -> None:
 
 
 @given(st.none() | st.text(max_size=12), st.none() | st.integers(), st.text())
-def test_anything_has_a_kind(status: str | None, reply_code: int | None, text: str) -> None:
+def test_any_input_has_a_kind(status: str | None, reply_code: int | None, text: str) -> None:
     assert classify_bounce(status, reply_code, text) in BounceKind
 
 
-def test_a_long_text_is_looked_at_up_to_a_bound() -> None:
+def test_long_text_is_read_up_to_limit() -> None:
     assert classify_bounce(None, 550, "x " * 5_000_000 + "user unknown") is SOFT

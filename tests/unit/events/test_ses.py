@@ -71,7 +71,7 @@ EXAMPLES = {
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="Amazon's examples are not here")
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_amazons_own_examples_are_understood(name: str) -> None:
+def test_amazon_examples_are_parsed(name: str) -> None:
     event = json.loads((FIXTURES / f"{name}.json").read_text())
     told = ses.parse_event(json.dumps(event), NOW)
     assert [(each.type, each.verdict, each.recipient) for each in told.reports] == EXAMPLES[name]
@@ -81,7 +81,7 @@ def test_amazons_own_examples_are_understood(name: str) -> None:
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="Amazon's examples are not here")
-def test_every_example_of_amazons_is_looked_at() -> None:
+def test_every_amazon_example_is_tested() -> None:
     found = {f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.json")}
     assert found == set(EXAMPLES)
 
@@ -89,7 +89,7 @@ def test_every_example_of_amazons_is_looked_at() -> None:
 # Bounces.
 
 
-def test_only_those_who_bounced_have_bounced() -> None:
+def test_only_bounced_recipients_are_reported() -> None:
     text = a_bounce(to("bob@example.com"), destination=["ada@example.com", "bob@example.com", "eve@example.com"])
     report = only(text)
     assert (report.recipient, report.verdict) == ("bob@example.com", ContactVerdict.HARD_BOUNCE)
@@ -108,7 +108,7 @@ def test_only_those_who_bounced_have_bounced() -> None:
         ({"action": "relayed"}, ContactVerdict.NOTHING),
     ],
 )
-def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, str], verdict: ContactVerdict) -> None:
+def test_recipients_of_permanent_bounce_are_judged_separately(words: dict[str, str], verdict: ContactVerdict) -> None:
     reports = ses.parse_event(
         a_bounce(to("ada@example.com", status="5.1.1"), to("bob@example.com", **words)), NOW
     ).reports
@@ -124,7 +124,7 @@ def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, s
         ("SomethingNew", "New"),
     ],
 )
-def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
+def test_only_permanent_bounces_are_hard(kind: str, subtype: str) -> None:
     report = only(a_bounce(to("ada@example.com", status="5.2.2"), kind=kind, subtype=subtype))
     assert (report.verdict, report.bounce_type, report.bounce_subtype) == (ContactVerdict.SOFT_BOUNCE, kind, subtype)
 
@@ -145,7 +145,7 @@ def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
         ("General", {"diagnosticCode": "smtp; 452 mailbox full"}, ContactVerdict.SOFT_BOUNCE),
     ],
 )
-def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
+def test_transient_bounce_counts_only_about_address(
     subtype: str, words: dict[str, str], verdict: ContactVerdict
 ) -> None:
     assert only(a_bounce(to("ada@example.com", **words), kind="Transient", subtype=subtype)).verdict is verdict
@@ -167,7 +167,7 @@ def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
         ("auth-failure", ContactVerdict.NOTHING),
     ],
 )
-def test_a_complaint_is_one_unless_it_says_otherwise(feedback: str | None, verdict: ContactVerdict) -> None:
+def test_complaint_counts_unless_not_spam(feedback: str | None, verdict: ContactVerdict) -> None:
     content = {"complainedRecipients": [to("ada@example.com")], "feedbackId": "f", "complaintFeedbackType": feedback}
     report = only(an_event("Complaint", "complaint", {**content, "complaintSubType": None}))
     assert (report.type, report.verdict) == (EventType.COMPLAINED, verdict)
@@ -185,30 +185,30 @@ def test_a_complaint_is_one_unless_it_says_otherwise(feedback: str | None, verdi
         ("Subscription", "subscription", {"newTopicPreferences": {"unsubscribeAll": True}}),
     ],
 )
-def test_who_it_was_is_not_guessed_among_several(events: tuple[str, str, Any]) -> None:
+def test_recipient_is_unknown_among_several(events: tuple[str, str, Any]) -> None:
     assert only(an_event(*events)).recipient == "ada@example.com"
     assert only(an_event(*events, destination=["ada@example.com", "bob@example.com"])).recipient is None
 
 
-def test_a_topic_of_amazons_own_lists_means_nothing_here() -> None:
+def test_ses_topic_preferences_are_ignored() -> None:
     wishes = {"unsubscribeAll": False, "topicSubscriptionStatus": [{"topicName": "a", "subscriptionStatus": "OptOut"}]}
     told = ses.parse_event(an_event("Subscription", "subscription", {"newTopicPreferences": wishes}), NOW)
     assert told.is_known
     assert told.reports == ()
 
 
-def test_a_link_is_kept_without_what_it_may_hide() -> None:
+def test_link_is_stored_without_query() -> None:
     report = only(an_event("Click", "click", {"link": SECRET_LINK, "ipAddress": "192.0.2.1", "timestamp": "x"}))
     assert report.metadata == {"link": "https://shop.example/sale/today"}
 
 
 @pytest.mark.parametrize("text", ["Successfully validated SNS topic for Amazon SES event publishing.", "", "{"])
-def test_a_sentence_is_no_event(text: str) -> None:
+def test_plain_text_is_no_event(text: str) -> None:
     told = ses.parse_event(text, NOW)
     assert (told.reports, told.is_known) == ((), False)
 
 
-def test_an_event_that_we_do_not_know_means_nothing() -> None:
+def test_unknown_event_has_no_reports() -> None:
     assert ses.parse_event(an_event("Surprise", "surprise", {}), NOW) == ses.ParsedSesEvent(
         "Surprise", (), is_known=False
     )
@@ -235,19 +235,19 @@ def test_an_event_that_we_do_not_know_means_nothing() -> None:
         },
     ],
 )
-def test_our_id_is_found_wherever_the_mail_carries_it(mail: dict[str, Any]) -> None:
+def test_our_id_is_found_in_tags_and_headers(mail: dict[str, Any]) -> None:
     report = only(an_event("Send", "send", {}, **mail))
     assert (report.outbox_id, report.provider_message_id) == (OURS, "0100-1")
 
 
-def test_an_id_that_is_not_ours_is_none() -> None:
+def test_foreign_id_is_ignored() -> None:
     assert only(an_event("Send", "send", {}, commonHeaders={"messageId": "custom-message-ID"})).outbox_id is None
 
 
 # Keys.
 
 
-def test_both_dialects_tell_the_same_thing() -> None:
+def test_both_formats_give_the_same_reports() -> None:
     feedback = a_bounce(to("Ada@Example.com"), dialect="notificationType", headers=[])
     published = a_bounce(to("ada@example.com", status="5.1.1"), tags={"mailwright-message": [OURS]})
     assert only(feedback).key == only(published).key
@@ -294,7 +294,7 @@ def test_different_reports_have_different_keys() -> None:
         ([], isoformat(NOW)),
     ],
 )
-def test_a_time_is_read_in_any_spelling(written: Any, read: str) -> None:
+def test_ses_time_formats_are_parsed(written: Any, read: str) -> None:
     content = {"recipients": ["ada@example.com"], "timestamp": written}
     assert isoformat(only(an_event("Delivery", "delivery", content)).at) == read
 
@@ -322,7 +322,7 @@ def test_a_time_is_read_in_any_spelling(written: Any, read: str) -> None:
         an_event("Send", "send", None),
     ],
 )
-def test_a_field_of_the_wrong_kind_is_refused(text: str) -> None:
+def test_field_of_wrong_type_is_rejected(text: str) -> None:
     with pytest.raises(MalformedEvent):
         ses.parse_event(text, NOW)
 
@@ -339,7 +339,7 @@ JSON = st.recursive(
     mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON),
     part=JSON,
 )
-def test_nothing_but_a_refusal_comes_of_nonsense(kind: str, mail: dict[str, Any], part: Any) -> None:
+def test_random_json_is_only_ever_rejected(kind: str, mail: dict[str, Any], part: Any) -> None:
     try:
         told = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **mail), NOW)
     except MalformedEvent:

@@ -99,7 +99,7 @@ def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
 
 @pytest.mark.skipif(not REAL, reason="the real vectors are not here")
 @pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
-async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
+async def test_genuine_amazon_signature_is_accepted(file: Path) -> None:
     envelope = sns.parse_envelope(file.read_bytes())
     (certificate,) = FIXTURES.glob("real_cert__*.pem")
     real = SnsCertificate(certificate.read_bytes())
@@ -127,18 +127,18 @@ def _check(envelope: sns.SnsEnvelope, certificate: SnsCertificate, now: Instant)
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("subject", [None, "", "About a mail"])
-async def test_a_notification_is_believed(receiver: SnsVerifier, version: str, subject: str | None) -> None:
+async def test_notification_is_accepted(receiver: SnsVerifier, version: str, subject: str | None) -> None:
     envelope = await receiver.verify(SIGNER.notification(MESSAGE, subject=subject, version=version))
     assert (envelope.kind, envelope.message, envelope.topic) == (SnsMessageType.NOTIFICATION, MESSAGE, TOPIC)
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-async def test_both_confirmations_are_believed(receiver: SnsVerifier, version: str) -> None:
+async def test_both_confirmations_are_accepted(receiver: SnsVerifier, version: str) -> None:
     assert (await receiver.verify(SIGNER.subscription(version=version))).kind is SnsMessageType.SUBSCRIPTION
     assert (await receiver.verify(SIGNER.unsubscription(version=version))).kind is SnsMessageType.UNSUBSCRIPTION
 
 
-async def test_fields_that_nobody_signed_may_be_anything(receiver: SnsVerifier) -> None:
+async def test_unsigned_fields_may_be_anything(receiver: SnsVerifier) -> None:
     signed = SIGNER.notified(MESSAGE)
     await receiver.verify(body_of({**signed, "UnsubscribeURL": 7, "MessageAttributes": {"a": []}, "New": None}))
 
@@ -148,20 +148,20 @@ async def test_fields_that_nobody_signed_may_be_anything(receiver: SnsVerifier) 
 
 @pytest.mark.promise("sns-forged-refused")
 @pytest.mark.parametrize(("name", "body"), forgeries(SIGNER, MESSAGE).items())
-async def test_a_forgery_is_refused(receiver: SnsVerifier, name: str, body: bytes) -> None:
+async def test_forgery_is_rejected(receiver: SnsVerifier, name: str, body: bytes) -> None:
     with pytest.raises(EventRejected) as refused:
         await receiver.verify(body)
     assert refused.type is (StaleEvent if name in ("long ago", "in the future") else ForgedEvent)
 
 
 @pytest.mark.parametrize("body", [*malformed(SIGNER, MESSAGE).values()], ids=[*malformed(SIGNER, MESSAGE)])
-async def test_what_is_no_envelope_is_refused(receiver: SnsVerifier, http: Rerouted, body: bytes) -> None:
+async def test_body_without_envelope_is_rejected(receiver: SnsVerifier, http: Rerouted, body: bytes) -> None:
     with pytest.raises(MalformedEvent):
         await receiver.verify(body)
     assert http.asked == []
 
 
-async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: SnsVerifier, http: Rerouted) -> None:
+async def test_early_rejection_fetches_nothing(receiver: SnsVerifier, http: Rerouted) -> None:
     needs_it = {"other message", "other id", "other time", "other subject", "no subject", "other type"}
     needs_it |= {"other signature", "empty signature", "version said to be 1", "another's key", "unknown certificate"}
     cheap = {name: body for name, body in forgeries(SIGNER, MESSAGE).items() if name not in needs_it}
@@ -185,7 +185,7 @@ async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: SnsV
     ],
     ids=str,
 )
-async def test_a_certificate_that_is_not_amazons_for_sns_is_refused(
+async def test_certificate_not_issued_for_sns_is_rejected(
     receiver: SnsVerifier, amazon: Amazon, certificate: dict[str, Any]
 ) -> None:
     impostor = Signer(clock.now(), **certificate)
@@ -197,36 +197,32 @@ async def test_a_certificate_that_is_not_amazons_for_sns_is_refused(
 @pytest.mark.parametrize(
     "answer", [Answer(200, b"no certificate"), Answer(200, SIGNER.certificate + b" " * 20_000), Answer(403)]
 )
-async def test_what_is_served_in_place_of_a_certificate_is_refused(
-    receiver: SnsVerifier, amazon: Amazon, answer: Answer
-) -> None:
+async def test_response_without_certificate_is_rejected(receiver: SnsVerifier, amazon: Amazon, answer: Answer) -> None:
     amazon.answer(answer)
     with pytest.raises(ForgedEvent):
         await receiver.verify(SIGNER.notification(MESSAGE))
 
 
-async def test_a_redirect_is_not_followed(receiver: SnsVerifier, amazon: Amazon) -> None:
+async def test_redirect_is_not_followed(receiver: SnsVerifier, amazon: Amazon) -> None:
     amazon.answer(Answer(302, b"", {"Location": f"{amazon.url}/elsewhere.pem"}))
     with pytest.raises(ForgedEvent):
         await receiver.verify(SIGNER.notification(MESSAGE))
     assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}"]
 
 
-async def test_a_certificate_is_fetched_once(receiver: SnsVerifier, http: Rerouted) -> None:
+async def test_certificate_is_fetched_once(receiver: SnsVerifier, http: Rerouted) -> None:
     for _ in range(5):
         await receiver.verify(SIGNER.notification(MESSAGE))
     assert len(http.asked) == 1
 
 
-async def test_whoever_asks_for_the_same_certificate_waits_for_one_request(
-    receiver: SnsVerifier, http: Rerouted
-) -> None:
+async def test_concurrent_lookups_share_one_fetch(receiver: SnsVerifier, http: Rerouted) -> None:
     bodies = [SIGNER.notification(MESSAGE) for _ in range(3 * sns.MAX_PENDING_FETCHES)]
     await asyncio.gather(*map(receiver.verify, bodies))
     assert len(http.asked) == 1
 
 
-async def test_made_up_certificates_keep_no_known_one_waiting(
+async def test_made_up_certificates_do_not_delay_known_one(
     receiver: SnsVerifier, amazon: Amazon, http: Rerouted
 ) -> None:
     await receiver.verify(SIGNER.notification(MESSAGE))
@@ -260,7 +256,7 @@ async def test_made_up_certificates_keep_no_known_one_waiting(
         ("us-east-1.evil", "sns.us-east-1.evil.amazonaws.com"),
     ],
 )
-async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, region: str, host: str) -> None:
+async def test_certificate_must_be_from_topic_region(http: Rerouted, region: str, host: str) -> None:
     """A bucket may be called `sns`, and then answers below amazonaws.com."""
     receiver = SnsVerifier(clock, AmazonCertificates(AmazonFetcher(http), clock), AmazonFetcher(http))
     topic = f"arn:aws:sns:{region}:123456789012:mail-events"
@@ -284,14 +280,14 @@ def test_every_region_has_its_own_host(partition: str, region: str, host: str) -
     sns.check_certificate_url(sns.parse_envelope(naming(url, topic)))
 
 
-async def test_a_certificate_that_was_kept_still_ends(receiver: SnsVerifier, time: ManualClock) -> None:
+async def test_cached_certificate_still_expires(receiver: SnsVerifier, time: ManualClock) -> None:
     await receiver.verify(SIGNER.notification(MESSAGE))
     time.advance(2 * DAY)
     with pytest.raises(ForgedEvent, match="not valid at this time"):
         await receiver.verify(SIGNER.notification(MESSAGE, Timestamp=SIGNER.stamp(timedelta(days=2))))
 
 
-async def test_a_certificate_out_of_reach_is_asked_for_once_a_minute(
+async def test_unavailable_certificate_is_fetched_once_a_minute(
     receiver: SnsVerifier, amazon: Amazon, http: Rerouted, time: ManualClock
 ) -> None:
     amazon.answer(Answer(503), times=1)
@@ -303,7 +299,7 @@ async def test_a_certificate_out_of_reach_is_asked_for_once_a_minute(
     assert await receiver.verify(SIGNER.notification(MESSAGE))
 
 
-async def test_many_certificates_do_not_fill_the_memory(http: Rerouted, amazon: Amazon, time: ManualClock) -> None:
+async def test_certificate_cache_is_bounded(http: Rerouted, amazon: Amazon, time: ManualClock) -> None:
     certificates = AmazonCertificates(AmazonFetcher(http), time)
     for number in range(3 * sns.MAX_CERTIFICATES):
         url = f"https://sns.{REGION}.amazonaws.com/{number}.pem"
@@ -313,13 +309,13 @@ async def test_many_certificates_do_not_fill_the_memory(http: Rerouted, amazon: 
         else:
             with pytest.raises(ForgedEvent):
                 await certificates.find(url)
-    assert len(certificates._kept) == len(certificates._unavailable) == sns.MAX_CERTIFICATES
+    assert len(certificates._cached) == len(certificates._unavailable) == sns.MAX_CERTIFICATES
 
 
 # Time.
 
 
-async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: SnsVerifier, time: ManualClock) -> None:
+async def test_envelope_is_accepted_during_sns_retries(receiver: SnsVerifier, time: ManualClock) -> None:
     body = SIGNER.notification(MESSAGE)
     time.advance(HOUR + 5 * MINUTE)
     await receiver.verify(body)
@@ -331,13 +327,13 @@ async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: SnsVeri
 # Topics and subscriptions.
 
 
-async def test_another_topic_is_refused(receiver: SnsVerifier) -> None:
+async def test_other_topic_is_rejected(receiver: SnsVerifier) -> None:
     for body in (SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC), SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
         with pytest.raises(TopicNotAllowed):
             await receiver.verify(body)
 
 
-async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: Rerouted) -> None:
+async def test_without_topics_subscriptions_are_not_confirmed(http: Rerouted) -> None:
     receiver = SnsVerifier(clock, AmazonCertificates(AmazonFetcher(http), clock), AmazonFetcher(http))
     with capture_logs() as lines:
         for _ in range(2):
@@ -347,9 +343,7 @@ async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: R
         await receiver.verify(SIGNER.subscription())
 
 
-async def test_a_subscription_is_confirmed_where_sns_says(
-    receiver: SnsVerifier, amazon: Amazon, http: Rerouted
-) -> None:
+async def test_subscription_is_confirmed_at_sns(receiver: SnsVerifier, amazon: Amazon, http: Rerouted) -> None:
     envelope = await receiver.verify(SIGNER.subscription())
     await receiver.confirm_subscription(envelope)
     assert http.asked[-1] == f"GET {envelope.subscribe_url}"
@@ -373,9 +367,7 @@ async def test_a_subscription_is_confirmed_where_sns_says(
         "",
     ],
 )
-async def test_no_other_address_is_visited_even_if_it_was_signed(
-    receiver: SnsVerifier, http: Rerouted, url: str
-) -> None:
+async def test_signed_foreign_subscribe_url_is_not_visited(receiver: SnsVerifier, http: Rerouted, url: str) -> None:
     envelope = await receiver.verify(SIGNER.subscription(SubscribeURL=url, Token="t"))
     fetched = len(http.asked)
     with pytest.raises(ForgedEvent):
@@ -384,9 +376,7 @@ async def test_no_other_address_is_visited_even_if_it_was_signed(
 
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(302, b"", {"Location": "/elsewhere"})])
-async def test_a_confirmation_that_fails_is_not_called_one(
-    receiver: SnsVerifier, amazon: Amazon, answer: Answer
-) -> None:
+async def test_failed_confirmation_is_reported(receiver: SnsVerifier, amazon: Amazon, answer: Answer) -> None:
     envelope = await receiver.verify(SIGNER.subscription())
     amazon.answer(answer)
     with pytest.raises(VerificationUnavailable):
@@ -396,7 +386,7 @@ async def test_a_confirmation_that_fails_is_not_called_one(
 # A folder instead of Amazon.
 
 
-async def test_a_folder_of_certificates_stands_in_for_amazon(http: Rerouted, tmp_path: Path) -> None:
+async def test_certificates_can_come_from_a_folder(http: Rerouted, tmp_path: Path) -> None:
     own = Signer(clock.now(), key="rehearsal", issuer="Us", subject="rehearsal")
     receiver = SnsVerifier(clock, FolderCertificates(own.keep(tmp_path)), AmazonFetcher(http), [TOPIC])
     assert (await receiver.verify(own.notification(MESSAGE))).message == MESSAGE

@@ -39,7 +39,7 @@ def queue(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> SqsQueue:
     return SqsQueue(sqs.queue_url, REGION, http, clock, key_chain(clock))
 
 
-async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue: SqsQueue) -> None:
+async def test_received_message_stays_until_deleted(sqs: SqsStandIn, queue: SqsQueue) -> None:
     for number in range(5):
         sqs.put(f"message {number}")
     first, second = await queue.receive(), await queue.receive()
@@ -52,7 +52,7 @@ async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue
     assert not sqs.violations
 
 
-async def test_the_stand_in_is_one_to_amazons_own_client(sqs: SqsStandIn) -> None:
+async def test_stand_in_works_with_botocore(sqs: SqsStandIn) -> None:
     """So what we say to it is what Amazon's own client says."""
     sqs._clock = SystemClock()
     sqs.put("hello")
@@ -93,7 +93,9 @@ async def test_the_stand_in_is_one_to_amazons_own_client(sqs: SqsStandIn) -> Non
     ],
     ids=lambda answer: str(answer.body[:40]) if isinstance(answer, Answer) else "garbage",
 )
-async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: SqsQueue, answer: Answer | bytes) -> None:
+async def test_every_error_response_is_sqs_unavailable(
+    sqs: SqsStandIn, queue: SqsQueue, answer: Answer | bytes
+) -> None:
     sqs.answer(answer, times=1)
     with pytest.raises(SqsUnavailable) as told:
         await queue.receive()
@@ -102,18 +104,18 @@ async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Sqs
     assert [each.body for each in await queue.receive()] == ["later"]
 
 
-async def test_a_queue_out_of_reach_is_told(
+async def test_unreachable_queue_is_reported(
     sqs: SqsStandIn, queue: SqsQueue, http: HttpClient, clock: ManualClock
 ) -> None:
     sqs.cut(Step.ANSWER, times=1)
     with pytest.raises(SqsUnavailable):
         await queue.receive()
     nobody = SqsQueue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
-    with pytest.raises(SqsUnavailable, match="out of reach"):
+    with pytest.raises(SqsUnavailable, match="unreachable"):
         await nobody.receive()
 
 
-async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> None:
+async def test_missing_or_wrong_keys_are_reported(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> None:
     def missing() -> AwsKeys:
         raise AwsKeysMissing
 
@@ -123,7 +125,7 @@ async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: Ht
         await SqsQueue(sqs.queue_url, REGION, http, clock, key_chain(clock, "wrong")).receive()
 
 
-async def test_the_largest_messages_that_sqs_carries_come_ten_at_a_time(sqs: SqsStandIn, queue: SqsQueue) -> None:
+async def test_ten_largest_messages_are_received_at_once(sqs: SqsStandIn, queue: SqsQueue) -> None:
     for number in range(12):
         sqs.put(json.dumps({"number": number, "long": "x" * 262_000}))
     assert [len(await queue.receive()) for _ in range(3)] == [10, 2, 0]
@@ -142,7 +144,7 @@ async def test_the_largest_messages_that_sqs_carries_come_ten_at_a_time(sqs: Sqs
         (f"http://127.0.0.1:9324{NAME}", "eu-west-1", ("http://127.0.0.1:9324/", "eu-west-1")),
     ],
 )
-def test_a_queue_is_asked_where_it_is(url: str, region: str | None, endpoint: tuple[str, str]) -> None:
+def test_endpoint_and_region_follow_queue_url(url: str, region: str | None, endpoint: tuple[str, str]) -> None:
     assert parse_queue_url(url, region) == endpoint
 
 
@@ -155,6 +157,6 @@ def test_a_queue_is_asked_where_it_is(url: str, region: str | None, endpoint: tu
         ("", "eu-west-1"),
     ],
 )
-def test_an_address_that_is_none_is_told(url: str, region: str | None) -> None:
+def test_invalid_queue_url_is_reported(url: str, region: str | None) -> None:
     with pytest.raises(ConfigurationInvalid):
         parse_queue_url(url, region)

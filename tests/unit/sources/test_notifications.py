@@ -1,4 +1,4 @@
-"""Notifications without a database: preferences, payloads and kinds of events."""
+"""Notifications without a database: preferences, jobs and event kinds."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,17 +34,17 @@ def facts(now: int = NOON, **changes: Any) -> PreferenceFacts:
     [
         (9 * 60, 18 * 60, None),
         (13 * 60, 18 * 60, "2027-01-15T13:00:00.000Z"),
-        (8 * 60, 12 * 60, "2027-01-16T08:00:00.000Z"),  # the end is not included
-        (22 * 60, 6 * 60, "2027-01-15T22:00:00.000Z"),  # over midnight
+        (8 * 60, 12 * 60, "2027-01-16T08:00:00.000Z"),  # the end is exclusive
+        (22 * 60, 6 * 60, "2027-01-15T22:00:00.000Z"),  # crosses midnight
         (22 * 60, 13 * 60, None),
         (0, 1440, None),
         (600, 600, None),
     ],
 )
-def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) -> None:
-    wishes = preferences.parse_preferences({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
-    assert isinstance(wishes, SubscriberPreferences)
-    wait = preferences.check_preferences(wishes, facts())
+def test_delivery_window_may_cross_midnight(start: int, end: int, opens: str | None) -> None:
+    wanted = preferences.parse_preferences({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
+    assert isinstance(wanted, SubscriberPreferences)
+    wait = preferences.check_preferences(wanted, facts())
     assert opens == (times.format_time(wait.until) if isinstance(wait, WaitDecision) and wait.until else None)
 
 
@@ -55,31 +55,31 @@ def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) 
     st.integers(0, 3 * 1440),
     st.sampled_from(["UTC", "Europe/Lisbon", "Asia/Kolkata"]),
 )
-def test_when_a_wait_for_the_window_ends_the_window_is_open(start: int, end: int, later: int, zone: str) -> None:
-    wishes = SubscriberPreferences(window=DeliveryWindow(start, end), zone=zone)
-    wait = preferences.check_preferences(wishes, facts(NOON + later * MINUTE))
+def test_window_is_open_when_the_wait_ends(start: int, end: int, later: int, zone: str) -> None:
+    wanted = SubscriberPreferences(window=DeliveryWindow(start, end), zone=zone)
+    wait = preferences.check_preferences(wanted, facts(NOON + later * MINUTE))
     if wait is not None:
         assert isinstance(wait, WaitDecision)
         assert wait.until is not None
         assert NOON + later * MINUTE < wait.until <= NOON + (later + 1440) * MINUTE
-        assert preferences.check_preferences(wishes, facts(wait.until)) is None
+        assert preferences.check_preferences(wanted, facts(wait.until)) is None
 
 
 @pytest.mark.promise("notify-waits")
-def test_a_window_is_in_the_zone_of_its_subscriber() -> None:
+def test_window_uses_subscriber_time_zone() -> None:
     given_ = {"deliveryWindow": {"startMinutes": 8 * 60, "endMinutes": 9 * 60}, "timezone": "America/New_York"}
-    wishes = preferences.parse_preferences(given_, "UTC")
-    assert isinstance(wishes, SubscriberPreferences)
-    wait = preferences.check_preferences(wishes, facts())
+    wanted = preferences.parse_preferences(given_, "UTC")
+    assert isinstance(wanted, SubscriberPreferences)
+    wait = preferences.check_preferences(wanted, facts())
     assert isinstance(wait, WaitDecision)
     assert wait.until == NOON + 60 * MINUTE
 
 
-def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
-    wishes = SubscriberPreferences(most=2)
-    assert preferences.check_preferences(wishes, facts(sent=1)) is None
-    assert isinstance(preferences.check_preferences(wishes, facts(sent=2)), NotWanted)
-    assert isinstance(preferences.check_preferences(wishes, facts(sent=1, under_way=1)), WaitDecision)
+def test_messages_in_progress_count_toward_maximum() -> None:
+    wanted = SubscriberPreferences(max_notifications=2)
+    assert preferences.check_preferences(wanted, facts(sent=1)) is None
+    assert isinstance(preferences.check_preferences(wanted, facts(sent=2)), NotWanted)
+    assert isinstance(preferences.check_preferences(wanted, facts(sent=1, in_progress=1)), WaitDecision)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
         ({"timezone": "Nowhere/At_all"}, "/subscription/preferences/timezone"),
     ],
 )
-def test_preferences_that_nobody_understands_name_where(given_: Any, path: str) -> None:
-    found = preferences.parse_preferences(given_, "UTC")
-    assert isinstance(found, InvalidPreferences)
-    assert found.path == path
+def test_invalid_preferences_name_the_field(given_: Any, path: str) -> None:
+    parsed = preferences.parse_preferences(given_, "UTC")
+    assert isinstance(parsed, InvalidPreferences)
+    assert parsed.path == path
 
 
-# Payloads.
+# Jobs.
 
 
 def a_row(**changes: Any) -> NotificationRow:
@@ -139,14 +139,14 @@ def a_row(**changes: Any) -> NotificationRow:
     return NotificationRow(**{**fields, **changes})
 
 
-def a_job(payload: Any = None, around: SectionDetails | None = None, **changes: Any) -> dict[str, Any]:
-    told = payload if payload is not None else {"courseTitle": "Algebra", "sectionNumber": "02"}
+def a_job(payload: Any = None, details: SectionDetails | None = None, **changes: Any) -> dict[str, Any]:
+    event_payload = payload if payload is not None else {"courseTitle": "Algebra", "sectionNumber": "02"}
     kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
     base = {"base_url": "https://seats.example", "locale": "en"}
-    return jobs.build_job(a_row(**changes), kind, told, None, around or SectionDetails(), **base)
+    return jobs.build_job(a_row(**changes), kind, event_payload, None, details or SectionDetails(), **base)
 
 
-def test_the_payload_is_the_one_of_the_contract() -> None:
+def test_job_matches_the_contract() -> None:
     job = a_job()
     kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
     assert jobs.validate_job(job, kind) is None
@@ -168,22 +168,22 @@ def test_the_payload_is_the_one_of_the_contract() -> None:
         ({"version": "1"}, "/version"),
     ],
 )
-def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], path: str) -> None:
+def test_job_is_validated_against_schema(change: dict[str, Any], path: str) -> None:
     kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
-    found = jobs.validate_job({**a_job(), **change}, kind)
-    assert found is not None
-    assert found.path == path
+    error = jobs.validate_job({**a_job(), **change}, kind)
+    assert error is not None
+    assert error.path == path
 
 
-def test_a_minor_version_adds_and_a_major_is_refused() -> None:
+def test_other_major_version_is_rejected() -> None:
     kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
     assert jobs.validate_job({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
-    found = jobs.validate_job({**a_job(), "version": "2.0"}, kind)
-    assert found is not None
-    assert found.code == "UNSUPPORTED_VERSION"
+    error = jobs.validate_job({**a_job(), "version": "2.0"}, kind)
+    assert error is not None
+    assert error.code == "UNSUPPORTED_VERSION"
 
 
-def test_meetings_are_told_in_one_line() -> None:
+def test_meetings_are_summarized_in_one_line() -> None:
     meetings = [
         {"meeting_day": "M", "start_minutes": 540, "end_minutes": 600, "building_code": "TIL", "room_number": "124"},
         {"meeting_day": "Thursday", "start_minutes": 780, "end_minutes": 860, "campus_abbrev": "BUS"},
@@ -192,19 +192,19 @@ def test_meetings_are_told_in_one_line() -> None:
     assert jobs.meeting_summary(meetings) == "M 09:00–10:00 TIL 124, TH 13:00–14:20 BUS"
 
 
-# Kinds.
+# Event kinds.
 
 
-def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_of_event_kinds_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "kinds.toml"
     file.write_text('[price]\nmax_attempts = 0\nmanage_url = "{nobody}"\n[stock]\nfallback_locale = "?"\nunheard = 1\n')
-    with pytest.raises(ConfigurationInvalid) as refused:
+    with pytest.raises(ConfigurationInvalid) as rejected:
         event_kinds.load_event_kinds(file, 120 * SECOND)
-    told = "\n".join(refused.value.problems)
+    problems = "\n".join(rejected.value.problems)
     for name in ("price.max_attempts", "price.manage_url", "stock.fallback_locale", "stock.unheard"):
-        assert name in told
+        assert name in problems
 
 
-def test_a_delay_is_never_longer_than_a_lock() -> None:
+def test_retry_delay_never_exceeds_lock() -> None:
     kind = event_kinds.EventKind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
     assert [kind.retry_delay(attempts, 120_000) for attempts in (1, 2, 3)] == [0, 120_000, 120_000]

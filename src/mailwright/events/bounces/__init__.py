@@ -1,4 +1,4 @@
-"""Mails that came back: what they say about which of our mails, and the mailboxes in which they lie."""
+"""Parse bounce emails, feedback reports and auto-replies, and read the mailboxes that receive them."""
 
 from mailwright.events.bounces.mailbox import BounceMailbox, MailboxEmail, MailboxUnavailable
 from mailwright.events.bounces.mailbox_url import open_mailbox

@@ -1,4 +1,4 @@
-"""Delivery status notifications (RFC 3464): groups of fields, one for the mail and one for each recipient."""
+"""Parse delivery status notifications (RFC 3464): groups of fields, one for the message and one per recipient."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from mailwright.events.bounces.model import DsnAction
 CONTENT_TYPES = frozenset({"message/delivery-status", "message/global-delivery-status"})
 MAX_GROUPS = 1_000
 
-# By the first word of the field: some say more in brackets behind it.
+# By the first word of the field; some servers add text in parentheses.
 _ACTIONS = {
     "failed": DsnAction.FAILED,
     "failure": DsnAction.FAILED,
@@ -27,10 +27,10 @@ _ACTIONS = {
     "expanded": DsnAction.EXPANDED,
 }
 
-# The surest first: what we wrote in the envelope, before anybody forwarded it.
+# Most reliable first: the address of our envelope, before any forwarding.
 _RECIPIENT_FIELDS = ("original-recipient", "final-recipient", "x-actual-recipient")
 
-# Cisco's gateways have a field of their own.
+# Cisco gateways use a field of their own.
 _DIAGNOSTIC_FIELDS = ("diagnostic-code", "x-supplementary-info")
 
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n")
@@ -38,13 +38,13 @@ _FIRST_WORD = re.compile(r"[a-z]+")
 
 
 def parse_groups(text: str) -> list[EmailHeaders]:
-    """Only those with at least one field: stray lines between them are forgiven."""
+    """Return the groups with at least one field; stray lines between groups are ignored."""
     groups = (parse_headers(group.encode("utf-8", "replace")) for group in _paragraphs(text))
     return [group for group in groups if group.fields]
 
 
 def has_groups(text: str) -> bool:
-    """Some servers write the fields into the text of the letter."""
+    """Whether the text contains status fields, as some servers write them into the body."""
     return re.search(r"^(?:Final|Original)-Recipient[ \t]?:", text, re.IGNORECASE | re.MULTILINE) is not None
 
 
@@ -70,7 +70,7 @@ def find_reporting_mta(groups: list[EmailHeaders]) -> str | None:
 
 
 def _without_type(value: str) -> str:
-    """`smtp; 550 no` → `550 no`. Where no type is given, a semicolon belongs to the text."""
+    """`smtp; 550 no` → `550 no`. Without a type, a semicolon belongs to the text."""
     kind, semicolon, rest = value.partition(";")
     is_type = semicolon and re.fullmatch(r"[A-Za-z0-9-]{1,20}", kind.strip())
     return (rest if is_type else value).strip()

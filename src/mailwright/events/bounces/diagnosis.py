@@ -1,4 +1,4 @@
-"""The diagnosis: codes and addresses picked out of what servers write, and a recipient made of them."""
+"""Extract status codes and addresses from the text of mail servers and classify what happened to a recipient."""
 
 import hashlib
 import re
@@ -23,27 +23,27 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
 
 @dataclass(frozen=True, slots=True)
 class RecipientFields:
-    """What a letter says about one reader, before it is judged."""
+    """What a bounce email states about one recipient, before classification."""
 
     address: str | None
     action: DsnAction | None = None
     status: str = ""
     diagnostic: str = ""
-    # What the letter tells people about this reader. It is asked only where there is no diagnostic.
+    # The human-readable text about this recipient, used only without a diagnostic.
     explanation: str = ""
 
 
-def classify_recipient(letter_identity: str, finding: RecipientFields) -> BouncedRecipient:
-    diagnostic = one_line(finding.diagnostic)
-    reason = diagnostic or one_line(finding.explanation)
-    status = _status(finding.status, reason)
-    reply_code = _reply_code(reason) or _reply_code(finding.status)
-    action = _action(finding.action, status, reply_code)
+def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedRecipient:
+    diagnostic = one_line(fields.diagnostic)
+    reason = diagnostic or one_line(fields.explanation)
+    status = _find_status(fields.status, reason)
+    reply_code = _find_reply_code(reason) or _find_reply_code(fields.status)
+    action = _resolve_action(fields.action, status, reply_code)
     return BouncedRecipient(
-        identity=digest(letter_identity, finding.address or "", status or "", action),
-        address=finding.address,
+        identity=digest(email_identity, fields.address or "", status or "", action),
+        address=fields.address,
         action=action,
-        kind=_kind(action, status, reply_code, reason),
+        kind=_bounce_kind(action, status, reply_code, reason),
         status=status,
         reply_code=reply_code,
         diagnostic=reason[:MAX_DIAGNOSTIC],
@@ -55,48 +55,48 @@ def digest(*parts: str) -> str:
 
 
 def find_address(text: str) -> str | None:
-    """The address in `rfc822; <a@example.com>` and its relatives, if it is one that mail can be sent to."""
-    found = _ADDRESS.search(text[:MAX_TEXT])
-    return _valid(found[0]) if found else None
+    """Return the deliverable address in text such as `rfc822; <a@example.com>`."""
+    match = _ADDRESS.search(text[:MAX_TEXT])
+    return _deliverable(match[0]) if match else None
 
 
 def find_addresses(text: str) -> tuple[str, ...]:
-    found = (_valid(each) for each in _ADDRESS.findall(text[:MAX_TEXT]))
-    return tuple(dict.fromkeys(each for each in found if each is not None))
+    addresses = (_deliverable(text) for text in _ADDRESS.findall(text[:MAX_TEXT]))
+    return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def one_line(text: str) -> str:
-    """Fit for a log line and a table cell."""
+    """Collapse whitespace and control characters and limit the length."""
     return _CONTROL.sub(" ", text[: 4 * MAX_TEXT]).strip()[:MAX_TEXT]
 
 
-def _valid(text: str) -> str | None:
+def _deliverable(text: str) -> str | None:
     try:
         return deliverable(text.strip(".'"))
     except InvalidAddress:
         return None
 
 
-def _status(field: str, diagnostic: str) -> str | None:
-    """The status field, unless it only says that something is wrong and the server itself was more exact."""
+def _find_status(field: str, diagnostic: str) -> str | None:
+    """Return the status field, or the more specific status of the diagnostic if the field is generic (x.0.0)."""
     stated = _STATUS.search(field)
     if stated and not stated[0].endswith(".0.0"):
         return stated[0]
     quoted = _STATUS_AFTER_REPLY.search(diagnostic)
-    said = quoted[1] if quoted else None
-    if said is None and (bare := _STATUS.search(diagnostic)):
-        said = bare[0]
+    specific = quoted[1] if quoted else None
+    if specific is None and (bare := _STATUS.search(diagnostic)):
+        specific = bare[0]
     if stated is None:
-        return said
-    return said if said and said[0] == stated[0][0] else stated[0]
+        return specific
+    return specific if specific and specific[0] == stated[0][0] else stated[0]
 
 
-def _reply_code(text: str) -> int | None:
-    found = _REPLY_CODE.search(text[:MAX_TEXT].replace(";", " "))
-    return int(found[1]) if found else None
+def _find_reply_code(text: str) -> int | None:
+    match = _REPLY_CODE.search(text[:MAX_TEXT].replace(";", " "))
+    return int(match[1]) if match else None
 
 
-def _kind(action: DsnAction, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
+def _bounce_kind(action: DsnAction, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
     match action:
         case DsnAction.FAILED:
             return classify_bounce(status, reply_code, reason)
@@ -108,7 +108,7 @@ def _kind(action: DsnAction, status: str | None, reply_code: int | None, reason:
             assert_never(action)
 
 
-def _action(stated: DsnAction | None, status: str | None, reply_code: int | None) -> DsnAction:
+def _resolve_action(stated: DsnAction | None, status: str | None, reply_code: int | None) -> DsnAction:
     first_digit = status[0] if status else str(reply_code or "")[:1]
     match stated, first_digit:
         case DsnAction.FAILED | None, "2":

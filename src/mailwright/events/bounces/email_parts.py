@@ -1,4 +1,4 @@
-"""The parts of a mail that anyone may have written: every byte is allowed, and size, depth and number are bounded."""
+"""Split an untrusted email into its MIME parts. Any bytes are accepted; size, depth and number are bounded."""
 
 import binascii
 import quopri
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 
-# A report and the headers of the original come first; what follows is our own mail with its pictures.
+# The report and the original headers come first; what follows is our own message with its images.
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 8
 MAX_PARTS = 100
 MAX_HEADERS = 500
 MAX_LINES = 100  # of one header
-# The standard library's reader of parameters takes quadratic time.
+# The parameter parser of the standard library takes quadratic time.
 MAX_VALUE = 4_000
 
 _BLANK_LINE = re.compile(rb"(?:\A|\n)\r?\n")
@@ -36,40 +36,40 @@ class EmailPart:
     headers: EmailHeaders
     content_type: str
     body: bytes
-    depth: int  # how many mails it lies inside of: 0 is the letter itself, 1 is what the letter carries
+    depth: int  # levels of enclosing emails: 0 is the email itself, 1 an email attached to it
 
     @property
     def text(self) -> str:
-        content = decode_text(_decoded(self.headers.first("content-transfer-encoding"), self.body))
+        content = decode_text(_decode(self.headers.first("content-transfer-encoding"), self.body))
         return content.replace("\r\n", "\n")
 
 
-def split_parts(mail: bytes) -> list[EmailPart]:
-    """The mail, then everything inside, in the order in which it is written."""
-    found: list[EmailPart] = []
-    # What is still to be read, the next on top: (bytes, type where none is given, levels of mails, levels of anything).
-    waiting = [(mail[:MAX_BYTES].lstrip(b"\r\n"), "text/plain", 0, 0)]
-    while waiting and len(found) < MAX_PARTS:
-        content, default_type, depth, level = waiting.pop()
+def split_parts(email: bytes) -> list[EmailPart]:
+    """Return the email and then all its parts, in their order."""
+    parts: list[EmailPart] = []
+    # A stack of parts to parse: (content, default type, levels of emails, levels of any nesting).
+    pending = [(email[:MAX_BYTES].lstrip(b"\r\n"), "text/plain", 0, 0)]
+    while pending and len(parts) < MAX_PARTS:
+        content, default_type, depth, level = pending.pop()
         head, body = _head_and_body(content)
         part = EmailPart(parse_headers(head), "", body, depth)
         content_type, boundary = _content_type(part.headers.first("content-type"), default_type)
         part = EmailPart(part.headers, content_type, body, depth)
-        found.append(part)
+        parts.append(part)
         if level >= MAX_DEPTH:
             continue
         if content_type.startswith("multipart/") and boundary:
             inner_type = "message/rfc822" if content_type == "multipart/digest" else "text/plain"
             inner = [(each, inner_type, depth, level + 1) for each in _split(body, boundary.encode("utf-8", "replace"))]
-            waiting.extend(reversed(inner))
+            pending.extend(reversed(inner))
         elif content_type in ("message/rfc822", "message/global"):
-            raw = _decoded(part.headers.first("content-transfer-encoding"), body)
-            waiting.append((raw.lstrip(b"\r\n"), "text/plain", depth + 1, level + 1))
-    return found
+            raw = _decode(part.headers.first("content-transfer-encoding"), body)
+            pending.append((raw.lstrip(b"\r\n"), "text/plain", depth + 1, level + 1))
+    return parts
 
 
 def parse_headers(head: bytes) -> EmailHeaders:
-    """Also of headers that somebody quotes as text. What is not a field is left out."""
+    """Parse headers, also those quoted as text. Lines that are not fields are skipped."""
     fields: list[tuple[str, list[str]]] = []
     for line in decode_text(head).splitlines():
         if line[:1] in (" ", "\t"):
@@ -81,7 +81,7 @@ def parse_headers(head: bytes) -> EmailHeaders:
 
 
 def decode_text(content: bytes) -> str:
-    """Without asking for the charset: addresses, codes and the words we look for are ASCII in all that mail uses."""
+    """Decode without regard to the charset: addresses, codes and keywords are ASCII in all common charsets."""
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -92,7 +92,7 @@ def _head_and_body(content: bytes) -> tuple[bytes, bytes]:
     end = _BLANK_LINE.search(content)
     head, body = (content[: end.start()], content[end.end() :]) if end else (content, b"")
     first, _, _ = head.partition(b"\n")
-    # A part without any header, whose writer forgot the empty line: all of it is text. Mailboxes write "From " first.
+    # A part without headers and without the blank line is all text. mbox files begin with "From ".
     if head and not first.startswith(b"From ") and not _FIELD_NAME.match(decode_text(first)):
         return b"", content
     return head, body
@@ -105,12 +105,12 @@ def _content_type(value: str, default: str) -> tuple[str, str | None]:
     message["Content-Type"] = value
     try:
         return message.get_content_type(), message.get_boundary()
-    except ValueError:  # a boundary in a charset that cannot be
+    except ValueError:  # a boundary in an invalid charset
         return message.get_content_type(), None
 
 
 def _split(body: bytes, boundary: bytes) -> Iterator[bytes]:
-    """What stands between the delimiters. A missing end is forgiven: many a report is cut short on its way."""
+    """Yield the parts between the delimiters. The closing delimiter may be missing: reports are often truncated."""
     delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t\r]*(?:\n|\Z)", re.MULTILINE)
     start: int | None = None
     for count, found in enumerate(delimiter.finditer(body)):
@@ -123,14 +123,14 @@ def _split(body: bytes, boundary: bytes) -> Iterator[bytes]:
         yield body[start:]
 
 
-def _decoded(encoding: str, body: bytes) -> bytes:
+def _decode(encoding: str, body: bytes) -> bytes:
     match encoding.strip().lower():
         case "base64":
             try:
                 return binascii.a2b_base64(body)
-            except binascii.Error:  # cut short: whole groups of four can still be read
-                letters = re.sub(rb"[^A-Za-z0-9+/]", b"", body)
-                return binascii.a2b_base64(letters[: len(letters) // 4 * 4])
+            except binascii.Error:  # truncated: complete groups of four can still be decoded
+                characters = re.sub(rb"[^A-Za-z0-9+/]", b"", body)
+                return binascii.a2b_base64(characters[: len(characters) // 4 * 4])
         case "quoted-printable":
             return quopri.decodestring(body)
         case _:

@@ -1,4 +1,4 @@
-"""Feedback reports (RFC 5965), and what two large mailbox providers send instead of them."""
+"""Parse feedback reports (RFC 5965) and the formats that Outlook.com and Apple Mail use instead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mailwright.events.bounces.model import FeedbackType
 
 CONTENT_TYPE = "message/feedback-report"
 
-# The registry, its forerunners, and how some write it. A type that nobody knows counts as `other`, as the RFC says.
+# The IANA registry, its predecessors and common variants. The RFC says to treat unknown types as `other`.
 _TYPES = {
     "abuse": FeedbackType.ABUSE,
     "complaint": FeedbackType.ABUSE,
@@ -29,9 +29,9 @@ _TYPES = {
     "spf": FeedbackType.AUTH_FAILURE,
 }
 
-# Outlook.com's junk mail reporting returns the mail without a report, with the reader's address in a header of its own.
+# Outlook.com's junk mail reporting returns the email without a report; this header has the recipient's address.
 _OUTLOOK_FIELD = "x-hmxmroriginalrecipient"
-# Apple Mail writes in the reader's name when they press "unsubscribe".
+# Apple Mail sends this in the recipient's name when they choose "Unsubscribe".
 _APPLE_FIELD = "x-apple-unsubscribe"
 
 
@@ -43,7 +43,7 @@ class ParsedFeedback:
 
 
 def parse_feedback(report: EmailPart) -> ParsedFeedback | None:
-    """Of a `message/feedback-report`; None where it does not even say what kind of feedback it is."""
+    """Parse a `message/feedback-report` part; None if it states no feedback type."""
     fields = parse_headers(report.text.lstrip().encode("utf-8", "replace"))
     stated = fields.first("feedback-type")
     if not stated:
@@ -56,11 +56,11 @@ def parse_feedback_type(stated: str) -> FeedbackType:
     return _TYPES.get(stated.strip().lower(), FeedbackType.OTHER)
 
 
-def feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback | None:
-    letter = parts[0].headers
-    if letter.first(_APPLE_FIELD).lower() == "true":
-        reader = find_address(letter.first("from"))
-        return ParsedFeedback(FeedbackType.OPT_OUT, (reader,) if reader else (), "Apple Mail")
+def parse_feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback | None:
+    headers = parts[0].headers
+    if headers.first(_APPLE_FIELD).lower() == "true":
+        recipient = find_address(headers.first("from"))
+        return ParsedFeedback(FeedbackType.OPT_OUT, (recipient,) if recipient else (), "Apple Mail")
     for part in parts:
         if part.depth > 0 and part.headers.first(_OUTLOOK_FIELD):
             return ParsedFeedback(FeedbackType.ABUSE, _addresses(part.headers, _OUTLOOK_FIELD), "Outlook.com")
@@ -68,5 +68,5 @@ def feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback | None
 
 
 def _addresses(fields: EmailHeaders, name: str) -> tuple[str, ...]:
-    found = (address for value in fields.all(name) for address in find_addresses(value))
-    return tuple(dict.fromkeys(found))
+    addresses = (address for value in fields.all(name) for address in find_addresses(value))
+    return tuple(dict.fromkeys(addresses))

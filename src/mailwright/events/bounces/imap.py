@@ -1,4 +1,4 @@
-"""A mailbox behind IMAP as a box: unseen mails are read without a trace, and marked as seen only when they are done."""
+"""Read a bounce mailbox over IMAP: emails are fetched with PEEK and marked as seen only when they are done."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from mailwright.events.bounces.email_parts import MAX_BYTES
 from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
 
 TIMEOUT_SECONDS = 30.0
-# A pass ends after so many; the next one goes on. Others may want the connection, and a list has a longest line.
+# The maximum of emails per pass; the next pass continues. It bounds the length of the session and of the UID list.
 MAX_EMAILS = 1_000
 
 
@@ -25,7 +25,7 @@ class ImapSettings:
     user: str
     password: str = field(repr=False)
     folder: str = "INBOX"
-    move_to: str | None = None  # where mails go that are done; they stay where they are if this is not set
+    move_to: str | None = None  # the folder for emails that are done; None leaves them where they are
     ca: Path | None = None
     is_encrypted: bool = True
     timeout_seconds: float = TIMEOUT_SECONDS
@@ -36,28 +36,30 @@ class ImapMailbox:
         self._settings = settings
 
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
-        session = _Session(self._settings)
-        turn = asyncio.Lock()  # the session speaks with one voice, and `done` may be called at any time
+        session = _ImapSession(self._settings)
+        lock = asyncio.Lock()  # one command at a time: `mark_done` may be called concurrently
         try:
             await asyncio.to_thread(session.open)
             for uid in await asyncio.to_thread(session.unseen):
-                async with turn:
-                    mail = await asyncio.to_thread(session.fetch, uid)
-                if mail is not None:
+                async with lock:
+                    content = await asyncio.to_thread(session.fetch, uid)
+                if content is not None:
                     identity = f"{self._settings.folder}/{session.uid_validity}/{uid}"
-                    done, lay_aside = (partial(_in_turn, turn, mark, uid) for mark in (session.mark_done, session.flag))
-                    yield MailboxEmail(identity, mail, done, lay_aside)
+                    mark_done, flag = (
+                        partial(_run_locked, lock, command, uid) for command in (session.mark_done, session.flag)
+                    )
+                    yield MailboxEmail(identity, content, mark_done, flag)
         finally:
             await asyncio.to_thread(session.close)
 
 
-async def _in_turn(turn: asyncio.Lock, mark: Callable[[str], None], uid: str) -> None:
-    async with turn:
-        await asyncio.to_thread(mark, uid)
+async def _run_locked(lock: asyncio.Lock, command: Callable[[str], None], uid: str) -> None:
+    async with lock:
+        await asyncio.to_thread(command, uid)
 
 
-class _Session:
-    """One connection. Every method waits for the server, so each is called in a thread."""
+class _ImapSession:
+    """One connection. Its methods block, so each is called in a thread."""
 
     def __init__(self, settings: ImapSettings) -> None:
         self._settings = settings
@@ -67,45 +69,45 @@ class _Session:
 
     def open(self) -> None:
         settings = self._settings
-        with self._translated("connect"):
+        with self._translate_errors("connect"):
             self._imap = imap = self._connect()
-        if self._is_closed:  # nobody waited for it
+        if self._is_closed:  # the caller was cancelled meanwhile
             self.close()
-            raise MailboxUnavailable("the connection was closed while it was opened")
-        with self._translated("log in"):
-            if "AUTH=PLAIN" in imap.capabilities:  # unlike LOGIN, it takes every character
+            raise MailboxUnavailable("the connection was closed while it was being opened")
+        with self._translate_errors("log in"):
+            if "AUTH=PLAIN" in imap.capabilities:  # unlike LOGIN, it supports every character
                 credentials = f"\0{settings.user}\0{settings.password}".encode()
                 imap.authenticate("PLAIN", lambda _challenge: credentials)
             else:
                 imap.login(_quoted(settings.user), settings.password)
-        with self._translated("open the folder"):
+        with self._translate_errors("open the folder"):
             _expect_ok(imap.select(_quoted(settings.folder)))
             self.uid_validity = _text(imap.response("UIDVALIDITY")[1]) or "0"
             if settings.move_to is not None and "MOVE" not in _text(imap.capability()[1]).upper().split():
-                raise MailboxUnavailable("the IMAP server cannot move mails: take `move` out of the address")
+                raise MailboxUnavailable("the IMAP server cannot move emails; remove `move` from the mailbox URL")
 
     def unseen(self) -> list[str]:
-        with self._translated("search"):
+        with self._translate_errors("search"):
             return _text(_expect_ok(self._open.uid("SEARCH", "UNSEEN", "UNFLAGGED", "UNDELETED"))).split()[:MAX_EMAILS]
 
     def fetch(self, uid: str) -> bytes | None:
-        """None where the mail is gone by now."""
-        with self._translated("fetch a mail"):
-            answer = _expect_ok(self._open.uid("FETCH", uid, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
-        return next((each[1] for each in answer if isinstance(each, tuple) and b"BODY[" in each[0].upper()), None)
+        """Return the email, or None if it no longer exists."""
+        with self._translate_errors("fetch an email"):
+            response = _expect_ok(self._open.uid("FETCH", uid, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
+        return next((each[1] for each in response if isinstance(each, tuple) and b"BODY[" in each[0].upper()), None)
 
     def mark_done(self, uid: str) -> None:
-        with self._translated("mark a mail as seen"):
+        with self._translate_errors("mark an email as seen"):
             _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Seen)"))
             if self._settings.move_to is not None:
                 _expect_ok(self._open.uid("MOVE", uid, _quoted(self._settings.move_to)))
 
     def flag(self, uid: str) -> None:
-        with self._translated("mark a mail as flagged"):
+        with self._translate_errors("flag an email"):
             _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Flagged)"))
 
     def close(self) -> None:
-        """Without a word: it may be that another thread is still waiting for an answer, and this wakes it."""
+        """Close the socket without LOGOUT: another thread may be waiting for a response, and this wakes it."""
         self._is_closed = True
         imap, self._imap = self._imap, None
         if imap is not None:
@@ -124,22 +126,26 @@ class _Session:
     @property
     def _open(self) -> imaplib.IMAP4:
         if self._imap is None:
-            raise MailboxUnavailable("the connection is closed already")
+            raise MailboxUnavailable("the connection is already closed")
         return self._imap
 
     @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        """The library's errors in our words. What the server says is left out: some repeat the password."""
+    def _translate_errors(self, what: str) -> Iterator[None]:
+        """Translate errors of the library. The server's text is omitted because some servers repeat the password."""
         where = f"{self._settings.host}:{self._settings.port}"
         try:
             yield
         except (imaplib.IMAP4.error, OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "the server refused or ended it"
+            reason = (
+                error.strerror
+                if isinstance(error, OSError)
+                else "the server rejected the command or closed the connection"
+            )
             raise MailboxUnavailable(f"could not {what} at {where}: {reason or type(error).__name__}") from None
 
 
-def _expect_ok(answer: tuple[str, Sequence[object]]) -> Sequence[object]:
-    status, data = answer
+def _expect_ok(response: tuple[str, Sequence[object]]) -> Sequence[object]:
+    status, data = response
     if status != "OK":
         raise imaplib.IMAP4.error(status)
     return data

@@ -1,4 +1,4 @@
-"""A box is where bounce mails lie. Each is handed over until somebody says that it is done; twice is harmless."""
+"""The interface of a bounce mailbox. It yields each email until it is marked as done."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from mailwright.domain.errors import MailwrightError
 
 @dataclass(frozen=True, slots=True)
 class MailboxEmail:
-    identity: str  # where in the box it lies, for logs
-    mail: bytes  # as much of it as is ever looked at
-    mark_done: Callable[[], Awaitable[None]]  # to be called once what it says is on disk
-    flag: Callable[[], Awaitable[None]]  # it is not handed over again, and stays marked for a person
+    identity: str  # its place in the mailbox, for logs
+    content: bytes  # the first `MAX_BYTES` of the email
+    mark_done: Callable[[], Awaitable[None]]  # call it once the content is recorded
+    flag: Callable[[], Awaitable[None]]  # excludes the email from later reads and flags it for a person
 
 
 class MailboxUnavailable(MailwrightError):
-    """The mailbox cannot be read now."""
+    """The bounce mailbox is unavailable."""
 
     code = "BOUNCE_MAILBOX_UNAVAILABLE"
 
 
 class BounceMailbox(Protocol):
     def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
-        """What lies there now and is not done, once through. Raises BoxUnavailable."""
+        """Yield each email that is not marked as done, once. Raises `MailboxUnavailable`."""
         ...

@@ -1,4 +1,7 @@
-"""`maildir:/path` or `imaps://user:password@host/INBOX`: read strictly, and never print the password."""
+"""Parse the URL of a bounce mailbox strictly, without ever printing its password.
+
+A URL is `maildir:/path` or `imaps://user:password@host/INBOX`.
+"""
 
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -15,43 +18,43 @@ _OPTIONS = ("move", "ca")
 
 
 def open_mailbox(url: str) -> BounceMailbox:
-    """Nothing is touched before the first arrivals are asked for."""
+    """Create the mailbox of a URL. Nothing is opened before its emails are read."""
     scheme = url.partition(":")[0].lower()
     if scheme == "maildir":
-        return MaildirMailbox(_folder(url))
+        return MaildirMailbox(_maildir_path(url))
     if scheme in ("imap", "imaps"):
         return ImapMailbox(parse_imap_url(url))
-    raise ConfigurationInvalid("the bounce mailbox begins with maildir: or imaps://")
+    raise ConfigurationInvalid("the bounce mailbox URL must begin with maildir: or imaps://")
 
 
 def parse_imap_url(url: str) -> ImapSettings:
     parts, port = _split(url)
     host, is_encrypted = parts.hostname, parts.scheme == "imaps"
     if not host:
-        raise ConfigurationInvalid("the IMAP URL names no host, as in imaps://user:password@mail.example.com/INBOX")
+        raise ConfigurationInvalid("the IMAP URL has no host; example: imaps://user:password@mail.example.com/INBOX")
     if not is_encrypted and host not in _LOOPBACK:
-        raise ConfigurationInvalid("imap:// would send the password in the clear: use imaps://")
+        raise ConfigurationInvalid("imap:// sends the password unencrypted; use imaps://")
     if parts.username is None or parts.password is None:
         raise ConfigurationInvalid("the IMAP URL needs a user and a password, percent-encoded")
-    options = _options(parts.query)
+    options = _parse_options(parts.query)
     return ImapSettings(
         host=host,
         port=port or (IMAPS_PORT if is_encrypted else IMAP_PORT),
-        user=_decoded("user", parts.username),
-        password=_decoded("password", parts.password),
-        folder=_mailbox_name(_decoded("folder", parts.path.removeprefix("/")) or "INBOX"),
-        move_to=_mailbox_name(options["move"]) if "move" in options else None,
+        user=_decode("user", parts.username),
+        password=_decode("password", parts.password),
+        folder=_check_folder_name(_decode("folder", parts.path.removeprefix("/")) or "INBOX"),
+        move_to=_check_folder_name(options["move"]) if "move" in options else None,
         ca=Path(options["ca"]) if "ca" in options else None,
         is_encrypted=is_encrypted,
     )
 
 
-def _folder(url: str) -> Path:
+def _maildir_path(url: str) -> Path:
     path = unquote(url.partition(":")[2])
     if path.startswith("//"):  # maildir:///var/mail/bounces
         path = path.removeprefix("//")
     if not path or "\0" in path:
-        raise ConfigurationInvalid("the maildir of the bounce mailbox is missing, as in maildir:/var/mail/bounces")
+        raise ConfigurationInvalid("the maildir URL has no path; example: maildir:/var/mail/bounces")
     return Path(path)
 
 
@@ -62,28 +65,28 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Without its cause: that one quotes the text, which may be a piece of the password.
-        raise ConfigurationInvalid("the host or the port in the IMAP URL cannot be read") from None
-    # A raw / ? or # in a password moves the rest of it into another part of the URL. Naming that part would print it.
+        # `from None`: the cause quotes the text, which may be part of the password.
+        raise ConfigurationInvalid("the host or port of the IMAP URL is invalid") from None
+    # An unencoded / ? or # in the password moves the rest of it into another part of the URL: do not quote that part.
     if "@" in parts.path + parts.query + parts.fragment:
         raise ConfigurationInvalid("special characters in the user or password of an IMAP URL must be percent-encoded")
     if parts.fragment:
-        raise ConfigurationInvalid("an IMAP URL has no fragment")
+        raise ConfigurationInvalid("an IMAP URL must not have a fragment")
     return parts, port
 
 
-def _options(query: str) -> dict[str, str]:
+def _parse_options(query: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)
     if len(options) != len(pairs) or not all(options.values()):
         raise ConfigurationInvalid("an option of the IMAP URL is empty or set twice")
     for name in options:
         if name not in _OPTIONS:
-            raise ConfigurationInvalid(f"the IMAP URL has no option {name!r}; it knows {', '.join(_OPTIONS)}")
+            raise ConfigurationInvalid(f"unknown option {name!r} in the IMAP URL; supported: {', '.join(_OPTIONS)}")
     return options
 
 
-def _decoded(name: str, text: str) -> str:
+def _decode(name: str, text: str) -> str:
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -93,9 +96,9 @@ def _decoded(name: str, text: str) -> str:
     return decoded
 
 
-def _mailbox_name(name: str) -> str:
+def _check_folder_name(name: str) -> str:
     if not name.isascii() or "&" in name:
-        raise ConfigurationInvalid("a folder in the IMAP URL has other than plain ASCII letters, or an &")
+        raise ConfigurationInvalid("a folder in the IMAP URL must be ASCII without &")
     if any(ord(character) < 32 for character in name):
         raise ConfigurationInvalid("a folder in the IMAP URL contains a control character")
     return name

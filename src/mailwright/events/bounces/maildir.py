@@ -1,4 +1,4 @@
-"""A maildir as a box: mails wait in `new`, and are moved to `cur` as seen. A crash in between hands them over again."""
+"""Read a bounce mailbox from a maildir: emails in `new` move to `cur` when done, and are read again after a crash."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -22,13 +22,13 @@ class MaildirMailbox:
 
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         for name in await asyncio.to_thread(self._names):
-            mail = await asyncio.to_thread(self._read, name)
-            if mail is not None:
-                done, lay_aside = (partial(asyncio.to_thread, self._move, name, mark) for mark in (SEEN, FLAGGED))
-                yield MailboxEmail(name, mail, done, lay_aside)
+            content = await asyncio.to_thread(self._read, name)
+            if content is not None:
+                mark_done, flag = (partial(asyncio.to_thread, self._move, name, suffix) for suffix in (SEEN, FLAGGED))
+                yield MailboxEmail(name, content, mark_done, flag)
 
     def _names(self) -> list[str]:
-        """The oldest first, as delivery programs name them."""
+        """Return the file names, oldest first: delivery programs begin them with the time."""
         try:
             return sorted(file.name for file in self._new.iterdir() if not file.name.startswith(".") and file.is_file())
         except OSError as error:
@@ -38,17 +38,17 @@ class MaildirMailbox:
         try:
             with (self._new / name).open("rb") as file:
                 return file.read(MAX_BYTES)
-        except FileNotFoundError:  # somebody else has taken it
+        except FileNotFoundError:  # another process has moved it
             return None
-        except OSError as error:  # one bad file must not stop the others
-            log.warning("bounce_mail_not_readable", file=name, reason=error.strerror)
+        except OSError as error:  # one unreadable file must not block the others
+            log.warning("bounce_mail_unreadable", file=name, reason=error.strerror)
             return None
 
-    def _move(self, name: str, mark: str) -> None:
+    def _move(self, name: str, suffix: str) -> None:
         try:
             self._cur.mkdir(exist_ok=True)
-            (self._new / name).rename(self._cur / f"{name.partition(':')[0]}{mark}")
+            (self._new / name).rename(self._cur / f"{name.partition(':')[0]}{suffix}")
         except FileNotFoundError:
-            return  # somebody else has, in the meantime
+            return  # another process has moved it
         except OSError as error:
             raise MailboxUnavailable(f"{self._cur} cannot be written: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Letters: what came to the bounce address, in our words. One of five things, whoever wrote it."""
+"""What an email to the bounce address can be: a bounce, feedback, an auto-reply, unrelated or unreadable."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,17 +8,17 @@ from mailwright.domain.clock import Instant
 
 
 class DsnAction(StrEnum):
-    """What the reporting server did with the mail (RFC 3464)."""
+    """What the reporting server did with the message (RFC 3464)."""
 
     FAILED = "failed"
     DELAYED = "delayed"  # it is still trying
     DELIVERED = "delivered"
-    RELAYED = "relayed"  # handed to a server that sends no reports
-    EXPANDED = "expanded"  # to the members of a list
+    RELAYED = "relayed"  # handed over to a server that sends no reports
+    EXPANDED = "expanded"  # delivered to the members of a list
 
 
 class FeedbackType(StrEnum):
-    """Why a mailbox provider writes (RFC 5965 and its registry)."""
+    """The feedback types of RFC 5965 and its registry."""
 
     ABUSE = "abuse"
     FRAUD = "fraud"
@@ -30,13 +30,13 @@ class FeedbackType(StrEnum):
 
     @property
     def is_complaint(self) -> bool:
-        """A reader calls it unwanted. Praise, wishes to leave and the reports of DMARC are something else."""
+        """Whether the recipient reports the message as unwanted; not so for opt-outs, not-spam and DMARC reports."""
         return self in (FeedbackType.ABUSE, FeedbackType.FRAUD, FeedbackType.VIRUS, FeedbackType.OTHER)
 
 
 @dataclass(frozen=True, slots=True)
 class OriginalMessage:
-    """The mail that the letter is about, as far as the letter shows it. Ours, if we know the outbox id."""
+    """The message that the email is about, as far as it shows. It is one of ours if `outbox_id` is set."""
 
     outbox_id: str | None = None
     message_id: str | None = None  # with its angle brackets
@@ -45,13 +45,13 @@ class OriginalMessage:
 
 @dataclass(frozen=True, slots=True)
 class BouncedRecipient:
-    """What became of the mail for one reader."""
+    """What happened to the message for one recipient."""
 
-    identity: str  # the same whenever this letter is read again
-    address: str | None  # None where the letter does not say, or says something that is no address
+    identity: str  # the same whenever this email is read again
+    address: str | None  # None if missing or invalid
     action: DsnAction
     kind: BounceKind | None  # None unless it failed or is delayed
-    status: str | None = None  # enhanced, as 5.1.1
+    status: str | None = None  # enhanced status code such as 5.1.1
     reply_code: int | None = None
     diagnostic: str = ""
 
@@ -62,12 +62,12 @@ class BounceReport:
     original: OriginalMessage
     recipients: tuple[BouncedRecipient, ...]
     reporting_mta: str | None = None
-    sent_at: Instant | None = None  # as its Date says; whoever wrote it may have a wrong clock
+    sent_at: Instant | None = None  # its Date header; the sender's clock may be wrong
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
-    """A feedback report. Ask its type whether it is a complaint at all."""
+    """A feedback report; `feedback_type.is_complaint` tells whether it is a complaint."""
 
     identity: str
     original: OriginalMessage
@@ -79,7 +79,7 @@ class FeedbackReport:
 
 @dataclass(frozen=True, slots=True)
 class AutoReply:
-    """Somebody's machine answers for them. It says nothing about the address, and is never answered."""
+    """An automatic reply. It says nothing about the address."""
 
     identity: str
     original: OriginalMessage
@@ -87,14 +87,14 @@ class AutoReply:
 
 @dataclass(frozen=True, slots=True)
 class UnrelatedEmail:
-    """A mail like any other."""
+    """An ordinary email."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableReport:
-    """It says that it is a report, and the report cannot be read."""
+    """An email that claims to be a report but cannot be parsed."""
 
     identity: str
     reason: str

@@ -1,4 +1,4 @@
-"""Reading: any bytes that came to the bounce address become one letter. Never an exception, and never a long wait."""
+"""Parse any email to the bounce address. Never raises, and takes bounded time."""
 
 import hashlib
 import html
@@ -24,7 +24,7 @@ from mailwright.events.bounces.model import (
 )
 from mailwright.events.bounces.original_message import find_original
 
-# What was used before RFC 3834, and by people's programs only. Servers mark their bounces with its own field, too.
+# Headers from before RFC 3834 that only personal auto-responders use. Servers also set Auto-Submitted on bounces.
 _AUTO_REPLY_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
 _AUTO_REPLY_SUBJECT = re.compile(
     r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office|vacation|abwesen|автоответ"
@@ -35,114 +35,114 @@ _TAG = re.compile(r"<[^<>]{0,2000}>")
 _REPORT_TYPE = re.compile(r"report-type[ \t]*=[ \t]*\"?(?:delivery-status|feedback-report)", re.IGNORECASE)
 
 
-def parse_bounce_mail(mail: bytes) -> BounceMail:
-    """The first form that fits: a standard report, a notice, plain words; only then is it asked who else writes."""
-    parts = split_parts(mail)
-    identity = _identity(mail, parts[0].headers)
-    letter = (
-        _standard(identity, parts)
-        or _complaint_without_report(identity, parts)
-        or _notice(identity, parts)
-        or _in_words(identity, parts)
-        or _auto_reply(identity, parts)
-        or _neither(identity, parts[0].headers)
+def parse_bounce_mail(email: bytes) -> BounceMail:
+    """Parse the first format that matches: standard report, SES notice, plain text bounce, auto-reply."""
+    parts = split_parts(email)
+    identity = _identity(email, parts[0].headers)
+    parsed = (
+        _parse_report(identity, parts)
+        or _parse_complaint_without_report(identity, parts)
+        or _parse_notice(identity, parts)
+        or _parse_plain_text(identity, parts)
+        or _parse_auto_reply(identity, parts)
+        or _parse_other(identity, parts[0].headers)
     )
-    if isinstance(letter, BounceReport | FeedbackReport):
-        return replace(letter, sent_at=_sent_at(parts[0].headers))
-    return letter
+    if isinstance(parsed, BounceReport | FeedbackReport):
+        return replace(parsed, sent_at=_sent_at(parts[0].headers))
+    return parsed
 
 
-def _standard(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    """In the order of the letter: a report comes before the mail that it returns, which may hold a report itself."""
-    for place, part in enumerate(parts):
+def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    """Parse parts in order: a report precedes the returned message, which may itself contain a report."""
+    for index, part in enumerate(parts):
         if part.content_type in delivery_status.CONTENT_TYPES:
-            if letter := _notification(identity, parts, place, part.text):
-                return letter
-        elif part.content_type == feedback.CONTENT_TYPE and (found := feedback.parse_feedback(part)):
-            return _complaint(identity, find_original(parts, report=place), found)
-    text = _own_text(parts)
-    return _notification(identity, parts, 0, text) if delivery_status.has_groups(text) else None
+            if parsed := _parse_delivery_status(identity, parts, index, part.text):
+                return parsed
+        elif part.content_type == feedback.CONTENT_TYPE and (parsed_feedback := feedback.parse_feedback(part)):
+            return _complaint(identity, find_original(parts, report=index), parsed_feedback)
+    text = _own_body(parts)
+    return _parse_delivery_status(identity, parts, 0, text) if delivery_status.has_groups(text) else None
 
 
-def _notification(identity: str, parts: Sequence[EmailPart], place: int, fields: str) -> BounceMail | None:
+def _parse_delivery_status(identity: str, parts: Sequence[EmailPart], index: int, fields: str) -> BounceMail | None:
     groups = delivery_status.parse_groups(fields)
-    findings = list(delivery_status.find_recipients(groups))
-    if not findings:
+    recipients = list(delivery_status.find_recipients(groups))
+    if not recipients:
         return None
-    explained = _explained(findings, plain_text.strip_returned_message(_own_text(parts)))
-    original = find_original(parts, report=place, groups=groups)
+    explained = _add_explanations(recipients, plain_text.strip_returned_message(_own_body(parts)))
+    original = find_original(parts, report=index, groups=groups)
     return _bounce(identity, original, explained, delivery_status.find_reporting_mta(groups))
 
 
-def _explained(findings: Sequence[RecipientFields], text: str) -> Iterator[RecipientFields]:
-    """What the text says of one reader must not be held against another."""
+def _add_explanations(recipients: Sequence[RecipientFields], text: str) -> Iterator[RecipientFields]:
+    """Add the explanation of each recipient; text about one recipient must not be attributed to another."""
     reasons = plain_text.find_reasons(text)
-    for finding in findings:
-        said = (finding.address and reasons.get(finding.address)) or (text if len(findings) == 1 else "")
-        yield replace(finding, explanation=said)
+    for fields in recipients:
+        explanation = (fields.address and reasons.get(fields.address)) or (text if len(recipients) == 1 else "")
+        yield replace(fields, explanation=explanation)
 
 
-def _complaint_without_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    found = feedback.feedback_without_report(parts)
-    return _complaint(identity, find_original(parts), found) if found else None
+def _parse_complaint_without_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    parsed = feedback.parse_feedback_without_report(parts)
+    return _complaint(identity, find_original(parts), parsed) if parsed else None
 
 
-def _notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    notice = ses_notices.parse_notice(_own_text(parts))
+def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    notice = ses_notices.parse_notice(_own_body(parts))
     if notice is None:
         return None
     original = find_original(parts, repeated=notice.headers)
     if notice.feedback:
         return _complaint(identity, original, notice.feedback)
-    return _bounce(identity, original, notice.findings, notice.reporting_mta) if notice.findings else None
+    return _bounce(identity, original, notice.recipients, notice.reporting_mta) if notice.recipients else None
 
 
-def _in_words(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    letter, text = parts[0].headers, _own_text(parts)
-    if _is_vacation(letter) or not plain_text.is_bounce(letter, text):
+def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    headers, text = parts[0].headers, _own_body(parts)
+    if _is_vacation(headers) or not plain_text.is_bounce(headers, text):
         return None
     original = find_original(parts)
-    findings = plain_text.find_recipients(letter, text)
-    # A letter that names neither a reader nor a mail of ours helps nobody.
-    if original.outbox_id is None and all(finding.address is None for finding in findings):
-        return UnreadableReport(identity, "it reads like a bounce, and names neither a recipient nor one of our mails")
-    return _bounce(identity, original, findings, None)
+    recipients = plain_text.find_recipients(headers, text)
+    # Without a recipient or one of our messages, nothing can be recorded.
+    if original.outbox_id is None and all(fields.address is None for fields in recipients):
+        return UnreadableReport(identity, "looks like a bounce but names neither a recipient nor one of our messages")
+    return _bounce(identity, original, recipients, None)
 
 
-def _auto_reply(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    letter = parts[0].headers
-    is_marked = letter.first("auto-submitted").lower().startswith("auto-replied")
-    return AutoReply(identity, find_original(parts)) if is_marked or _is_vacation(letter) else None
+def _parse_auto_reply(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    headers = parts[0].headers
+    is_marked = headers.first("auto-submitted").lower().startswith("auto-replied")
+    return AutoReply(identity, find_original(parts)) if is_marked or _is_vacation(headers) else None
 
 
-def _is_vacation(letter: EmailHeaders) -> bool:
+def _is_vacation(headers: EmailHeaders) -> bool:
     return (
-        any(letter.first(name) for name in _AUTO_REPLY_FIELDS)
-        or letter.first("precedence").lower().replace("_", "-") == "auto-reply"
-        or _AUTO_REPLY_SUBJECT.match(letter.first("subject")) is not None
+        any(headers.first(name) for name in _AUTO_REPLY_FIELDS)
+        or headers.first("precedence").lower().replace("_", "-") == "auto-reply"
+        or _AUTO_REPLY_SUBJECT.match(headers.first("subject")) is not None
     )
 
 
-def _neither(identity: str, letter: EmailHeaders) -> BounceMail:
-    if _REPORT_TYPE.search(letter.first("content-type")):
-        return UnreadableReport(identity, "it calls itself a report, and no report can be found in it")
+def _parse_other(identity: str, headers: EmailHeaders) -> BounceMail:
+    if _REPORT_TYPE.search(headers.first("content-type")):
+        return UnreadableReport(identity, "declared as a report but contains none")
     return UnrelatedEmail(identity)
 
 
 def _bounce(
-    identity: str, original: OriginalMessage, findings: Iterable[RecipientFields], reporting_mta: str | None
+    identity: str, original: OriginalMessage, recipients: Iterable[RecipientFields], reporting_mta: str | None
 ) -> BounceReport:
     return BounceReport(
-        identity, original, tuple(classify_recipient(identity, each) for each in findings), reporting_mta
+        identity, original, tuple(classify_recipient(identity, fields) for fields in recipients), reporting_mta
     )
 
 
-def _complaint(identity: str, original: OriginalMessage, found: ParsedFeedback) -> FeedbackReport:
-    return FeedbackReport(identity, original, found.type, found.recipients, found.reporter)
+def _complaint(identity: str, original: OriginalMessage, parsed: ParsedFeedback) -> FeedbackReport:
+    return FeedbackReport(identity, original, parsed.type, parsed.recipients, parsed.reporter)
 
 
-def _own_text(parts: Sequence[EmailPart]) -> str:
-    """What the letter itself says, not what it returns."""
+def _own_body(parts: Sequence[EmailPart]) -> str:
+    """Return the text of the email itself, not of the returned message."""
     own = [part for part in parts if part.depth == 0]
     plain = next((part.text for part in own if part.content_type == "text/plain"), "")
     if plain.strip():
@@ -151,14 +151,14 @@ def _own_text(parts: Sequence[EmailPart]) -> str:
     return html.unescape(_TAG.sub("\n", marked_up))
 
 
-def _sent_at(letter: EmailHeaders) -> Instant | None:
+def _sent_at(headers: EmailHeaders) -> Instant | None:
     try:
-        return max(0, to_instant(parsedate_to_datetime(letter.first("date")).astimezone(UTC)))
+        return max(0, to_instant(parsedate_to_datetime(headers.first("date")).astimezone(UTC)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def _identity(mail: bytes, letter: EmailHeaders) -> str:
-    """A copy that took another road has other Received lines and the same Message-ID."""
-    own = letter.first("message-id")
-    return digest("message-id", own) if own else digest("content", hashlib.sha256(mail).hexdigest())
+def _identity(email: bytes, headers: EmailHeaders) -> str:
+    """Identify the email by its Message-ID: copies on other routes have different Received headers."""
+    own = headers.first("message-id")
+    return digest("message-id", own) if own else digest("content", hashlib.sha256(email).hexdigest())

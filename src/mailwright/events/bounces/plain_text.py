@@ -1,4 +1,4 @@
-"""Bounces in plain words, as servers write them that know no delivery status notifications."""
+"""Parse bounces in plain text, from servers that send no delivery status notifications."""
 
 import re
 
@@ -6,14 +6,14 @@ from mailwright.events.bounces.diagnosis import ADDRESS, RecipientFields, find_a
 from mailwright.events.bounces.email_parts import EmailHeaders
 from mailwright.events.bounces.model import DsnAction
 
-# Beyond this it is the returned mail, whatever stands between.
-MAX_PROSE = 32_000
+# Text beyond this is the returned message.
+MAX_TEXT_LENGTH = 32_000
 MAX_RECIPIENTS = 100
 
-_DAEMONS = re.compile(r"\b(?:mailer-?daemon|mail-?daemon|postmaster|mailadm|mail-?delivery)\b", re.IGNORECASE)
-_ANSWER_OR_FORWARD = re.compile(r"\s*(?:re|aw|sv|fwd?|wg|tr)\s?:", re.IGNORECASE)
+_SERVER_SENDERS = re.compile(r"\b(?:mailer-?daemon|mail-?daemon|postmaster|mailadm|mail-?delivery)\b", re.IGNORECASE)
+_REPLY_OR_FORWARD = re.compile(r"\s*(?:re|aw|sv|fwd?|wg|tr)\s?:", re.IGNORECASE)
 
-# How the subject or the first words of such letters read.
+# Phrases in the subject or the first lines of such emails.
 _FAILURE = re.compile(
     r"undeliver|non-?delivery|delivery (?:status|failure|failed|report|notification|problem|error|has failed)"
     r"|(?:mail|message) delivery|deliver(?:y|ed|) to the following|failure notice|failure reasons|mail failure"
@@ -28,7 +28,7 @@ _STILL_TRYING = re.compile(
     re.IGNORECASE,
 )
 
-# Where the server's own words end and the returned mail begins.
+# Where the server's text ends and the returned message begins.
 _RETURNED = re.compile(
     r"^[ \t]*-{2,}[ ]?(?:Below this line is|This is a copy|Original message|Returned (?:message|mail)|Unsent message"
     r"|The (?:header|body) of the (?:original|message)|Forwarded message|Undelivered message)"
@@ -37,38 +37,38 @@ _RETURNED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
-# How a line names a reader who was not reached; the reason is the rest of the line and the lines below.
+# Lines that name a failed recipient; the reason is the rest of the line and the lines below.
 _NAMED = re.compile(
     rf"^<({ADDRESS})>(?:[ \t]*\([^()]{{0,300}}\))?[ \t]*:"  # qmail, Postfix
     rf"|^[ \t]*<?({ADDRESS})>?[ \t]*\r?$"  # Exim, Gmail, Notes: a line of its own
     rf"|^[ \t]*\"[^\"<>\n]{{0,200}}\"[ \t]*<({ADDRESS})>[ \t]*\r?$"
-    rf"|^[^\n]{{0,200}}?\bSMTP=({ADDRESS});"  # Exchange, in the manner of X.400
-    rf"|^[ \t]*(?![\w-]+:)[^\n:<>]{{0,200}}: <({ADDRESS})>[ \t]*\r?$",  # a reason in front, and not a header field
+    rf"|^[^\n]{{0,200}}?\bSMTP=({ADDRESS});"  # Exchange, in X.400 style
+    rf"|^[ \t]*(?![\w-]+:)[^\n:<>]{{0,200}}: <({ADDRESS})>[ \t]*\r?$",  # a reason first; no header field
     re.MULTILINE,
 )
 
 
-def is_bounce(letter: EmailHeaders, prose: str) -> bool:
-    """By who writes and what they say: both, since people also write about failures and servers about other things."""
-    subject = letter.first("subject")
-    if _ANSWER_OR_FORWARD.match(subject):
+def is_bounce(headers: EmailHeaders, body: str) -> bool:
+    """Decide by sender and wording: people also write about failures, and servers about other things."""
+    subject = headers.first("subject")
+    if _REPLY_OR_FORWARD.match(subject):
         return False
-    says_so = _FAILURE.search(subject), _FAILURE.search(prose[:2_000])
+    mentions_failure = _FAILURE.search(subject), _FAILURE.search(body[:2_000])
     is_server = (
-        letter.first("return-path").replace(" ", "") == "<>"
-        or bool(letter.first("x-failed-recipients"))
-        or _DAEMONS.search(letter.first("from")) is not None
-        or _DAEMONS.search(letter.first("return-path")) is not None
+        headers.first("return-path").replace(" ", "") == "<>"
+        or bool(headers.first("x-failed-recipients"))
+        or _SERVER_SENDERS.search(headers.first("from")) is not None
+        or _SERVER_SENDERS.search(headers.first("return-path")) is not None
     )
-    return any(says_so) if is_server else all(says_so)
+    return any(mentions_failure) if is_server else all(mentions_failure)
 
 
-def find_recipients(letter: EmailHeaders, prose: str) -> list[RecipientFields]:
-    text = strip_returned_message(prose)
-    action = DsnAction.DELAYED if _STILL_TRYING.search(letter.first("subject") + "\n" + text) else DsnAction.FAILED
+def find_recipients(headers: EmailHeaders, body: str) -> list[RecipientFields]:
+    text = strip_returned_message(body)
+    action = DsnAction.DELAYED if _STILL_TRYING.search(headers.first("subject") + "\n" + text) else DsnAction.FAILED
     reasons = find_reasons(text)
-    stated = find_addresses(letter.first("x-failed-recipients"))
-    named = stated or tuple(reasons) or find_addresses(letter.first("x-original-recipientlist"))
+    stated = find_addresses(headers.first("x-failed-recipients"))
+    named = stated or tuple(reasons) or find_addresses(headers.first("x-original-recipientlist"))
     return [
         RecipientFields(
             address, action, explanation=(address and reasons.get(address)) or (text if len(named) < 2 else "")
@@ -78,24 +78,24 @@ def find_recipients(letter: EmailHeaders, prose: str) -> list[RecipientFields]:
 
 
 def find_reasons(text: str) -> dict[str, str]:
-    """Each reader with the words behind their address, up to the next reader."""
-    found: dict[str, str] = {}
+    """Return the text after each recipient's address, up to the next recipient."""
+    reasons: dict[str, str] = {}
     named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
     ends = [each.start() for each in named[1:]] + [len(text)]
     for each, end in zip(named, ends, strict=False):
         if address := find_address(each[each.lastindex or 0]):
-            found.setdefault(address, _reason(each, text[each.end() : end]))
-    return found
+            reasons.setdefault(address, _reason(each, text[each.end() : end]))
+    return reasons
 
 
-def strip_returned_message(prose: str) -> str:
-    """Without the mail that is returned below."""
-    text = prose[:MAX_PROSE]
+def strip_returned_message(body: str) -> str:
+    """Remove the returned message below the server's text."""
+    text = body[:MAX_TEXT_LENGTH]
     end = _RETURNED.search(text)
     return text[: end.start()] if end else text
 
 
-def _reason(named: re.Match[str], behind: str) -> str:
-    paragraph = behind.strip("\r\n").partition("\n\n")[0]
-    # "The mailbox is full: <a@example.com>" says why in front of the address.
+def _reason(named: re.Match[str], following: str) -> str:
+    paragraph = following.strip("\r\n").partition("\n\n")[0]
+    # "The mailbox is full: <a@example.com>" gives the reason before the address.
     return f"{named[0].partition('<')[0]} {paragraph}" if named.lastindex == 5 else paragraph

@@ -1,4 +1,4 @@
-"""Amazon's notices by mail: a topic with an email subscription sends its JSON as the text of a letter."""
+"""Parse SES notifications that an SNS topic with an email subscription sends as JSON in the text of an email."""
 
 import json
 import re
@@ -13,25 +13,25 @@ from mailwright.events.bounces.model import DsnAction
 
 MAX_RECIPIENTS = 1_000
 
-# Old mail servers break lines that are too long for them with an exclamation mark, also within a word.
+# Old mail servers break long lines with an exclamation mark, even within a word.
 _BROKEN_LINE = re.compile(r"!\r?\n ")
 _KINDS = ("notificationType", "eventType")
 
 
 @dataclass(frozen=True, slots=True)
 class SesNotice:
-    headers: EmailHeaders  # of the mail that it is about, as far as Amazon repeats them
-    findings: tuple[RecipientFields, ...] = ()
+    headers: EmailHeaders  # of the original message, as far as SES includes them
+    recipients: tuple[RecipientFields, ...] = ()
     feedback: ParsedFeedback | None = None
     reporting_mta: str | None = None
 
 
 def parse_notice(text: str) -> SesNotice | None:
-    notice = _json_in(text)
+    notice = _parse_json(text)
     if notice is None:
         return None
-    if isinstance(notice.get("Message"), str):  # the same, in the envelope of the topic
-        notice = _json_in(str(notice["Message"])) or {}
+    if isinstance(notice.get("Message"), str):  # wrapped in an SNS envelope
+        notice = _parse_json(str(notice["Message"])) or {}
     kind = next((notice[name] for name in _KINDS if isinstance(notice.get(name), str)), None)
     headers = _headers(_object(notice, "mail"))
     match kind:
@@ -76,15 +76,15 @@ def _headers(mail: Mapping[str, Any]) -> EmailHeaders:
     return EmailHeaders(tuple(fields))
 
 
-def _json_in(text: str) -> Mapping[str, Any] | None:
+def _parse_json(text: str) -> Mapping[str, Any] | None:
     start = text.find("{")
     if start < 0 or text[:start].strip():
         return None
     try:
-        found, _ = json.JSONDecoder(strict=False).raw_decode(_BROKEN_LINE.sub("", text[start:]))
+        parsed, _ = json.JSONDecoder(strict=False).raw_decode(_BROKEN_LINE.sub("", text[start:]))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _object(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""Outgoing webhooks: whoever wants to know what happens to a tenant's mail is told, signed, at least once."""
+"""Outgoing webhooks: deliver the events of a tenant's messages to its endpoints, signed and at least once."""

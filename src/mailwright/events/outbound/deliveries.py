@@ -1,7 +1,7 @@
-"""Deliveries: what is to be told to whom, claimed for a while, settled by its claim, and kept to be looked at.
+"""Store webhook deliveries: claim them under a lease, settle them, and keep their log.
 
-A claim that is never settled ends by itself, and the delivery is made again under the same id: at least once. Whoever
-comes too late with a failure changes nothing; a success counts whoever brings it.
+A lease that expires makes the delivery due again under the same id, so delivery is at least once. After the lease, a
+failure is ignored, but a success still counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ DELIVERED: Final = "DELIVERED"
 FAILED: Final = "FAILED"
 TEST: Final = "test"
 
-# Three days in all: a receiver that broke on a Friday evening has until Monday.
+# Three days in total: a receiver that breaks on Friday evening has until Monday.
 SCHEDULE: Final = RetryPolicy(
     "webhooks",
     12,
@@ -45,15 +45,15 @@ SCHEDULE: Final = RetryPolicy(
         DAY,
     ),
 )
-# After a failure the endpoint itself rests, and then gets one request before it gets many.
+# After a failure the endpoint backs off, then gets a single request before full batches.
 ENDPOINT_BACKOFF: Final[tuple[Instant, ...]] = (SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE)
 PAUSE_AFTER: Final[Instant] = 3 * DAY
-# Longer than a request may take, or a slow receiver would get it twice.
+# Longer than the request timeout; otherwise a slow receiver would get the delivery twice.
 LEASE: Final[Instant] = MINUTE
 BATCH_SIZE: Final = 20
 RETENTION: Final[Instant] = 30 * DAY
 DELETE_BATCH_SIZE: Final = 5_000
-# What a receiver answers is for a person to look at, not to be kept.
+# Only the beginning of a response is kept, for display.
 MAX_EXCERPT_LENGTH: Final = 500
 MAX_LOGGED_ATTEMPTS: Final = 30
 NEWEST: Final = 2**63 - 1
@@ -80,7 +80,7 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """One delivery on its way, with all that its body says."""
+    """A claimed delivery with its request body."""
 
     key: int
     delivery_id: str
@@ -92,7 +92,7 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """A whole answer: taken if its status is 2xx."""
+    """A complete response; a status of 2xx is a success."""
 
     status: int
     excerpt: str
@@ -105,7 +105,7 @@ class ReceiverResponse:
 
 @dataclass(frozen=True, slots=True)
 class NoReceiverResponse:
-    """No whole answer came, and why."""
+    """No complete response was received, and why."""
 
     cause: str
     milliseconds: int
@@ -113,7 +113,7 @@ class NoReceiverResponse:
 
 @dataclass(frozen=True, slots=True)
 class ClaimExpired:
-    """The claim had ended before anything left: whoever has it now makes the delivery."""
+    """The lease expired before the request was sent; another process makes the delivery."""
 
 
 DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired
@@ -124,14 +124,14 @@ class WebhookDeliveries:
         self._database = database
         self._clock = clock
 
-    # What people look at and do.
+    # Used by the API, the CLI and the dashboard.
 
     async def list_deliveries(
         self, endpoint: WebhookEndpoint, *, limit: int, before: int = NEWEST, status: str | None = None
     ) -> list[WebhookDelivery]:
-        """The latest first."""
+        """Return the newest deliveries first."""
         d = webhook_deliveries.c
-        query = _shown().where(d.endpoint_key == endpoint.key, d.id < before)
+        query = _delivery_query().where(d.endpoint_key == endpoint.key, d.id < before)
         if status is not None:
             query = query.where(d.status == status)
         async with self._database.read() as tx:
@@ -143,24 +143,24 @@ class WebhookDeliveries:
             return await _find(tx, delivery_id, tenant_id)
 
     async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> WebhookDelivery:
-        """Once more under the same id, with all attempts again, whatever became of it."""
+        """Make an ended delivery due again under the same id, with all attempts."""
         async with self._database.write() as tx:
-            found = await _find(tx, delivery_id, tenant_id)
-            if found.status == PENDING:
-                raise NotPossibleNow("The delivery still waits for its next attempt.")
-            again = {
+            delivery = await _find(tx, delivery_id, tenant_id)
+            if delivery.status == PENDING:
+                raise NotPossibleNow("The delivery is still pending. It can be redelivered after its last attempt.")
+            reset = {
                 "status": PENDING,
                 "due_at": self._clock.now(),
                 "attempts": 0,
                 "ended_at": None,
                 "claim_token": None,
             }
-            await tx.execute(update(webhook_deliveries).where(webhook_deliveries.c.id == found.key).values(**again))
-            await self._note(tx, actor, "redeliver", found)
+            await tx.execute(update(webhook_deliveries).where(webhook_deliveries.c.id == delivery.key).values(**reset))
+            await self._audit(tx, actor, "redeliver", delivery)
             return await _find(tx, delivery_id, tenant_id)
 
     async def create_test(self, endpoint: WebhookEndpoint, *, actor: str) -> WebhookDelivery:
-        """A delivery that is about no mail, made like any other."""
+        """Create a test delivery, which is about no message."""
         now = self._clock.now()
         async with self._database.write() as tx:
             delivery_id = uuid7(now)
@@ -178,36 +178,36 @@ class WebhookDeliveries:
                     created_at=now,
                 )
             )
-            made = await _find(tx, delivery_id, endpoint.tenant_id)
-            await self._note(tx, actor, "test", made)
-        return made
+            delivery = await _find(tx, delivery_id, endpoint.tenant_id)
+            await self._audit(tx, actor, "test", delivery)
+        return delivery
 
-    # What the delivering process does.
+    # Used by the dispatcher.
 
     async def has_active_endpoints(self) -> bool:
-        """Whether anybody wants to be told anything now."""
+        """Whether any endpoint is active."""
         e = webhook_endpoints.c
         async with self._database.read() as tx:
             return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))
 
     async def due_endpoints(self, *, limit: int) -> list[WebhookEndpoint]:
-        """Endpoints that can be told something now, whoever has rested longest first."""
+        """Return endpoints with due deliveries, the longest waiting first."""
         now, e, d = self._clock.now(), webhook_endpoints.c, webhook_deliveries.c
-        waiting = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
+        has_due = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
         query = select(webhook_endpoints).where(
-            e.is_active == true(), e.paused_at.is_(None), e.deferred_until <= now, waiting.exists()
+            e.is_active == true(), e.paused_at.is_(None), e.deferred_until <= now, has_due.exists()
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(e.deferred_until, e.id).limit(limit))
         return [endpoint_from_row(row) for row in rows]
 
     async def claim(self, endpoint: WebhookEndpoint, *, only: int | None = None) -> list[ClaimedDelivery]:
-        """What is due for this endpoint; one while it fails. `only`: this delivery, if it is due."""
+        """Claim due deliveries of an endpoint; only one while it is failing. `only` restricts it to this delivery."""
         now, d = self._clock.now(), webhook_deliveries.c
         due = and_(d.endpoint_key == endpoint.key, d.status == PENDING, d.due_at <= now)
         if only is not None:
             due = and_(due, d.id == only)
-        claimed, until = token(), now + LEASE
+        claim_token, until = token(), now + LEASE
         async with self._database.write() as tx:
             rows = await tx.execute(
                 select(d.id)
@@ -219,32 +219,36 @@ class WebhookDeliveries:
             keys = [row.id for row in rows]
             if not keys:
                 return []
-            lease = {"claim_token": claimed, "due_at": until}
+            lease = {"claim_token": claim_token, "due_at": until}
             await tx.execute(update(webhook_deliveries).where(d.id.in_(keys)).values(**lease))
-            told = await tx.execute(_told(d.id.in_(keys)).order_by(d.id))
-            people = await _people(tx, told)
+            rows = await tx.execute(_payload_query(d.id.in_(keys)).order_by(d.id))
+            contacts_by_key = await _find_contacts(tx, rows)
         return [
-            ClaimedDelivery(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint, people))
-            for row in told
+            ClaimedDelivery(
+                row.id, row.delivery_id, claim_token, until, row.attempts, _body(row, endpoint, contacts_by_key)
+            )
+            for row in rows
         ]
 
     async def settle(
         self, endpoint: WebhookEndpoint, outcomes: Sequence[tuple[ClaimedDelivery, DeliveryOutcome]]
     ) -> None:
-        """What came of each, and of the endpoint as a whole, in one transaction."""
+        """Record the outcomes of deliveries and the resulting state of the endpoint in one transaction."""
         now, mine = self._clock.now(), webhook_endpoints.c.id == endpoint.key
         async with self._database.write() as tx:
-            # Before its deliveries, as whoever removes it does: nobody waits for each other.
+            # Lock the endpoint before its deliveries, in the same order as its removal, to avoid a deadlock.
             rows = await tx.execute(select(webhook_endpoints).where(mine).with_for_update())
             for claimed, outcome in outcomes:
                 await _settle(tx, claimed, outcome, now)
-            # What was asked of it as it was before somebody edited it tells nothing about it as it is now.
-            known = [each for each in map(endpoint_from_row, rows) if each.updated_at == endpoint.updated_at]
-            if known and (changes := _changes(known[0], [outcome for _, outcome in outcomes], now)):
+            # If the endpoint was edited meanwhile, these outcomes say nothing about its present settings.
+            unchanged = [
+                current for current in map(endpoint_from_row, rows) if current.updated_at == endpoint.updated_at
+            ]
+            if unchanged and (changes := _endpoint_changes(unchanged[0], [outcome for _, outcome in outcomes], now)):
                 await tx.execute(update(webhook_endpoints).where(mine).values(**changes))
 
     async def delete_old(self) -> int:
-        """Deliveries that ended long ago, and those of endpoints that are gone; some of them at a time."""
+        """Delete a batch of deliveries that ended long ago or whose endpoint was removed; return their number."""
         d = webhook_deliveries.c
         known = select(webhook_endpoints.c.id).where(webhook_endpoints.c.id == d.endpoint_key)
         old = or_(d.ended_at < self._clock.now() - RETENTION, ~known.exists())
@@ -254,15 +258,15 @@ class WebhookDeliveries:
                 await tx.execute(delete(webhook_deliveries).where(d.id.in_(keys)))
         return len(keys)
 
-    async def _note(self, tx: Transaction, actor: str, action: str, about: WebhookDelivery) -> None:
+    async def _audit(self, tx: Transaction, actor: str, action: str, delivery: WebhookDelivery) -> None:
         await audit_log.record(
             tx,
             self._clock.now(),
             actor=actor,
             action=f"webhook.{action}",
-            subject=about.webhook_id,
-            tenant_id=about.tenant_id,
-            detail={"deliveryId": about.delivery_id},
+            subject=delivery.webhook_id,
+            tenant_id=delivery.tenant_id,
+            detail={"deliveryId": delivery.delivery_id},
         )
 
 
@@ -270,58 +274,58 @@ async def _settle(tx: Transaction, claimed: ClaimedDelivery, outcome: DeliveryOu
     d = webhook_deliveries.c
     rows = await tx.execute(select(d.log).where(d.id == claimed.key).with_for_update())
     if not rows:
-        return  # its endpoint was removed
-    own = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
+        return  # the endpoint was removed
+    own_claim = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
     attempts = claimed.attempts + 1
-    log = {"log": _log(rows[0].log, outcome, attempts, now), "attempts": attempts}
+    log = {"log": _append_log(rows[0].log, outcome, attempts, now), "attempts": attempts}
     match outcome:
         case ClaimExpired():
             return
         case ReceiverResponse(is_success=True):
             ended = {"status": DELIVERED, "ended_at": now, "claim_token": None}
-            anyone = and_(d.id == claimed.key, d.status == PENDING)
-            await tx.execute(update(webhook_deliveries).where(anyone).values(**log, **ended))
+            any_claim = and_(d.id == claimed.key, d.status == PENDING)
+            await tx.execute(update(webhook_deliveries).where(any_claim).values(**log, **ended))
         case _ if SCHEDULE.is_exhausted(attempts):
             ended = {"status": FAILED, "ended_at": now, "claim_token": None}
-            await tx.execute(update(webhook_deliveries).where(own).values(**log, **ended))
+            await tx.execute(update(webhook_deliveries).where(own_claim).values(**log, **ended))
         case _:
             due_at = now + SCHEDULE.delay(claimed.delivery_id, attempts)
-            await tx.execute(update(webhook_deliveries).where(own).values(**log, due_at=due_at, claim_token=None))
+            await tx.execute(update(webhook_deliveries).where(own_claim).values(**log, due_at=due_at, claim_token=None))
 
 
-def _changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
-    """One success among them, and the endpoint is well."""
-    failures = [each for each in outcomes if not isinstance(each, ClaimExpired) and not _is_taken(each)]
-    if any(_is_taken(each) for each in outcomes):
+def _endpoint_changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
+    """Return the changes to the endpoint. One success resets its failures."""
+    failures = [outcome for outcome in outcomes if not isinstance(outcome, ClaimExpired) and not _is_success(outcome)]
+    if any(_is_success(outcome) for outcome in outcomes):
         return {"failures": 0, "failing_since": None, "deferred_until": 0} if endpoint.failures else {}
     if not failures:
         return {}
     count, last = endpoint.failures + 1, failures[-1]
     since = now if endpoint.failing_since is None else endpoint.failing_since
-    rest = ENDPOINT_BACKOFF[min(count, len(ENDPOINT_BACKOFF)) - 1]
-    changes: dict[str, Any] = {"failures": count, "failing_since": since, "deferred_until": now + rest}
+    backoff = ENDPOINT_BACKOFF[min(count, len(ENDPOINT_BACKOFF)) - 1]
+    changes: dict[str, Any] = {"failures": count, "failing_since": since, "deferred_until": now + backoff}
     if reason := _pause_reason(last, since, now):
         changes |= {"paused_at": now, "pause_reason": reason}
     return changes
 
 
-def _is_taken(outcome: DeliveryOutcome) -> bool:
+def _is_success(outcome: DeliveryOutcome) -> bool:
     return isinstance(outcome, ReceiverResponse) and outcome.is_success
 
 
 def _pause_reason(last: DeliveryOutcome, since: Instant, now: Instant) -> str | None:
     match last:
         case ReceiverResponse(status=status) if status == GONE:
-            return "it answered 410 Gone: nobody is there any more"
+            return "The endpoint returned 410 Gone."
         case ReceiverResponse(status=status) if now - since >= PAUSE_AFTER:
-            return f"it took nothing for three days; its last answer was {status}"
+            return f"No delivery succeeded for three days. Last response: {status}."
         case NoReceiverResponse(cause=cause) if now - since >= PAUSE_AFTER:
-            return f"it took nothing for three days; at last {cause}"
+            return f"No delivery succeeded for three days. Last error: {cause}."
         case _:
             return None
 
 
-def _log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant) -> str:
+def _append_log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant) -> str:
     entry: dict[str, Any] = {"at": now, "attempt": attempt, "status": None, "answer": "", "error": None}
     match outcome:
         case ReceiverResponse(status=status, excerpt=excerpt, milliseconds=took):
@@ -337,8 +341,8 @@ def _log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant) -> str
     return orjson.dumps([*orjson.loads(text), entry][-MAX_LOGGED_ATTEMPTS:]).decode()
 
 
-def _told(condition: ColumnElement[bool]) -> Select[Any]:
-    """A delivery with its event and its message, as they are now: whoever was erased since is not told of."""
+def _payload_query(condition: ColumnElement[bool]) -> Select[Any]:
+    """Select deliveries with the present event and message, so that erased contacts are not included."""
     d, e, m = webhook_deliveries.c, events.c, messages.c
     joined = webhook_deliveries.outerjoin(messages, m.id == d.message_key).outerjoin(
         events, and_(e.id == d.event_key, e.created_at == d.event_at)
@@ -351,9 +355,11 @@ def _told(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, Any]]:
-    """Those that events without a message are about; whoever was erased is not among them."""
-    keys = {orjson.loads(row.metadata)[CONTACT_KEY] for row in told if row.message_key == NO_MESSAGE and row.metadata}
+async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """Return the contacts of events without a message, except erased ones."""
+    keys = {
+        orjson.loads(row.metadata)[CONTACT_KEY] for row in deliveries if row.message_key == NO_MESSAGE and row.metadata
+    }
     if not keys:
         return {}
     c = contacts.c
@@ -361,9 +367,9 @@ async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, A
     return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
 
 
-def _body(row: Any, endpoint: WebhookEndpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
+def _body(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]]) -> bytes:
     message, metadata = None, orjson.loads(row.metadata or "{}")
-    person = metadata.pop(CONTACT_KEY, None)
+    contact_key = metadata.pop(CONTACT_KEY, None)
     if row.outbox_id is not None:
         message = {
             "outboxId": row.outbox_id,
@@ -381,13 +387,13 @@ def _body(row: Any, endpoint: WebhookEndpoint, people: Mapping[int, dict[str, An
             "type": row.type,
             "createdAt": isoformat(row.event_at),
             "message": message,
-            "contact": people.get(person),
+            "contact": contacts_by_key.get(contact_key),
             "metadata": metadata,
         }
     )
 
 
-def _shown() -> Select[Any]:
+def _delivery_query() -> Select[Any]:
     d = webhook_deliveries.c
     joined = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == d.endpoint_key).outerjoin(
         messages, messages.c.id == d.message_key
@@ -400,7 +406,7 @@ async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> Web
     if not is_uuid(delivery_id):
         raise NotFound
     d = webhook_deliveries.c
-    query = _shown().where(d.delivery_id == delivery_id)
+    query = _delivery_query().where(d.delivery_id == delivery_id)
     rows = await tx.execute(query if tenant_id is None else query.where(d.tenant_id == tenant_id))
     if not rows:
         raise NotFound

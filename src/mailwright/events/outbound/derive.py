@@ -1,7 +1,7 @@
-"""Deriving: every event that somebody wants to be told of becomes a delivery, once, in the order of events.
+"""Create webhook deliveries from events, once per event and endpoint, in the order of events.
 
-A cursor goes over the events that the engine writes anyway, so mail pays nothing for webhooks. The cursor moves in the
-transaction that writes the deliveries: whoever is cut off leaves neither, and the next one begins where the last ended.
+A cursor reads the events that are written anyway, so sending costs nothing extra. The cursor moves in the transaction
+that writes the deliveries: after a crash the next process continues where the last one stopped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries, webhook_endpoints
 
 CURSOR: Final = "events"
-# One transaction looks at so many keys: it must stay short while workers wait for their turn.
+# Event keys per transaction: it must be short because workers wait for it.
 BATCH_SIZE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """One endpoint's: which events, and after which."""
+class _EndpointFilter:
+    """The event types of one endpoint, and the event after which they count."""
 
     endpoint_key: int
     types: frozenset[str]
@@ -33,60 +33,60 @@ class _Wish:
 
 
 async def derive_deliveries(database: Database, clock: Clock) -> bool:
-    """One stride; whether there may be more to look at now. Any number of processes may call it."""
+    """Process one batch of events; return whether there may be more. Any number of processes may call it."""
     async with database.read() as tx:
-        wishes = await _wishes(tx)
-        now_visible = await event_horizon(tx) if wishes else None
+        filters = await _endpoint_filters(tx)
+        now_visible = await event_horizon(tx) if filters else None
     if now_visible is None:
         return False
-    begins = min(wish.since for each in wishes.values() for wish in each)
+    begins = min(endpoint_filter.since for each in filters.values() for endpoint_filter in each)
     if now_visible.newest <= begins:
         return False
-    await _open_cursor(database, begins)
+    await _create_cursor(database, begins)
     async with database.write() as tx:
         mine = webhook_cursor.c.name == CURSOR
         [cursor] = await tx.execute(select(webhook_cursor).where(mine).with_for_update())
-        # While nobody wanted to be told, the cursor stood still.
+        # The cursor does not move while no endpoint is active.
         position = max(cursor.position, begins)
         reach = _reach(cursor, position, now_visible)
         end = min(reach, position + BATCH_SIZE)
         if end > position:
-            await _deliveries(tx, wishes, position, end, clock.now())
-        changes = {"position": max(position, end), **(_noted(cursor, reach, now_visible) if end >= reach else {})}
+            await _insert_deliveries(tx, filters, position, end, clock.now())
+        changes = {"position": max(position, end), **(_next_wait(cursor, reach, now_visible) if end >= reach else {})}
         if any(getattr(cursor, name) != value for name, value in changes.items()):
             await tx.execute(update(webhook_cursor).where(mine).values(**changes))
         return bool(position < end < reach)
 
 
 def _reach(cursor: Row[Any], position: int, visible: EventHorizon) -> int:
-    """Up to here no event can appear any more."""
+    """Return the event key up to which no event can still appear."""
     if visible.is_quiet:
         return visible.newest
     is_over = visible.oldest_running >= cursor.seen_before
     return cursor.seen if is_over else position
 
 
-def _noted(cursor: Row[Any], reach: int, visible: EventHorizon) -> dict[str, int]:
-    """What to wait for next, once what was waited for has come."""
+def _next_wait(cursor: Row[Any], reach: int, visible: EventHorizon) -> dict[str, int]:
+    """Return what the cursor waits for next, once the previous wait is over."""
     if cursor.seen > reach or visible.newest <= reach:
         return {}
     return {"seen": visible.newest, "seen_before": visible.next_to_run}
 
 
-async def _wishes(tx: Transaction) -> dict[int, list[_Wish]]:
-    """By tenant, of those that can be told now."""
+async def _endpoint_filters(tx: Transaction) -> dict[int, list[_EndpointFilter]]:
+    """Return the filters of active endpoints by tenant."""
     e = webhook_endpoints.c
     rows = await tx.execute(
         select(e.id, e.tenant_id, e.types, e.after_event).where(e.is_active == true(), e.paused_at.is_(None))
     )
-    found: dict[int, list[_Wish]] = {}
+    by_tenant: dict[int, list[_EndpointFilter]] = {}
     for row in rows:
-        wish = _Wish(row.id, frozenset(orjson.loads(row.types)), row.after_event)
-        found.setdefault(row.tenant_id, []).append(wish)
-    return found
+        endpoint_filter = _EndpointFilter(row.id, frozenset(orjson.loads(row.types)), row.after_event)
+        by_tenant.setdefault(row.tenant_id, []).append(endpoint_filter)
+    return by_tenant
 
 
-async def _open_cursor(database: Database, position: int) -> None:
+async def _create_cursor(database: Database, position: int) -> None:
     async with database.read() as tx:
         if await tx.execute(select(webhook_cursor.c.name)):
             return
@@ -95,26 +95,26 @@ async def _open_cursor(database: Database, position: int) -> None:
             values = {"name": CURSOR, "position": position, "seen": 0, "seen_before": 0}
             await tx.execute(insert(webhook_cursor).values(**values))
     except IntegrityError:
-        pass  # another process opened it at the same moment
+        pass  # another process created it at the same time
 
 
-async def _deliveries(
-    tx: Transaction, wishes: Mapping[int, Sequence[_Wish]], after: int, until: int, now: Instant
+async def _insert_deliveries(
+    tx: Transaction, filters: Mapping[int, Sequence[_EndpointFilter]], after: int, until: int, now: Instant
 ) -> None:
     e = events.c
-    wanted = {type_ for each in wishes.values() for wish in each for type_ in wish.types}
+    wanted = {type_ for each in filters.values() for endpoint_filter in each for type_ in endpoint_filter.types}
     found = await tx.execute(
         select(e.id, e.tenant_id, e.message_key, e.type, e.created_at)
-        .where(and_(e.id > after, e.id <= until), e.tenant_id.in_(wishes), e.type.in_(sorted(wanted)))
+        .where(and_(e.id > after, e.id <= until), e.tenant_id.in_(filters), e.type.in_(sorted(wanted)))
         .order_by(e.id)
     )
-    told = [
-        (row, wish.endpoint_key)
+    matches = [
+        (row, endpoint_filter.endpoint_key)
         for row in found
-        for wish in wishes[row.tenant_id]
-        if row.type in wish.types and row.id > wish.since
+        for endpoint_filter in filters[row.tenant_id]
+        if row.type in endpoint_filter.types and row.id > endpoint_filter.since
     ]
-    if not told:
+    if not matches:
         return
     rows = [
         {
@@ -131,6 +131,6 @@ async def _deliveries(
             "log": "[]",
             "created_at": now,
         }
-        for delivery_id, (row, endpoint_key) in zip(uuid7s(now, len(told)), told, strict=True)
+        for delivery_id, (row, endpoint_key) in zip(uuid7s(now, len(matches)), matches, strict=True)
     ]
     await tx.execute(insert(webhook_deliveries), rows)

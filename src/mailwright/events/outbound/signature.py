@@ -1,4 +1,4 @@
-"""Signatures: whoever has the secret can tell that a request is ours, whole, and not an old one sent again."""
+"""Sign webhook requests, so that receivers can verify their origin, integrity and age."""
 
 import hmac
 import secrets
@@ -7,7 +7,7 @@ from typing import Final
 
 SIGNATURE_HEADER: Final = "Mailwright-Signature"
 ID_HEADER: Final = "Mailwright-Delivery"
-# What it begins with says what it is, wherever it turns up.
+# The prefix identifies leaked secrets.
 PREFIX: Final = "whsec_"
 
 
@@ -16,10 +16,10 @@ def make_secret() -> str:
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:
-    """HMAC-SHA256 over the seconds since 1970, a full stop and the body, in hexadecimal digits."""
+    """Return the hexadecimal HMAC-SHA256 of the Unix time, a full stop and the body."""
     return hmac.digest(secret.encode(), f"{timestamp}.".encode() + body, "sha256").hex()
 
 
 def signature_header(keys: Iterable[str], timestamp: int, body: bytes) -> str:
-    """`t=1800000000,v1=…`, with one `v1` for each secret: while one replaces another, either is enough."""
-    return ",".join([f"t={timestamp}", *(f"v1={sign(each, timestamp, body)}" for each in keys)])
+    """Return `t=1800000000,v1=…` with one `v1` per secret: during a rotation either secret verifies."""
+    return ",".join([f"t={timestamp}", *(f"v1={sign(key, timestamp, body)}" for key in keys)])

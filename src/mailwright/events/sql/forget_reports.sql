@@ -1,4 +1,4 @@
--- What nobody will ask for again: not a soft bounce that still counts, nor the proof of a mail whose end is not written.
+-- Delete old reports, except soft bounces that still count and proofs of sending for messages that are not settled.
 DELETE FROM reports
 WHERE id IN (
   SELECT r.id FROM reports AS r

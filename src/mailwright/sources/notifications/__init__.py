@@ -1,1 +1,1 @@
-"""Notifications: rows of a queue that another program writes become mails, and the queue is told what came of them."""
+"""Send the notifications that another program queues in its own tables, and record the results there."""

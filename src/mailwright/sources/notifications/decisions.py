@@ -1,4 +1,4 @@
-"""Decisions: what is to be done with a row now. Pure: facts and a moment come in, one of a closed set goes out."""
+"""Decide what to do with a queue row now: send, wait, end or give up. Pure functions of the row and the time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from mailwright.sources.notifications.statuses import ACTIVE, EMAIL, FanoutStatu
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRow:
-    """Another row that says the same to the same subscriber."""
+    """Another row with the same dedupe key and subscriber."""
 
     notification_id: int
     status: str
@@ -31,17 +31,17 @@ class DuplicateRow:
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What stands beside a row."""
+    """Facts from other rows and tables that the decision about a row needs."""
 
-    surroundings: SectionDetails = SectionDetails()  # noqa: RUF009 - frozen
+    details: SectionDetails = SectionDetails()  # noqa: RUF009 - frozen
     sent: int = 0
-    under_way: int = 0
-    twins: Sequence[DuplicateRow] = ()
+    in_progress: int = 0
+    duplicates: Sequence[DuplicateRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationConfig:
-    """What holds for every row of a queue."""
+    """Configuration that applies to every row of a queue."""
 
     kinds: EventKinds
     base_url: str
@@ -53,48 +53,46 @@ class NotificationConfig:
 class SendDecision:
     kind: EventKind
     job: Mapping[str, Any]
-    section_status: str  # what the timeline of the subscription is told
-    room: int | None = None  # how many may be under way, so that the subscriber gets no more than they asked for
+    section_status: str  # recorded in the timeline of the subscription
+    room: int | None = None  # how many more messages the subscriber's maximum allows; None: no maximum
 
 
 @dataclass(frozen=True, slots=True)
 class EndDecision:
-    """It will never be sent, and why."""
+    """The row will never be sent, for this reason."""
 
     status: FanoutStatus
-    because: RowError
+    reason: RowError
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpDecision:
-    """It has had its attempts; what the last one said stays."""
+    """All attempts are used; the error of the last one stays."""
 
 
 RowDecision = SendDecision | WaitDecision | EndDecision | GiveUpDecision
 
 
-def decide(row: NotificationRow, beside: RowContext, house: NotificationConfig, now: Instant) -> RowDecision:
-    """The first question that is not answered with yes decides."""
+def decide(row: NotificationRow, context: RowContext, config: NotificationConfig, now: Instant) -> RowDecision:
+    """Return the decision of the first check that does not pass."""
     if row.event is None:
-        return _failed("EVENT_NOT_FOUND", "/openEventId: the queue has no such event", "/openEventId")
+        return _failed("EVENT_NOT_FOUND", "/openEventId: the event does not exist", "/openEventId")
     if row.subscription is None:
-        return _failed(
-            "SUBSCRIPTION_NOT_FOUND", "/subscriptionId: the queue has no such subscription", "/subscriptionId"
-        )
+        return _failed("SUBSCRIPTION_NOT_FOUND", "/subscriptionId: the subscription does not exist", "/subscriptionId")
     payload = jobs.parse_json_column(row.event.get("payload"))
     if isinstance(payload, RowError):
         return _failed(payload.code, "/event/payload: is not JSON", "/event/payload")
     name = jobs.event_kind_name(payload)
-    kind = house.kinds.find(name)
+    kind = config.kinds.find(name)
     if kind is None:
         path = "/event/payload/eventType"
-        return _failed("UNKNOWN_EVENT_TYPE", f"{path}: no kind {str(name)[:50]!r} is declared", path)
+        return _failed("UNKNOWN_EVENT_TYPE", f"{path}: event kind {str(name)[:50]!r} is not declared", path)
     return (
-        _spent(row, kind)
+        _attempts_used(row, kind)
         or _expired(row, kind, now)
         or _unreachable(row.subscription)
-        or _retry_wait(row, kind, house.kinds.lock_ttl_of(kind), now)
-        or _by_preference(row, kind, payload, beside, house=house, now=now)
+        or _retry_wait(row, kind, config.kinds.lock_ttl_of(kind), now)
+        or _check_preferences(row, kind, payload, context, config=config, now=now)
     )
 
 
@@ -104,15 +102,15 @@ def expires_at(row: NotificationRow, kind: EventKind) -> Instant | None:
 
 
 def lock_wait(row: NotificationRow, kinds: EventKinds, now: Instant) -> WaitDecision | None:
-    """While somebody holds it. A lock whose time nobody can read has ended."""
+    """Wait while a worker holds the lock. A lock with an unreadable time has expired."""
     if row.locked_at is None:
         return None
     payload = jobs.parse_json_column((row.event or {}).get("payload"))
     until = (times.parse(row.locked_at) or 0) + kinds.lock_ttl_of(kinds.find(jobs.event_kind_name(payload)))
-    return WaitDecision(WaitReason.LOCKED, until, f"{row.locked_by} has it") if now <= until else None
+    return WaitDecision(WaitReason.LOCKED, until, f"locked by {row.locked_by}") if now <= until else None
 
 
-def _spent(row: NotificationRow, kind: EventKind) -> GiveUpDecision | None:
+def _attempts_used(row: NotificationRow, kind: EventKind) -> GiveUpDecision | None:
     return GiveUpDecision() if row.attempts >= kind.max_attempts else None
 
 
@@ -120,14 +118,16 @@ def _expired(row: NotificationRow, kind: EventKind, now: Instant) -> EndDecision
     until = expires_at(row, kind)
     if until is None or now < until:
         return None
-    message = f"It was of use for {kind.useful_for_seconds} seconds, until {times.format_time(until)}."
+    message = (
+        f"The notification expired at {times.format_time(until)}, {kind.useful_for_seconds} seconds after its creation."
+    )
     return EndDecision(FanoutStatus.EXPIRED, RowError("EXPIRED", message))
 
 
 def _unreachable(subscription: Mapping[str, Any]) -> EndDecision | None:
     if subscription.get("contact_type") != EMAIL:
         path = "/subscription/contactType"
-        return _skipped("NON_EMAIL_CONTACT", f"{path}: only email is served here", path)
+        return _skipped("NON_EMAIL_CONTACT", f"{path}: only email is supported", path)
     if (status := subscription.get("status")) != ACTIVE:
         code = "UNSUBSCRIBED" if status == "unsubscribed" else "SUBSCRIPTION_NOT_ACTIVE"
         return _skipped(code, f"/subscription/status: the subscription is {status}", "/subscription/status")
@@ -135,47 +135,56 @@ def _unreachable(subscription: Mapping[str, Any]) -> EndDecision | None:
 
 
 def _retry_wait(row: NotificationRow, kind: EventKind, lock_ttl: Instant, now: Instant) -> WaitDecision | None:
-    """From the row alone, so that every worker agrees: the longer of the schedule and what the provider asked for."""
+    """Wait for the retry schedule or the provider's Retry-After, whichever is longer.
+
+    Only the row is used, so that every worker comes to the same result.
+    """
     last = times.parse(row.last_attempt_at)
     if not row.attempts or last is None:
         return None
     error = jobs.parse_json_column(row.error)
-    asked = error.get("retryAfterSeconds") if isinstance(error, Mapping) else None
-    asked_for = round(asked * SECOND) if isinstance(asked, int | float) else 0
-    until = last + max(kind.retry_delay(row.attempts, lock_ttl), asked_for)
-    detail = f"attempt {row.attempts} of {kind.max_attempts} failed for now"
+    retry_after = error.get("retryAfterSeconds") if isinstance(error, Mapping) else None
+    provider_delay = round(retry_after * SECOND) if isinstance(retry_after, int | float) else 0
+    until = last + max(kind.retry_delay(row.attempts, lock_ttl), provider_delay)
+    detail = f"attempt {row.attempts} of {kind.max_attempts} failed temporarily"
     return WaitDecision(WaitReason.RETRY, until, detail) if now < until else None
 
 
-def _by_preference(
-    row: NotificationRow, kind: EventKind, payload: Any, beside: RowContext, *, house: NotificationConfig, now: Instant
+def _check_preferences(
+    row: NotificationRow,
+    kind: EventKind,
+    payload: Any,
+    context: RowContext,
+    *,
+    config: NotificationConfig,
+    now: Instant,
 ) -> RowDecision:
-    given = _preferences(row.subscription or {})
-    wishes = given if isinstance(given, InvalidPreferences) else preferences.parse_preferences(given, house.zone)
-    if isinstance(wishes, InvalidPreferences):
-        return _failed("INVALID_PREFERENCES", f"{wishes.path}: {wishes.message}", wishes.path)
-    match _objection(row, kind, wishes, beside, now):
+    given = _raw_preferences(row.subscription or {})
+    wanted = given if isinstance(given, InvalidPreferences) else preferences.parse_preferences(given, config.zone)
+    if isinstance(wanted, InvalidPreferences):
+        return _failed("INVALID_PREFERENCES", f"{wanted.path}: {wanted.message}", wanted.path)
+    match _preference_conflict(row, kind, wanted, context, now):
         case NotWanted() as unwanted:
             return _skipped(unwanted.code, unwanted.message)
         case WaitDecision() as wait:
             return wait
         case None:
-            room = None if wishes.most is None else wishes.most - beside.sent
-            held_since = now - house.kinds.lock_ttl_of(kind)
-            return _repeated(row, kind, beside.twins, held_since) or _job(
-                row, kind, payload, given, beside, house=house, room=room
+            room = None if wanted.max_notifications is None else wanted.max_notifications - context.sent
+            held_since = now - config.kinds.lock_ttl_of(kind)
+            return _duplicate_decision(row, kind, context.duplicates, held_since) or _send_decision(
+                row, kind, payload, given, context, config=config, room=room
             )
 
 
-def _objection(
-    row: NotificationRow, kind: EventKind, wishes: SubscriberPreferences, beside: RowContext, now: Instant
+def _preference_conflict(
+    row: NotificationRow, kind: EventKind, wanted: SubscriberPreferences, context: RowContext, now: Instant
 ) -> WaitDecision | NotWanted | None:
     after = str((row.event or {}).get("status_after") or "")
-    happened = frozenset({after.lower(), kind.name.lower()})
-    return preferences.check_preferences(wishes, PreferenceFacts(now, happened, beside.sent, beside.under_way))
+    event_names = frozenset({after.lower(), kind.name.lower()})
+    return preferences.check_preferences(wanted, PreferenceFacts(now, event_names, context.sent, context.in_progress))
 
 
-def _preferences(subscription: Mapping[str, Any]) -> Any:
+def _raw_preferences(subscription: Mapping[str, Any]) -> Any:
     metadata = jobs.parse_json_column(subscription.get("metadata"))
     if isinstance(metadata, RowError):
         return InvalidPreferences("/subscription/preferences", "is not JSON")
@@ -184,54 +193,56 @@ def _preferences(subscription: Mapping[str, Any]) -> Any:
     return None
 
 
-def _repeated(
-    row: NotificationRow, kind: EventKind, twins: Sequence[DuplicateRow], held_since: Instant
+def _duplicate_decision(
+    row: NotificationRow, kind: EventKind, duplicates: Sequence[DuplicateRow], held_since: Instant
 ) -> WaitDecision | EndDecision | None:
-    """At most one mail says the same to the same subscriber within the window; the others wait until it is sent.
+    """Send at most one of several duplicates within the dedupe window; the others wait until it is sent.
 
-    The first goes first, unless another is being sent already: a row may be seen after one that was numbered later, or
-    be requeued. `held_since`: no lock that is older holds.
+    The lowest id goes first, unless another duplicate is being sent already: rows may become visible out of order or
+    be requeued. Locks older than `held_since` have expired.
     """
-    near = [twin for twin in twins if _is_near(row, twin, kind.dedupe_window)]
-    if sent := [twin for twin in near if twin.status == FanoutStatus.SENT]:
-        message = f"Notification {sent[0].notification_id} said the same within {kind.dedupe_window_seconds} seconds."
+    nearby = [duplicate for duplicate in duplicates if _is_in_window(row, duplicate, kind.dedupe_window)]
+    if sent := [duplicate for duplicate in nearby if duplicate.status == FanoutStatus.SENT]:
+        message = (
+            f"Duplicate of notification {sent[0].notification_id}, sent within {kind.dedupe_window_seconds} seconds."
+        )
         return _skipped("DUPLICATE", message)
-    waiting = [twin for twin in near if twin.status == FanoutStatus.PENDING]
+    waiting = [duplicate for duplicate in nearby if duplicate.status == FanoutStatus.PENDING]
     earlier = [
-        twin
-        for twin in waiting
-        if twin.notification_id < row.notification_id or (times.parse(twin.locked_at) or 0) >= held_since
+        duplicate
+        for duplicate in waiting
+        if duplicate.notification_id < row.notification_id or (times.parse(duplicate.locked_at) or 0) >= held_since
     ]
     if earlier:
         return WaitDecision(
-            WaitReason.DEDUPE, None, f"notification {earlier[0].notification_id} says the same and goes first"
+            WaitReason.DEDUPE, None, f"duplicate of notification {earlier[0].notification_id}, which goes first"
         )
     return None
 
 
-def _is_near(row: NotificationRow, twin: DuplicateRow, window: Instant) -> bool:
-    ours, theirs = times.parse(row.created_at), times.parse(twin.created_at)
+def _is_in_window(row: NotificationRow, duplicate: DuplicateRow, window: Instant) -> bool:
+    ours, theirs = times.parse(row.created_at), times.parse(duplicate.created_at)
     return ours is None or theirs is None or abs(ours - theirs) < window
 
 
-def _job(
+def _send_decision(
     row: NotificationRow,
     kind: EventKind,
     payload: Any,
     given: Any,
-    beside: RowContext,
+    context: RowContext,
     *,
-    house: NotificationConfig,
+    config: NotificationConfig,
     room: int | None,
 ) -> SendDecision | EndDecision:
-    job = jobs.build_job(row, kind, payload, given, beside.surroundings, base_url=house.base_url, locale=house.locale)
-    if found := jobs.validate_job(job, kind):
-        return EndDecision(FanoutStatus.FAILED, found)
+    job = jobs.build_job(row, kind, payload, given, context.details, base_url=config.base_url, locale=config.locale)
+    if violation := jobs.validate_job(job, kind):
+        return EndDecision(FanoutStatus.FAILED, violation)
     try:
         address.parse(job["recipient"]["email"])
     except address.InvalidAddress as error:
         return _failed("INVALID_RECIPIENT", f"/recipient/email: {error}", "/recipient/email")
-    status = str(beside.surroundings.section.get("open_status") or job["event"]["statusAfter"])
+    status = str(context.details.section.get("open_status") or job["event"]["statusAfter"])
     return SendDecision(kind, job, status, room)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of events: what a queue may tell of, declared in a file. A new kind needs a template and no code."""
+"""Event kinds, declared in a TOML file: a new kind of notification needs a template and no code."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from mailwright.domain.clock import HOUR, SECOND, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.retry import NOTIFICATIONS
 
-# The kind of a row that names none: the one that the queue was made for.
+# The kind of events that name none.
 OPEN_SEAT = "open-seat"
 LINKS = ("manageUrl", "unsubscribeUrl")
 
@@ -23,18 +23,18 @@ _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 
 
 class EventKind(BaseModel):
-    """One kind of event, as its author declares it."""
+    """One declared kind of event."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=_NAME)]
     template: Annotated[str, Field(pattern=_NAME)]
     template_version: Annotated[str, Field(pattern=_NAME)] = "v1"
-    templates: Path | None = None  # a folder with `<template>/<version>/<locale>.html`; None for what is stored already
+    templates: Path | None = None  # a folder with `<template>/<version>/<locale>.html`; None to use stored templates
     fallback_locale: str | None = "en"
-    variables: tuple[Annotated[str, Field(pattern=_VARIABLE)], ...] = ()  # that every mail needs, beside its links
-    before: tuple[str, ...] = ()  # statuses that an event leads away from; empty is any
-    after: tuple[str, ...] = ()  # statuses that it leads to; empty is any
+    variables: tuple[Annotated[str, Field(pattern=_VARIABLE)], ...] = ()  # required in addition to the links
+    before: tuple[str, ...] = ()  # allowed previous statuses; empty means any
+    after: tuple[str, ...] = ()  # allowed new statuses; empty means any
     dedupe_window_seconds: Annotated[int, Field(ge=0)] = 180
     useful_for_seconds: Annotated[int, Field(gt=0)] = 24 * HOUR // SECOND
     max_attempts: Annotated[int, Field(ge=1, le=100)] = NOTIFICATIONS.max_attempts
@@ -45,25 +45,25 @@ class EventKind(BaseModel):
 
     @field_validator("fallback_locale")
     @classmethod
-    def _locale(cls, value: str | None) -> str | None:
+    def _normalize_locale(cls, value: str | None) -> str | None:
         if not value:
             return None
-        if (found := locales.normal(value)) is None:
-            raise ValueError("a locale looks like pt or pt-BR; an empty one means that nothing stands in")
-        return found
+        if (locale := locales.normal(value)) is None:
+            raise ValueError("must be a locale such as pt or pt-BR, or empty for no fallback")
+        return locale
 
     @field_validator("manage_url", "unsubscribe_url")
     @classmethod
-    def _fills(cls, value: str) -> str:
+    def _check_placeholders(cls, value: str) -> str:
         try:
             value.format(base="", id="", token="")
         except (KeyError, IndexError, ValueError) as error:
-            raise ValueError("may hold {base}, {id} and {token} only") from error
+            raise ValueError("may contain only the placeholders {base}, {id} and {token}") from error
         return value
 
     @property
     def template_id(self) -> str:
-        """The name of the stored template: each version of the queue's is a template of ours."""
+        """The id of the stored template; each template version of the queue is a template of its own."""
         return f"{self.template}.{self.template_version}"
 
     @property
@@ -74,12 +74,12 @@ class EventKind(BaseModel):
     def useful_for(self) -> Instant:
         return self.useful_for_seconds * SECOND
 
-    def leads(self, before: str | None, after: str) -> bool:
-        """Whether an event from one status to another is of this kind."""
+    def matches(self, before: str | None, after: str) -> bool:
+        """Whether a change from one status to another belongs to this kind."""
         return (not self.before or before in self.before) and (not self.after or after in self.after)
 
     def retry_delay(self, attempts: int, lock_ttl: Instant) -> Instant:
-        """After so many completed attempts; never longer than a lock lasts."""
+        """Return the delay after this many completed attempts, at most the lifetime of a lock."""
         return min(self.retry_schedule_ms[min(attempts, len(self.retry_schedule_ms)) - 1], lock_ttl)
 
 
@@ -102,39 +102,39 @@ class EventKinds:
 
 
 def load_event_kinds(file: Path | None, lock_ttl: Instant) -> EventKinds:
-    """The built-in kind, and those of a file, which may declare the built-in one anew. Every error at once."""
-    built_in = _read(resources.files(__package__).joinpath("open_seat/kinds.toml").read_text(encoding="utf-8"), None)
-    return EventKinds({**built_in, **(_of_file(file) if file is not None else {})}, lock_ttl)
+    """Load the built-in kind and those of a file, which may redefine it. Reports all errors at once."""
+    built_in = _parse(resources.files(__package__).joinpath("open_seat/kinds.toml").read_text(encoding="utf-8"), None)
+    return EventKinds({**built_in, **(_read_file(file) if file is not None else {})}, lock_ttl)
 
 
-def _of_file(file: Path) -> dict[str, EventKind]:
+def _read_file(file: Path) -> dict[str, EventKind]:
     try:
-        return _read(file.read_text(encoding="utf-8"), file)
+        return _parse(file.read_text(encoding="utf-8"), file)
     except OSError as error:
         raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {error.strerror or error}") from error
 
 
-def _read(text: str, file: Path | None) -> dict[str, EventKind]:
+def _parse(text: str, file: Path | None) -> dict[str, EventKind]:
     try:
         declared = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {error}") from error
-    found, problems = {}, []
+    kinds, problems = {}, []
     for name, fields in declared.items():
         if not isinstance(fields, dict):
-            problems.append(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {name}: a kind is a table, as [{name}]")
+            problems.append(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {name}: must be a table, for example [{name}]")
             continue
         try:
             kind = EventKind(**{"name": name, "template": name, **fields})
         except ValidationError as error:
             problems += [_problem(file, name, each) for each in error.errors()]
             continue
-        if file is not None and kind.templates is not None:  # beside the file that names it
+        if file is not None and kind.templates is not None:  # relative to the file that declares it
             kind = kind.model_copy(update={"templates": file.parent / kind.templates})
-        found[name] = kind
+        kinds[name] = kind
     if problems:
         raise ConfigurationInvalid(*problems)
-    return found
+    return kinds
 
 
 def _problem(file: Path | None, name: str, error: Any) -> str:

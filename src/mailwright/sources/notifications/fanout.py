@@ -1,7 +1,7 @@
-"""Fanning out: rows that are due are locked and become messages, and every result is told to its row, once.
+"""Fan out a notification queue: lock due rows, create their messages, and record each result once.
 
-A row's message goes only while the row is locked. Where the queue is in another database, two commits are needed for
-one step; whichever of them a crash leaves out, the row itself tells whether its result has been told.
+A message is sent only while its row is locked. If the queue is in another database, a step takes two commits; after a
+crash between them, the row itself shows whether its result was recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,21 +53,21 @@ RELEASE_MESSAGES = statement(__package__, "release_messages")
 PARK_MESSAGES = statement(__package__, "park_messages")
 WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
 
-# Rows that are looked at in one read and locked in one write: their owner's own writes wait no longer than for that.
+# Rows read and locked at once. It is small because the owner of the queue waits for these writes.
 PAGE = 250
-# Results that are told in one write. Like a page, no more than a statement takes as values (`storage/hot.py`): given
-# more, SQLite may read the whole queue first to know which rows are not there.
+# Results recorded in one write. Like PAGE, at most what one statement takes as values (`storage/hot.py`): with more,
+# SQLite may scan the whole queue.
 BATCH = 250
-# A renewal comes when a third of the lock's time is over.
+# Locks are renewed after a third of their lifetime.
 RENEWALS_PER_LOCK = 3
-MESSAGES_OF_ROWS = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
+MESSAGE_ID_NAMESPACE = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
 
 log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateMessage:
-    """A new message."""
+    """Create a new message for the row."""
 
     send: SendDecision
     template: StoredTemplate
@@ -76,7 +76,7 @@ class CreateMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMessage:
-    """The parked message may go."""
+    """Release the parked message of the row."""
 
     link: MessageLink
     send: SendDecision
@@ -84,33 +84,33 @@ class ReleaseMessage:
 
 @dataclass(frozen=True, slots=True)
 class AdoptMessage:
-    """Another worker's lock has ended while its message is on the way: the message is ours to wait for."""
+    """Take over a message in progress whose worker's lock has expired."""
 
     link: MessageLink
 
 
 @dataclass(frozen=True, slots=True)
 class RecordResult:
-    """The row is told something now."""
+    """Record a result in the row."""
 
-    told: NotificationResult
-    link: MessageLink | None  # its message, where it has one that is not done with
-    is_result: bool = False  # of that message
+    result: NotificationResult
+    link: MessageLink | None  # the link of its unfinished message, if any
+    is_result: bool = False  # whether the result is that of the message
 
 
 RowStep = CreateMessage | ReleaseMessage | AdoptMessage | RecordResult
 
 
 class NotificationFanout:
-    """One worker's share of a queue. Any number of them may serve one queue, on one database of messages."""
+    """Serves a queue for one worker. Any number of workers may serve the same queue."""
 
     def __init__(
         self,
         database: Database,
         clock: Clock,
         queue: NotificationQueue,
-        letters: NotificationTemplates,
-        house: NotificationConfig,
+        templates: NotificationTemplates,
+        config: NotificationConfig,
         *,
         tenant_id: int,
         worker: str,
@@ -118,77 +118,81 @@ class NotificationFanout:
         self._database = database
         self._clock = clock
         self._queue = queue
-        self._letters = letters
-        self._house = house
+        self._templates = templates
+        self._config = config
         self._tenant_id = tenant_id
         self._worker = worker
-        self._renew_every = house.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
+        self._renew_every = config.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
 
-    async def claim_due(self, most: int) -> int:
-        """Locks what is due, at most about so many rows, and hands it over; answers how many rows it dealt with."""
-        await self._letters.refresh()
-        dealt_with = after = 0
-        while dealt_with < most:
+    async def claim_due(self, limit: int) -> int:
+        """Lock due rows, about `limit` at most, and create their messages; return the number of rows processed."""
+        await self._templates.refresh()
+        processed = after = 0
+        while processed < limit:
             now = self._clock.now()
-            rows = await self._queue.pending(now - self._house.kinds.shortest_lock_ttl, after, PAGE)
+            rows = await self._queue.pending(now - self._config.kinds.shortest_lock_ttl, after, PAGE)
             if not rows:
                 break
             after = rows[-1].notification_id
-            free = [row for row in rows if lock_wait(row, self._house.kinds, now) is None]
+            free = [row for row in rows if lock_wait(row, self._config.kinds, now) is None]
             if free:
-                dealt_with += await self._deal_with(free, now)
-        return dealt_with
+                processed += await self.process_rows(free, now)
+        return processed
 
     async def record_results(self) -> int:
-        """Tells rows what became of their messages; answers how many were told."""
-        told = after = 0
+        """Record the results of messages in their rows; return the number of results recorded."""
+        recorded = after = 0
         while True:
             async with self._database.read() as tx:
-                found = await links.untold(tx, self._queue.name, after, BATCH)
+                found = await links.find_results(tx, self._queue.name, after, BATCH)
             if not found:
-                return told
-            after = found[-1].id  # what cannot be told now keeps nobody else waiting
-            pairs = [(link, what) for link in found if (what := result_of(link))]
+                return recorded
+            after = found[-1].id  # a result that cannot be recorded now does not block the others
+            pairs = [(link, result) for link in found if (result := result_of(link))]
             written = await self._queue.record(pairs) if pairs else set()
             ended = [pair for pair in pairs if pair[0].notification_id in written]
             lost = [pair for pair in pairs if pair[0].notification_id not in written]
-            ended += await self._told_before(lost)
+            ended += await self._already_recorded(lost)
             if ended:
                 await self._end_links(ended)
-            told += len(ended)
+            recorded += len(ended)
 
     async def count_locked_rows(self) -> int:
-        """How many rows this worker has locked and not told."""
+        """Count the rows that this worker has locked."""
         async with self._database.read() as tx:
-            return await links.count_held(tx, self._queue.name, self._worker)
+            return await links.count_locked(tx, self._queue.name, self._worker)
 
     async def renew_locks(self) -> None:
-        """Keeps the locks on rows whose messages wait or are being sent."""
+        """Renew the locks of rows whose messages wait or are being sent."""
         now = self._clock.now()
         before, at = times.format_time(now - self._renew_every), times.format_time(now)
         async with self._database.read() as tx:
-            held = await links.held(tx, self._queue.name, self._worker, before, BATCH)
+            held = await links.find_locked(tx, self._queue.name, self._worker, before, BATCH)
         if not held:
             return
         renewed = await self._queue.renew_locks(held, at)
-        rows = [_lock_of(link) for link in held if link.notification_id in renewed]
+        rows = [_lock_row(link) for link in held if link.notification_id in renewed]
         if rows:
             await self._database.transact(lambda tx: tx.count(RENEW_LINKS, held=rows, at=at))
 
     async def release_locks(self) -> int:
-        """Before leaving: what was not begun is parked, and its rows are free for others at once."""
+        """Before shutdown: park messages that were not started and unlock their rows for other workers."""
         async with self._database.read() as tx:
-            held = await links.held(tx, self._queue.name, self._worker, times.format_time(self._clock.now()), 1_000_000)
+            held = await links.find_locked(
+                tx, self._queue.name, self._worker, times.format_time(self._clock.now()), 1_000_000
+            )
         if not held:
             return 0
 
         async def park(tx: Runner) -> list[MessageLink]:
-            given = [{"message_key": link.message_key} for link in held if result_of(link) is None]
+            candidates = [{"message_key": link.message_key} for link in held if result_of(link) is None]
             parked = (
-                {row.message_key for row in await tx.run(PARK_MESSAGES, given=given, parked=PARKED)} if given else set()
+                {row.message_key for row in await tx.run(PARK_MESSAGES, given=candidates, parked=PARKED)}
+                if candidates
+                else set()
             )
             free = [link for link in held if link.message_key in parked]
-            await links.end(tx, [(link, MessageLinkState.WAITING) for link in free])
+            await links.end_links(tx, [(link, MessageLinkState.WAITING) for link in free])
             return free
 
         free = await self._database.transact(park)
@@ -196,19 +200,24 @@ class NotificationFanout:
         return len(free)
 
     async def _end_links(self, ended: Sequence[tuple[MessageLink, NotificationResult]]) -> None:
-        await self._database.transact(lambda tx: links.end(tx, [(link, told.state) for link, told in ended]))
+        await self._database.transact(lambda tx: links.end_links(tx, [(link, result.state) for link, result in ended]))
 
-    async def _told_before(
+    async def _already_recorded(
         self, lost: Sequence[tuple[MessageLink, NotificationResult]]
     ) -> list[tuple[MessageLink, NotificationResult]]:
-        """Of results that no row took: those that a row has already, or that no row waits for. The others are told by
-        whoever locks their row next."""
+        """Return the results that need no recording: the row has them already, or no longer waits for them.
+
+        The worker that locks the row next records the others.
+        """
         if not lost:
             return []
         rows = await self._queue.find([link.notification_id for link, _ in lost])
-        return [(link, told) for link, told in lost if _is_told(rows.get(link.notification_id), link, told)]
+        return [
+            (link, result) for link, result in lost if _needs_no_recording(rows.get(link.notification_id), link, result)
+        ]
 
-    async def _deal_with(self, rows: Sequence[NotificationRow], now: Instant) -> int:
+    async def process_rows(self, rows: Sequence[NotificationRow], now: Instant) -> int:
+        """Decide and carry out the steps of these rows; return how many were carried out."""
         steps = await self._plan(rows, now)
         if not steps:
             return 0
@@ -217,7 +226,7 @@ class NotificationFanout:
         async def take_over(tx: Runner) -> list[tuple[NotificationRow, RowStep]]:
             locked = await self._queue.lock(tx, [row for row, _ in steps], lock)
             ours = [(row, step) for row, step in steps if row.notification_id in locked]
-            await self._tell(tx, ours, lock)
+            await self._record(tx, ours, lock)
             return ours
 
         ours = await self._queue.database.transact(take_over)
@@ -237,65 +246,71 @@ class NotificationFanout:
         await self._queue.unlock((row.notification_id, lock.worker, lock.at) for row in rows)
 
     async def _plan(self, rows: Sequence[NotificationRow], now: Instant) -> list[tuple[NotificationRow, RowStep]]:
-        """What is to be done with each row; nothing for those that wait."""
+        """Decide the step for each row; rows that wait have none."""
         async with self._database.read() as tx:
-            known = await links.newest(tx, self._queue.name, [row.key for row in rows])
-            under_way = await links.under_way(tx, self._queue.name, (row.subscription_id for row in rows))
-        neighbours = await self._queue.neighbours(rows)
+            known = await links.find_newest(tx, self._queue.name, [row.key for row in rows])
+            in_progress = await links.count_in_progress(tx, self._queue.name, (row.subscription_id for row in rows))
+        related = await self._queue.related(rows)
         steps = []
         for row in rows:
-            step = self._step(row, known.get(row.key), row_context(row, neighbours, under_way), now)
+            step = self._step(row, known.get(row.key), row_context(row, related, in_progress), now)
             if step is not None:
                 steps.append((row, step))
             if isinstance(step, CreateMessage | ReleaseMessage):
-                under_way[row.subscription_id] += 1
+                in_progress[row.subscription_id] += 1
         return steps
 
-    def _step(self, row: NotificationRow, link: MessageLink | None, near: RowContext, now: Instant) -> RowStep | None:
-        return self._left_over(row, link) if link and _is_left_over(row, link) else self._new_step(row, link, near, now)
+    def _step(
+        self, row: NotificationRow, link: MessageLink | None, context: RowContext, now: Instant
+    ) -> RowStep | None:
+        return (
+            self._finish_step(row, link)
+            if link and _has_unrecorded_result(row, link)
+            else self._new_step(row, link, context, now)
+        )
 
-    def _left_over(self, row: NotificationRow, link: MessageLink) -> RowStep:
-        """What a lock that has ended left to do for a message that is there already."""
-        told = result_of(link)
-        if told is None:
+    def _finish_step(self, row: NotificationRow, link: MessageLink) -> RowStep:
+        """Finish what an expired lock left undone for an existing message."""
+        result = result_of(link)
+        if result is None:
             return AdoptMessage(link)
-        if link.state is MessageLinkState.SENDING and not is_recorded(told, row.last_attempt_at):
-            return RecordResult(told, link, is_result=True)
-        # A late report, of an attempt that was counted already; or somebody reset a row whose mail was sent.
-        return RecordResult(replace(told, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
+        if link.state is MessageLinkState.SENDING and not is_recorded(result, row.last_attempt_at):
+            return RecordResult(result, link, is_result=True)
+        # A late report about an attempt that is counted already, or an operator reset a row whose message was sent.
+        return RecordResult(replace(result, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
 
     def _new_step(
-        self, row: NotificationRow, link: MessageLink | None, near: RowContext, now: Instant
+        self, row: NotificationRow, link: MessageLink | None, context: RowContext, now: Instant
     ) -> RowStep | None:
         parked = link if link is not None and link.is_parked else None
-        decision = decide(row, near, self._house, now)
+        decision = decide(row, context, self._config, now)
         match decision:
             case WaitDecision():
                 return None
             case GiveUpDecision():
                 return RecordResult(NotificationResult(Status.FAILED, None, None, 0), parked)
-            case EndDecision(status, because):
-                return RecordResult(result_of_error(because, status, now), parked)
+            case EndDecision(status, reason):
+                return RecordResult(result_of_error(reason, status, now), parked)
             case SendDecision() if parked is not None:
                 return ReleaseMessage(parked, decision)
             case SendDecision():
-                template = self._letters.pick(decision.job, decision.kind)
+                template = self._templates.pick(decision.job, decision.kind)
                 if isinstance(template, RowError):
                     return RecordResult(result_of_error(template, Status.FAILED, now), None)
                 return CreateMessage(decision, template, link.generation + 1 if link else 1)
             case _:
                 assert_never(decision)
 
-    async def _tell(self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock) -> None:
-        """In the transaction that locks the rows: nobody sees them locked."""
+    async def _record(self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock) -> None:
+        """Record results in the transaction that locks the rows, so that nobody sees these rows locked."""
         new: list[tuple[MessageLink, NotificationResult]] = []
         plain: list[tuple[int, str, str, NotificationResult]] = []
         for row, step in ours:
             match step:
-                case RecordResult(told, MessageLink() as link, True):
-                    new.append((replace(link, locked_by=lock.worker, locked_at=lock.at), told))
-                case RecordResult(told):
-                    plain.append((row.notification_id, lock.worker, lock.at, told))
+                case RecordResult(result, MessageLink() as link, True):
+                    new.append((replace(link, locked_by=lock.worker, locked_at=lock.at), result))
+                case RecordResult(result):
+                    plain.append((row.notification_id, lock.worker, lock.at, result))
                 case _:
                     pass
         if new:
@@ -305,9 +320,9 @@ class NotificationFanout:
     async def _hand_over(
         self, tx: Runner, taken: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock, now: Instant
     ) -> list[tuple[NotificationRow, RowStep]]:
-        """All in one commit of our own database: messages, their links, and what is released or withdrawn.
+        """Create, release and withdraw messages and their links in one transaction of our own database.
 
-        Answers what was handed over: of a subscriber to whom another worker sends meanwhile, some may have to wait.
+        Returns the steps carried out: a row waits if another worker reached its subscriber's maximum meanwhile.
         """
         beyond = await self._beyond_maximum(tx, taken, now)
         ours = [(row, step) for row, step in taken if row.notification_id not in beyond]
@@ -324,7 +339,7 @@ class NotificationFanout:
     async def _beyond_maximum(
         self, tx: Runner, taken: Sequence[tuple[NotificationRow, RowStep]], now: Instant
     ) -> set[int]:
-        """Rows whose subscribers want no more of them: workers take turns, and see what the others have under way."""
+        """Return rows beyond their subscriber's maximum. A lock per subscription serializes the workers."""
         limited = [
             (row.notification_id, row.subscription_id, step.send.room)
             for row, step in taken
@@ -335,13 +350,13 @@ class NotificationFanout:
         subscriptions = {subscription_id for _, subscription_id, _ in limited}
         locks = [{"name": f"mailer:subscription:{self._queue.name}:{each}"} for each in subscriptions]
         await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
-        under_way = await links.under_way(tx, self._queue.name, subscriptions)
+        in_progress = await links.count_in_progress(tx, self._queue.name, subscriptions)
         beyond: set[int] = set()
         for notification_id, subscription_id, room in limited:
-            if under_way[subscription_id] >= room:
+            if in_progress[subscription_id] >= room:
                 beyond.add(notification_id)
             else:
-                under_way[subscription_id] += 1
+                in_progress[subscription_id] += 1
         return beyond
 
     async def _deliver(
@@ -356,16 +371,16 @@ class NotificationFanout:
         await tx.count(INSERT_LINKS, links=rows, now=now)
 
     async def _end(self, tx: Runner, steps: Sequence[RecordResult], now: Instant) -> None:
-        """Links whose rows were told. A message that was parked and has no row to wait for any more is withdrawn."""
-        told = [(step.link, step.told.state) for step in steps if step.link is not None]
-        await links.end(tx, [pair for pair in told if pair[1] is not MessageLinkState.CLOSED])
-        closed = [link for link, state in told if state is MessageLinkState.CLOSED]
+        """End the links of recorded results, and cancel parked messages whose row has ended."""
+        recorded = [(step.link, step.result.state) for step in steps if step.link is not None]
+        await links.end_links(tx, [pair for pair in recorded if pair[1] is not MessageLinkState.CLOSED])
+        closed = [link for link, state in recorded if state is MessageLinkState.CLOSED]
         if closed:
             await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
         if withdrawn := [link for link in closed if link.is_parked]:
             ended = [{"message_key": link.message_key} for link in withdrawn]
             rows = await tx.run(WITHDRAW_MESSAGES, ended=ended, parked=PARKED)
-            metadata = {"previousStatus": "parked", "message": "Its notification ended without it."}
+            metadata = {"previousStatus": "parked", "message": "The notification ended before this message was sent."}
             events = [
                 event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows
             ]
@@ -394,8 +409,8 @@ class NotificationFanout:
         )
 
     def _outbox_id(self, row: NotificationRow, generation: int) -> str:
-        """The same for every worker that takes this row: a take-over finds the message that is there."""
-        return str(uuid5(MESSAGES_OF_ROWS, f"{self._queue.name}:{row.key}:{generation}"))
+        """Return the same id for every worker, so that a takeover finds the existing message."""
+        return str(uuid5(MESSAGE_ID_NAMESPACE, f"{self._queue.name}:{row.key}:{generation}"))
 
     def _link(self, row: NotificationRow, step: CreateMessage, message: NewMessage, lock: RowLock) -> dict[str, Any]:
         return {
@@ -411,17 +426,17 @@ class NotificationFanout:
             "locked_at": lock.at,
             "attempts_before": row.attempts,
             "max_attempts": step.send.kind.max_attempts,
-            "sent_event": orjson.dumps(_timeline(row, step.send)).decode(),
+            "sent_event": orjson.dumps(_timeline_entry(row, step.send)).decode(),
         }
 
 
-def row_context(row: NotificationRow, neighbours: RelatedRows, under_way: Mapping[int, int]) -> RowContext:
-    twins = neighbours.twins.get((row.dedupe_key, row.subscription_id), ())
+def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping[int, int]) -> RowContext:
+    duplicates = related.duplicates.get((row.dedupe_key, row.subscription_id), ())
     return RowContext(
-        neighbours.surroundings.get(section_of(row), SectionDetails()),
-        neighbours.sent.get(row.subscription_id, 0),
-        under_way.get(row.subscription_id, 0),
-        [twin for twin in twins if twin.notification_id != row.notification_id],
+        related.details.get(section_of(row), SectionDetails()),
+        related.sent.get(row.subscription_id, 0),
+        in_progress.get(row.subscription_id, 0),
+        [duplicate for duplicate in duplicates if duplicate.notification_id != row.notification_id],
     )
 
 
@@ -434,14 +449,14 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
         "campus": event["campusCode"],
         "dedupeKey": job["dedupeKey"],
     }
-    said = {"to": job["recipient"]["email"], "variables": job["template"]["variables"], "metadata": metadata}
+    payload = {"to": job["recipient"]["email"], "variables": job["template"]["variables"], "metadata": metadata}
     if "name" in job["recipient"]:
-        said["toName"] = job["recipient"]["name"]
-    return said
+        payload["toName"] = job["recipient"]["name"]
+    return payload
 
 
-def _timeline(row: NotificationRow, send: SendDecision) -> dict[str, Any]:
-    known = {
+def _timeline_entry(row: NotificationRow, send: SendDecision) -> dict[str, Any]:
+    ids = {
         "notificationId": row.notification_id,
         "openEventId": row.open_event_id,
         "dedupeKey": row.dedupe_key,
@@ -449,7 +464,7 @@ def _timeline(row: NotificationRow, send: SendDecision) -> dict[str, Any]:
     }
     return {
         "sectionStatus": send.section_status,
-        "payload": {name: value for name, value in known.items() if value is not None},
+        "payload": {name: value for name, value in ids.items() if value is not None},
     }
 
 
@@ -465,19 +480,19 @@ def _hold(row: NotificationRow, step: ReleaseMessage | AdoptMessage, lock: RowLo
     }
 
 
-def _lock_of(link: MessageLink) -> dict[str, Any]:
+def _lock_row(link: MessageLink) -> dict[str, Any]:
     return {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 
-def _is_left_over(row: NotificationRow, link: MessageLink) -> bool:
-    """Whether the newest message of a row that nobody holds has something to say that the row has not heard."""
-    told = result_of(link)
-    if link.state is MessageLinkState.SENDING and (told is None or not is_recorded(told, row.last_attempt_at)):
+def _has_unrecorded_result(row: NotificationRow, link: MessageLink) -> bool:
+    """Whether the newest message of an unlocked row has a result that is not recorded."""
+    result = result_of(link)
+    if link.state is MessageLinkState.SENDING and (result is None or not is_recorded(result, row.last_attempt_at)):
         return True
-    return told is not None and told.status is Status.SENT
+    return result is not None and result.status is Status.SENT
 
 
-def _is_told(row: NotificationRow | None, link: MessageLink, told: NotificationResult) -> bool:
+def _needs_no_recording(row: NotificationRow | None, link: MessageLink, result: NotificationResult) -> bool:
     if row is None or row.key != link.row_key or row.status != Status.PENDING:
         return True
-    return is_recorded(told, row.last_attempt_at)
+    return is_recorded(result, row.last_attempt_at)

@@ -1,5 +1,4 @@
-"""Jobs: a row, its event and its subscription become the payload that the queue's contract describes, and it is held
-against the contract's own schema before anything is sent."""
+"""Build the mail job of a notification row and validate it against the JSON schema of the queue contract."""
 
 import copy
 import hashlib
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 VERSION = "1.0"
 MAJOR = "1"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
-SHORTEST_LOCK_TTL: Instant = 30 * SECOND  # that the schema allows to be told
+SHORTEST_LOCK_TTL: Instant = 30 * SECOND  # the minimum of the schema
 _WEEK = {"MONDAY": "M", "TUESDAY": "T", "WEDNESDAY": "W", "THURSDAY": "TH", "FRIDAY": "F", "SATURDAY": "S"}
 
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """Why a row can never become a mail; `path` says where, in the words of the job's schema."""
+    """Why a row cannot become a message; `path` is the JSON pointer of the offending field in the job."""
 
     code: str
     message: str
@@ -37,7 +36,7 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class SectionDetails:
-    """What the queue's other tables say of the section that an event is about, where they say anything."""
+    """Details of the section that an event is about, from the optional tables of the queue."""
 
     section: Mapping[str, Any] = field(default_factory=dict)
     course: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class SectionDetails:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRow:
-    """A notification of the queue, with its event and its subscription as far as they are there."""
+    """One row of the queue with its event and its subscription, which are None if they do not exist."""
 
     notification_id: int
     open_event_id: int
@@ -64,22 +63,22 @@ class NotificationRow:
 
     @property
     def key(self) -> str:
-        """Names this row, and no other that may get its number in a queue that was made anew."""
+        """Identify this row, even if the queue is recreated and its numbers are reused."""
         facts = f"{self.open_event_id}|{self.subscription_id}|{self.dedupe_key}|{self.created_at}"
         return f"{self.notification_id}-{hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()}"
 
     @property
     def age_from(self) -> Instant | None:
-        """When it came to be, as far as anybody wrote it down."""
+        """When the row was created, or else when its event happened."""
         return times.parse(self.created_at) or times.parse((self.event or {}).get("event_at"))
 
 
 def parse_json_column(text: Any) -> Any:
-    """What a column of JSON text holds; None where nothing is, an `RowError` where it is no JSON."""
+    """Parse a JSON column: None if it is empty, a `RowError` if it is not JSON."""
     if text is None or text == "":
         return None
     if not isinstance(text, str | bytes):
-        return text  # PostgreSQL has a type of its own for it
+        return text  # PostgreSQL's json type arrives parsed
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -95,45 +94,45 @@ def build_job(
     kind: EventKind,
     payload: Any,
     preferences: Any,
-    surroundings: SectionDetails,
+    details: SectionDetails,
     *,
     base_url: str,
     locale: str,
 ) -> dict[str, Any]:
-    """The payload, with everything that is known and nothing that is not."""
+    """Build the job of the contract; unknown fields are omitted."""
     event, subscription = row.event or {}, row.subscription or {}
-    told = payload if isinstance(payload, Mapping) else {}
-    links = links_of(row, kind, base_url)
-    own = _known(
+    event_payload = payload if isinstance(payload, Mapping) else {}
+    links = build_links(row, kind, base_url)
+    event_fields = _without_none(
         sectionId=event.get("section_id"),
         termId=_text(event.get("term_id")),
         campusCode=_text(event.get("campus_code")),
         indexNumber=_text(event.get("index_number")),
-        sectionNumber=_text(told.get("sectionNumber")) or _text(surroundings.section.get("section_number")),
-        subjectCode=_text(told.get("subjectCode")) or _text(surroundings.section.get("subject_code")),
-        courseTitle=_text(told.get("courseTitle")) or _text(surroundings.course.get("title")),
+        sectionNumber=_text(event_payload.get("sectionNumber")) or _text(details.section.get("section_number")),
+        subjectCode=_text(event_payload.get("subjectCode")) or _text(details.section.get("subject_code")),
+        courseTitle=_text(event_payload.get("courseTitle")) or _text(details.course.get("title")),
         statusBefore=_text(event.get("status_before")),
         statusAfter=_text(event.get("status_after")),
-        eventAt=_moment(event.get("event_at")),
+        eventAt=_normal_time(event.get("event_at")),
         detectedBy=_text(event.get("detected_by")),
-        snapshotHash=_text(told.get("snapshotHash")),
+        snapshotHash=_text(event_payload.get("snapshotHash")),
     )
-    return _known(
-        version=told.get("version", VERSION),
+    return _without_none(
+        version=event_payload.get("version", VERSION),
         notificationId=row.notification_id,
         openEventId=row.open_event_id,
         subscriptionId=row.subscription_id,
         dedupeKey=row.dedupe_key,
         traceId=_text(event.get("trace_id")),
         locale=_text(subscription.get("locale")) or locale,
-        recipient=_known(email=subscription.get("contact_value"), name=_name(subscription)),
+        recipient=_without_none(email=subscription.get("contact_value"), name=_recipient_name(subscription)),
         template={
             "id": kind.template,
             "version": kind.template_version,
-            "variables": _variables(kind, own, told, surroundings, links),
+            "variables": _variables(kind, event_fields, event_payload, details, links),
         },
-        event=own,
-        subscription=_known(
+        event=event_fields,
+        subscription=_without_none(
             status=subscription.get("status"),
             contactType=subscription.get("contact_type"),
             contactValue=subscription.get("contact_value"),
@@ -142,7 +141,7 @@ def build_job(
             preferences=preferences,
         ),
         links=links,
-        deliveryPolicy=_known(
+        deliveryPolicy=_without_none(
             maxAttempts=kind.max_attempts,
             lockTtlSeconds=kind.lock_ttl_seconds,
             retryScheduleMs=list(kind.retry_schedule_ms),
@@ -151,87 +150,94 @@ def build_job(
 
 
 def validate_job(job: Mapping[str, Any], kind: EventKind) -> RowError | None:
-    """The first thing that breaks the contract. A newer minor version may say more; another major is refused."""
+    """Return the first violation of the contract. Newer minor versions may add fields; other majors are rejected."""
     version = job.get("version")
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is not None and found[1] != MAJOR:
-        return RowError(
-            "UNSUPPORTED_VERSION", f"/version: {version} is not understood here, only {MAJOR}.x", "/version"
-        )
-    is_newer = found is not None and int(found[2]) > 0
-    # The schema is looked at for each row: what it is compiled to is kept.
+    parsed = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if parsed is not None and parsed[1] != MAJOR:
+        return RowError("UNSUPPORTED_VERSION", f"/version: {version} is not supported, only {MAJOR}.x", "/version")
+    is_newer = parsed is not None and int(parsed[2]) > 0
     for error in _validator(kind, is_newer).iter_errors(job):
         path = "/" + "/".join(str(step) for step in error.instance_path)
         if path.startswith("/template/variables") and error.instance_path[-1:] == ["variables"]:
-            return _variable_missing(error.message)
+            return _missing_variable(error.message)
         code = "INVALID_RECIPIENT" if path.startswith("/recipient") else "INVALID_PAYLOAD"
         return RowError(code, f"{path}: {_without_value(error)}", path)
     return None
 
 
-def links_of(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
-    """Both in every mail. Whoever has no token of their own leaves on the page where the subscription is managed."""
+def build_links(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
+    """Build the links of a message. Without an unsubscribe token, both point to the management page."""
     token = (row.subscription or {}).get("unsubscribe_token")
-    words = {"base": base_url, "id": row.subscription_id, "token": token}
-    manage = kind.manage_url.format(**words)
-    return {"manageUrl": manage, "unsubscribeUrl": kind.unsubscribe_url.format(**words) if token else manage}
+    placeholders = {"base": base_url, "id": row.subscription_id, "token": token}
+    manage = kind.manage_url.format(**placeholders)
+    return {"manageUrl": manage, "unsubscribeUrl": kind.unsubscribe_url.format(**placeholders) if token else manage}
 
 
 def meeting_summary(meetings: Sequence[Mapping[str, Any]]) -> str:
-    """`M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB`: day, time and place of each meeting, as far as they are known."""
-    return ", ".join(text for meeting in meetings if (text := _meeting(meeting)))
+    """`M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB`: day, time and place of each meeting, as far as known."""
+    return ", ".join(text for meeting in meetings if (text := _format_meeting(meeting)))
 
 
 def _variables(
-    kind: EventKind, own: Mapping[str, Any], told: Mapping[str, Any], around: SectionDetails, links: Mapping[str, str]
+    kind: EventKind,
+    event_fields: Mapping[str, Any],
+    event_payload: Mapping[str, Any],
+    details: SectionDetails,
+    links: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What the queue knows by itself, then what the event's author says, then the links, which nobody changes."""
-    said = told.get("variables")
-    named = {name: told[name] for name in kind.variables if isinstance(told.get(name), str | int | float)}
-    seat = _seat_variables(own, told, around) if kind.name == OPEN_SEAT else {}
-    # One that is no time is told of where it stands in the event.
-    detected_at = own.get("eventAt")
-    moment = {"eventDetectedAt": detected_at} if times.parse(detected_at) is not None else {}
-    return {**moment, **seat, **named, **(said if isinstance(said, Mapping) else {}), **links}
+    """Merge the variables; later ones win: known facts, fields and variables of the event payload, then the links."""
+    explicit = event_payload.get("variables")
+    named = {
+        name: event_payload[name] for name in kind.variables if isinstance(event_payload.get(name), str | int | float)
+    }
+    seat = _seat_variables(event_fields, event_payload, details) if kind.name == OPEN_SEAT else {}
+    # An invalid time is reported for the event itself, not for this variable.
+    detected_at = event_fields.get("eventAt")
+    detected = {"eventDetectedAt": detected_at} if times.parse(detected_at) is not None else {}
+    return {**detected, **seat, **named, **(explicit if isinstance(explicit, Mapping) else {}), **links}
 
 
-def _seat_variables(own: Mapping[str, Any], told: Mapping[str, Any], around: SectionDetails) -> dict[str, Any]:
-    return _known(
-        courseTitle=own.get("courseTitle"),
-        # A course without a name of its own is known by the number that people register with.
-        courseString=_text(told.get("courseString"))
-        or _text(around.course.get("course_string"))
-        or own.get("indexNumber"),
-        sectionIndex=own.get("indexNumber"),
-        sectionNumber=own.get("sectionNumber"),
-        meetingSummary=_text(told.get("meetingSummary"))
-        or meeting_summary(around.meetings)
-        or _text(around.section.get("meeting_mode_summary"))
+def _seat_variables(
+    event_fields: Mapping[str, Any], event_payload: Mapping[str, Any], details: SectionDetails
+) -> dict[str, Any]:
+    return _without_none(
+        courseTitle=event_fields.get("courseTitle"),
+        # Without a course string, the registration number identifies the course.
+        courseString=_text(event_payload.get("courseString"))
+        or _text(details.course.get("course_string"))
+        or event_fields.get("indexNumber"),
+        sectionIndex=event_fields.get("indexNumber"),
+        sectionNumber=event_fields.get("sectionNumber"),
+        meetingSummary=_text(event_payload.get("meetingSummary"))
+        or meeting_summary(details.meetings)
+        or _text(details.section.get("meeting_mode_summary"))
         or "",
-        campus=own.get("campusCode"),
-        notes=_text(told.get("notes")),
+        campus=event_fields.get("campusCode"),
+        notes=_text(event_payload.get("notes")),
     )
 
 
-def _meeting(meeting: Mapping[str, Any]) -> str:
+def _format_meeting(meeting: Mapping[str, Any]) -> str:
     day = _text(meeting.get("meeting_day")) or ""
     start, end = meeting.get("start_minutes"), meeting.get("end_minutes")
-    hours = f"{_clock(start)}–{_clock(end)}" if isinstance(start, int) and isinstance(end, int) else ""
+    hours = (
+        f"{_format_minutes(start)}–{_format_minutes(end)}" if isinstance(start, int) and isinstance(end, int) else ""
+    )
     place = (meeting.get("building_code") or meeting.get("campus_abbrev"), meeting.get("room_number"))
     return " ".join(str(part) for part in (_WEEK.get(day.upper(), day), hours, *place) if part)
 
 
-def _clock(minutes: int) -> str:
+def _format_minutes(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def _name(subscription: Mapping[str, Any]) -> str | None:
+def _recipient_name(subscription: Mapping[str, Any]) -> str | None:
     metadata = parse_json_column(subscription.get("metadata"))
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return name if isinstance(name, str) and name.strip() else None
 
 
-def _known(**fields: Any) -> dict[str, Any]:
+def _without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -239,20 +245,20 @@ def _text(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def _moment(text: Any) -> Any:
-    """In the one spelling that the schema takes; what is no time is left as it is, for the schema to say so."""
-    found = times.parse(text)
-    return text if found is None else times.format_time(found)
+def _normal_time(text: Any) -> Any:
+    """Normalize a time to the format of the schema; leave other text unchanged so that validation rejects it."""
+    instant = times.parse(text)
+    return text if instant is None else times.format_time(instant)
 
 
-def _variable_missing(message: str) -> RowError:
+def _missing_variable(message: str) -> RowError:
     name = message.partition('"')[2].partition('"')[0]
     path = f"/template/variables/{name}" if name else "/template/variables"
-    return RowError("MISSING_VARIABLE", f"{path}: the event gives no value for it", path)
+    return RowError("MISSING_VARIABLE", f"{path}: the event provides no value", path)
 
 
 def _without_value(error: Any) -> str:
-    """What is wrong, without the value itself: an address has no place in a queue's error column."""
+    """Return the message without the value: an address must not appear in the queue's error column."""
     value = orjson.dumps(error.instance).decode() if isinstance(error.instance, str) else None
     message = str(error.message)
     return message.replace(value, "the value") if value else message
@@ -260,39 +266,39 @@ def _without_value(error: Any) -> str:
 
 @cache
 def schema() -> dict[str, Any]:
-    """The contract's own, word for word."""
-    found: dict[str, Any] = orjson.loads(resources.files(__package__).joinpath("mail_job.schema.json").read_bytes())
-    return found
+    """Return the unmodified schema of the queue contract."""
+    contract: dict[str, Any] = orjson.loads(resources.files(__package__).joinpath("mail_job.schema.json").read_bytes())
+    return contract
 
 
 _validators: dict[tuple[EventKind, bool], "Draft202012Validator"] = {}
 
 
 def _validator(kind: EventKind, is_newer: bool) -> "Draft202012Validator":
-    import jsonschema_rs  # noqa: PLC0415 - ten megabytes, which whoever serves no queue need not have
+    import jsonschema_rs  # noqa: PLC0415 - ten megabytes, needed only to serve a queue
 
     key = (kind, is_newer)
     if key not in _validators:
-        _validators[key] = jsonschema_rs.Draft202012Validator(_schema_of(kind, is_newer), validate_formats=True)
+        _validators[key] = jsonschema_rs.Draft202012Validator(_adapted_schema(kind, is_newer), validate_formats=True)
     return _validators[key]
 
 
-def _schema_of(kind: EventKind, is_newer: bool) -> dict[str, Any]:
-    """The contract's, with the template and the variables of another kind in place of the built-in one's."""
-    made = copy.deepcopy(schema())
-    template = made["properties"]["template"]["properties"]
+def _adapted_schema(kind: EventKind, is_newer: bool) -> dict[str, Any]:
+    """Return the schema with the template and the required variables of this event kind."""
+    adapted = copy.deepcopy(schema())
+    template = adapted["properties"]["template"]["properties"]
     if kind.template != OPEN_SEAT:
         template["id"]["const"] = kind.template
     template["variables"]["required"] = [*kind.variables, *LINKS]
     if is_newer:
-        made["properties"]["version"] = {"type": "string"}
-        _open(made)
-    return made
+        adapted["properties"]["version"] = {"type": "string"}
+        _allow_unknown_fields(adapted)
+    return adapted
 
 
-def _open(schema_part: Any) -> None:
-    """A newer minor version has fields that are not known here, anywhere."""
+def _allow_unknown_fields(schema_part: Any) -> None:
+    """Allow unknown fields everywhere, as a newer minor version may have them."""
     if isinstance(schema_part, dict):
         schema_part.pop("additionalProperties", None)
-        for each in schema_part.values():
-            _open(each)
+        for child in schema_part.values():
+            _allow_unknown_fields(child)

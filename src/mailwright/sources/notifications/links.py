@@ -1,4 +1,4 @@
-"""Links: which row of a queue became which message, and where that message stands."""
+"""Links between queue rows and the messages created for them, with the status of each message."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,15 +11,15 @@ from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
-COUNT_HELD = statement(__package__, "count_held")
-COUNT_UNDER_WAY = statement(__package__, "count_under_way")
+COUNT_LOCKED = statement(__package__, "count_locked")
+COUNT_IN_PROGRESS = statement(__package__, "count_in_progress")
 FIND_LINKS = statement(__package__, "find_links")
 FIND_RESULTS = statement(__package__, "find_results")
 FIND_RESULTS_OF = statement(__package__, "find_results_of")
-FIND_HELD = statement(__package__, "find_held")
+FIND_LOCKED = statement(__package__, "find_locked")
 END_LINKS = statement(__package__, "end_links")
 
-# A message that is due then is parked: nobody sends it until its row is locked again.
+# A message with this due time is parked: no worker sends it until its row is locked again.
 PARKED: Instant = INDEFINITELY
 
 
@@ -39,7 +39,7 @@ class MessageLink:
     locked_at: str
     attempts_before: int
     max_attempts: int
-    sent_event: str
+    sent_event: str  # JSON written to the subscription timeline when the message is sent
     result_at: Instant | None
     retry_after: Instant | None
     message_key: int
@@ -55,43 +55,43 @@ class MessageLink:
     in_doubt_since: Instant | None
 
 
-async def newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, MessageLink]:
-    wanted = [{"queue": queue, "row_key": each} for each in row_keys]
+async def find_newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, MessageLink]:
+    wanted = [{"queue": queue, "row_key": key} for key in row_keys]
     if not wanted:
         return {}
     rows = await tx.run(FIND_LINKS, wanted=wanted, parked=PARKED)
     return {row.row_key: _link(row) for row in rows}
 
 
-async def under_way(tx: Runner, queue: str, subscription_ids: Iterable[int]) -> Counter[int]:
-    """How many messages of each subscription have no result that its rows were told."""
-    wanted = [{"queue": queue, "subscription_id": each} for each in set(subscription_ids)]
-    return Counter({row.subscription_id: row.under_way for row in await tx.run(COUNT_UNDER_WAY, wanted=wanted)})
+async def count_in_progress(tx: Runner, queue: str, subscription_ids: Iterable[int]) -> Counter[int]:
+    """Count the messages of each subscription whose result is not recorded in the queue yet."""
+    wanted = [{"queue": queue, "subscription_id": key} for key in set(subscription_ids)]
+    return Counter({row.subscription_id: row.in_progress for row in await tx.run(COUNT_IN_PROGRESS, wanted=wanted)})
 
 
-async def untold(tx: Runner, queue: str, after: int, limit: int) -> list[MessageLink]:
-    """Those whose message has a result that the row may not have yet, in the order of their numbers."""
+async def find_results(tx: Runner, queue: str, after: int, limit: int) -> list[MessageLink]:
+    """Return links whose message has a result that may be missing in the row, ordered by id."""
     return [_link(row) for row in await tx.run(FIND_RESULTS, queue=queue, after=after, parked=PARKED, limit=limit)]
 
 
-async def untold_here(tx: Runner, outbox_ids: Sequence[str]) -> list[MessageLink]:
-    """The same for some messages, of queues that are in this very database."""
-    wanted = [{"outbox_id": each} for each in outbox_ids]
+async def find_results_of(tx: Runner, outbox_ids: Sequence[str]) -> list[MessageLink]:
+    """Like `find_results`, for given messages of queues that are in the same database."""
+    wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
     return [_link(row) for row in await tx.run(FIND_RESULTS_OF, wanted=wanted, parked=PARKED)]
 
 
-async def held(tx: Runner, queue: str, worker: str, before: str, limit: int) -> list[MessageLink]:
-    """Those that a worker sends under locks of this age or older."""
-    rows = await tx.run(FIND_HELD, queue=queue, worker=worker, before=before, parked=PARKED, limit=limit)
+async def find_locked(tx: Runner, queue: str, worker: str, before: str, limit: int) -> list[MessageLink]:
+    """Return the links whose rows this worker locked at `before` or earlier."""
+    rows = await tx.run(FIND_LOCKED, queue=queue, worker=worker, before=before, parked=PARKED, limit=limit)
     return [_link(row) for row in rows]
 
 
-async def count_held(tx: Runner, queue: str, worker: str) -> int:
-    [row] = await tx.run(COUNT_HELD, queue=queue, worker=worker)
-    return int(row.held)
+async def count_locked(tx: Runner, queue: str, worker: str) -> int:
+    [row] = await tx.run(COUNT_LOCKED, queue=queue, worker=worker)
+    return int(row.locked)
 
 
-async def end(tx: Runner, ended: Iterable[tuple[MessageLink, MessageLinkState]]) -> None:
+async def end_links(tx: Runner, ended: Iterable[tuple[MessageLink, MessageLinkState]]) -> None:
     rows = [
         {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at, "state": state.value}
         for link, state in ended

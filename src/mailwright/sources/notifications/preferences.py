@@ -1,4 +1,4 @@
-"""Preferences of a subscriber: what they want to hear of, how often and when. Pure, and every no has its reason."""
+"""Check a notification against the preferences of its subscriber: which events, how many and at what times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ DAY_MINUTES = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class WaitDecision:
-    """The row stays as it is. `until` is None where nobody knows when it ends."""
+    """The row stays pending. `until` is None if the end of the wait is unknown."""
 
     reason: WaitReason
     until: Instant | None
@@ -24,7 +24,7 @@ class WaitDecision:
 
 @dataclass(frozen=True, slots=True)
 class NotWanted:
-    """The subscriber does not want this one, now or ever."""
+    """The subscriber does not want this notification."""
 
     code: str
     message: str
@@ -32,7 +32,7 @@ class NotWanted:
 
 @dataclass(frozen=True, slots=True)
 class InvalidPreferences:
-    """The preferences cannot be understood; `path` is where, in the words of the job's schema."""
+    """The preferences are invalid; `path` is the JSON pointer of the offending field in the job."""
 
     path: str
     message: str
@@ -40,7 +40,7 @@ class InvalidPreferences:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryWindow:
-    """Minutes of the day, the end not included. It may go over midnight; one without length is the whole day."""
+    """Minutes of the day, end exclusive. It may cross midnight; a window without length is the whole day."""
 
     start: int
     end: int
@@ -53,13 +53,13 @@ class DeliveryWindow:
         return minute >= self.start or minute < self.end
 
     def __str__(self) -> str:
-        return f"{_clock(self.start)}–{_clock(self.end)}"
+        return f"{_format_minutes(self.start)}–{_format_minutes(self.end)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPreferences:
-    notify_on: frozenset[str] = frozenset()  # in small letters; empty is everything
-    most: int | None = None
+    notify_on: frozenset[str] = frozenset()  # lower case; empty means all events
+    max_notifications: int | None = None
     window: DeliveryWindow | None = None
     snooze_until: Instant | None = None
     zone: str = "UTC"
@@ -67,53 +67,58 @@ class SubscriberPreferences:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceFacts:
-    """What is so at the moment of asking."""
+    """The facts that preferences are checked against."""
 
     now: Instant
-    happened: frozenset[str]  # the names under which `notifyOn` may want this event, in small letters
-    sent: int = 0  # to this subscription before
-    under_way: int = 0  # may be sent any moment
+    event_names: frozenset[str]  # the names of this event that `notifyOn` may list, lower case
+    sent: int = 0  # notifications already sent to this subscription
+    in_progress: int = 0  # messages of this subscription without a recorded result
 
 
 def parse_preferences(given: Any, zone: str) -> SubscriberPreferences | InvalidPreferences:
-    """From the JSON that the subscription carries. Times of the day are in its zone, where it names one."""
+    """Parse the JSON of a subscription. Times of day are in its own time zone, or else in `zone`."""
     if given is None:
         return SubscriberPreferences(zone=zone)
     if not isinstance(given, Mapping):
         return InvalidPreferences("/subscription/preferences", "must be an object")
     wanted, snooze = given.get("notifyOn") or [], times.parse(given.get("snoozeUntil"))
-    most, own_zone = given.get("maxNotifications"), given.get("timezone") or zone
-    window = _window(given.get("deliveryWindow"))
+    max_notifications, own_zone = given.get("maxNotifications"), given.get("timezone") or zone
+    window = _parse_window(given.get("deliveryWindow"))
     rules = (
-        ("notifyOn", isinstance(wanted, list) and all(isinstance(each, str) for each in wanted), "a list of text"),
-        ("maxNotifications", most is None or _is_number(most), "a whole number"),
-        ("snoozeUntil", given.get("snoozeUntil") is None or snooze is not None, "a time, as 2027-01-15T08:00:00Z"),
-        ("timezone", _is_zone(own_zone), "an IANA time zone, as Europe/Lisbon"),
+        ("notifyOn", isinstance(wanted, list) and all(isinstance(name, str) for name in wanted), "a list of strings"),
+        ("maxNotifications", max_notifications is None or _is_whole_number(max_notifications), "a whole number"),
+        ("snoozeUntil", given.get("snoozeUntil") is None or snooze is not None, "a time such as 2027-01-15T08:00:00Z"),
+        ("timezone", _is_zone(own_zone), "an IANA time zone such as Europe/Lisbon"),
     )
-    for name, is_kept, what in rules:
-        if not is_kept:
+    for name, is_valid, what in rules:
+        if not is_valid:
             return InvalidPreferences(f"/subscription/preferences/{name}", f"must be {what}")
     if isinstance(window, InvalidPreferences):
         return window
-    return SubscriberPreferences(frozenset(each.lower() for each in wanted), most, window, snooze, own_zone)
+    return SubscriberPreferences(
+        frozenset(name.lower() for name in wanted), max_notifications, window, snooze, own_zone
+    )
 
 
 def check_preferences(preferences: SubscriberPreferences, facts: PreferenceFacts) -> WaitDecision | NotWanted | None:
-    """The first that objects: what was never wanted, what was enough, what is asleep, what is out of hours."""
-    if preferences.notify_on and not preferences.notify_on & facts.happened:
+    """Return the first preference that prevents sending now: event type, maximum, snooze, delivery window."""
+    if preferences.notify_on and not preferences.notify_on & facts.event_names:
         wanted = ", ".join(sorted(preferences.notify_on))
-        return NotWanted("NOT_WANTED", f"The subscriber wants to hear of {wanted} only.")
-    if preferences.most is not None and facts.sent >= preferences.most:
-        return NotWanted("MAX_NOTIFICATIONS_REACHED", f"The subscriber wants {preferences.most} and has had them.")
-    if preferences.most is not None and facts.sent + facts.under_way >= preferences.most:
-        detail = f"{facts.sent} of {preferences.most} were sent and {facts.under_way} are under way"
+        return NotWanted("NOT_WANTED", f"The subscriber wants notifications about {wanted} only.")
+    if preferences.max_notifications is not None and facts.sent >= preferences.max_notifications:
+        return NotWanted(
+            "MAX_NOTIFICATIONS_REACHED",
+            f"The subscriber's maximum of {preferences.max_notifications} notifications is reached.",
+        )
+    if preferences.max_notifications is not None and facts.sent + facts.in_progress >= preferences.max_notifications:
+        detail = f"{facts.sent} of {preferences.max_notifications} were sent and {facts.in_progress} are in progress"
         return WaitDecision(WaitReason.MAXIMUM, None, detail)
     if preferences.snooze_until is not None and facts.now < preferences.snooze_until:
-        return WaitDecision(WaitReason.SNOOZED, preferences.snooze_until, "the subscriber asked for silence")
-    return _out_of_hours(preferences, facts.now)
+        return WaitDecision(WaitReason.SNOOZED, preferences.snooze_until, "the subscriber has snoozed notifications")
+    return _outside_window(preferences, facts.now)
 
 
-def _out_of_hours(preferences: SubscriberPreferences, now: Instant) -> WaitDecision | None:
+def _outside_window(preferences: SubscriberPreferences, now: Instant) -> WaitDecision | None:
     window = preferences.window
     if window is None:
         return None
@@ -121,19 +126,19 @@ def _out_of_hours(preferences: SubscriberPreferences, now: Instant) -> WaitDecis
     local = datetime.fromtimestamp(now / 1000, zone)
     if window.contains(local.hour * 60 + local.minute):
         return None
-    opens = _at(local, window.start, zone)
+    opens = _time_on_day(local, window.start, zone)
     if opens <= local:
-        opens = _at(local + timedelta(days=1), window.start, zone)
+        opens = _time_on_day(local + timedelta(days=1), window.start, zone)
     return WaitDecision(
-        WaitReason.WINDOW, to_instant(opens), f"the subscriber's hours are {window} ({preferences.zone})"
+        WaitReason.WINDOW, to_instant(opens), f"the subscriber's delivery window is {window} ({preferences.zone})"
     )
 
 
-def _at(day: datetime, minute: int, zone: ZoneInfo) -> datetime:
+def _time_on_day(day: datetime, minute: int, zone: ZoneInfo) -> datetime:
     return datetime.combine(day.date(), time(minute // 60, minute % 60), zone)
 
 
-def _window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
+def _parse_window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
     if given is None:
         return None
     path = "/subscription/preferences/deliveryWindow"
@@ -142,7 +147,7 @@ def _window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
     edges = []
     for name, default in (("startMinutes", 0), ("endMinutes", DAY_MINUTES)):
         value = given.get(name, default)
-        if not _is_number(value) or not 0 <= value <= DAY_MINUTES:
+        if not _is_whole_number(value) or not 0 <= value <= DAY_MINUTES:
             return InvalidPreferences(f"{path}/{name}", f"must be a minute of the day, 0 to {DAY_MINUTES}")
         edges.append(value)
     start, end = edges
@@ -151,7 +156,7 @@ def _window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
     return DeliveryWindow(start % DAY_MINUTES, end if end != DAY_MINUTES else 0)
 
 
-def _is_number(value: Any) -> bool:
+def _is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -163,5 +168,5 @@ def _is_zone(name: Any) -> bool:
     return True
 
 
-def _clock(minute: int) -> str:
+def _format_minutes(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"

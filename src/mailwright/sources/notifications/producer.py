@@ -1,5 +1,4 @@
-"""Producing: something happened, and everyone who asked to hear of it gets a notification. For those who have no
-program of their own that writes the queue."""
+"""Write events and their notifications into a queue, for installations without a producer of their own."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ PRODUCER = "mailwright"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """What happened, to which subject: `term_id`, `campus_code` and `index_number` name it, as subscriptions do."""
+    """An event to write. `term_id`, `campus_code` and `index_number` identify its subject, as in subscriptions."""
 
     kind: str = OPEN_SEAT
     term_id: str
@@ -41,7 +40,7 @@ class NewEvent:
 class EmittedEvent:
     open_event_id: int
     notifications: int
-    is_repeat: bool = False  # the same was told within the window: nothing was written
+    is_repeat: bool = False  # the same event was written within the dedupe window; nothing was written
 
 
 class EventProducer:
@@ -50,31 +49,33 @@ class EventProducer:
         self._clock = clock
         self._kinds = kinds
 
-    async def emit(self, happening: NewEvent) -> EmittedEvent:
-        """The event and all its notifications in one transaction. The same again within the window changes nothing."""
-        kind = self._checked(happening)
+    async def emit(self, event: NewEvent) -> EmittedEvent:
+        """Write the event and its notifications in one transaction. A repeat within the window writes nothing."""
+        kind = self._check(event)
         now = self._clock.now()
-        key = happening.dedupe_key or _key(happening)
+        key = event.dedupe_key or _dedupe_key(event)
         async with self._queue.database.write() as tx:
-            known = await self._known(tx, kind, key, now)
-            if known is not None:
-                return EmittedEvent(known, 0, is_repeat=True)
-            open_event_id = await self._insert_event(tx, happening, key, now)
-            return EmittedEvent(open_event_id, await self._insert_notifications(tx, happening, open_event_id, key, now))
+            repeated = await self._find_repeat(tx, kind, key, now)
+            if repeated is not None:
+                return EmittedEvent(repeated, 0, is_repeat=True)
+            open_event_id = await self._insert_event(tx, event, key, now)
+            return EmittedEvent(open_event_id, await self._insert_notifications(tx, event, open_event_id, key, now))
 
-    def _checked(self, happening: NewEvent) -> EventKind:
-        if lacking := self._queue.tables.lacks_to_produce:
-            raise NotPossibleNow(f"Events cannot be written here: the queue has no {', '.join(lacking)}.")
-        kind = self._kinds.find(happening.kind)
+    def _check(self, event: NewEvent) -> EventKind:
+        if missing := self._queue.tables.missing_for_producer:
+            raise NotPossibleNow(f"Events cannot be written: the queue has no {', '.join(missing)}.")
+        kind = self._kinds.find(event.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds.by_name))
-            raise InvalidInput(f"no kind {happening.kind[:50]!r} is declared; there are {known}", field="eventType")
-        if not kind.leads(happening.status_before, happening.status_after):
-            before, after = (" or ".join(each) or "anything" for each in (kind.before, kind.after))
-            raise InvalidInput(f"{kind.name} is a change from {before} to {after}", field="statusAfter")
+            raise InvalidInput(
+                f"event kind {event.kind[:50]!r} is not declared; declared kinds: {known}", field="eventType"
+            )
+        if not kind.matches(event.status_before, event.status_after):
+            before, after = (" or ".join(statuses) or "any status" for statuses in (kind.before, kind.after))
+            raise InvalidInput(f"{kind.name} requires a change from {before} to {after}", field="statusAfter")
         return kind
 
-    async def _known(self, tx: Transaction, kind: EventKind, key: str, now: Instant) -> int | None:
+    async def _find_repeat(self, tx: Transaction, kind: EventKind, key: str, now: Instant) -> int | None:
         e = self._queue.tables.events.c
         query = (
             select(e.open_event_id, e.created_at).where(e.dedupe_key == key).order_by(e.open_event_id.desc()).limit(1)
@@ -85,40 +86,40 @@ class EventProducer:
                 return int(row.open_event_id)
         return None
 
-    async def _insert_event(self, tx: Transaction, happening: NewEvent, key: str, now: Instant) -> int:
+    async def _insert_event(self, tx: Transaction, event: NewEvent, key: str, now: Instant) -> int:
         events = self._queue.tables.events
-        payload = dict(happening.payload)
-        if happening.kind != OPEN_SEAT:
-            payload["eventType"] = happening.kind
+        payload = dict(event.payload)
+        if event.kind != OPEN_SEAT:
+            payload["eventType"] = event.kind
         values = {
-            "section_id": happening.section_id,
-            "term_id": happening.term_id,
-            "campus_code": happening.campus_code,
-            "index_number": happening.index_number,
-            "status_before": happening.status_before,
-            "status_after": happening.status_after,
-            "event_at": times.format_time(happening.event_at if happening.event_at is not None else now),
+            "section_id": event.section_id,
+            "term_id": event.term_id,
+            "campus_code": event.campus_code,
+            "index_number": event.index_number,
+            "status_before": event.status_before,
+            "status_after": event.status_after,
+            "event_at": times.format_time(event.event_at if event.event_at is not None else now),
             "detected_by": PRODUCER,
             "dedupe_key": key,
-            "trace_id": happening.trace_id,
+            "trace_id": event.trace_id,
             "payload": orjson.dumps(payload).decode(),
             "created_at": times.format_time(now),
         }
-        there = {name: value for name, value in values.items() if name in events.c}
-        [made] = await tx.execute(insert(events).values(**there).returning(events.c.open_event_id))
-        return int(made.open_event_id)
+        known_columns = {name: value for name, value in values.items() if name in events.c}
+        [inserted] = await tx.execute(insert(events).values(**known_columns).returning(events.c.open_event_id))
+        return int(inserted.open_event_id)
 
     async def _insert_notifications(
-        self, tx: Transaction, happening: NewEvent, open_event_id: int, key: str, now: Instant
+        self, tx: Transaction, event: NewEvent, open_event_id: int, key: str, now: Instant
     ) -> int:
         n, s = self._queue.tables.notifications, self._queue.tables.subscriptions.c
         subject = and_(
-            s.term_id == happening.term_id,
-            s.campus_code == happening.campus_code,
-            s.index_number == happening.index_number,
+            s.term_id == event.term_id,
+            s.campus_code == event.campus_code,
+            s.index_number == event.index_number,
         )
-        if happening.section_id is not None and "section_id" in s:
-            subject = or_(subject, s.section_id == happening.section_id)
+        if event.section_id is not None and "section_id" in s:
+            subject = or_(subject, s.section_id == event.section_id)
         wanted = select(
             literal(open_event_id),
             s.subscription_id,
@@ -128,18 +129,18 @@ class EventProducer:
             literal(times.format_time(now)),
         ).where(s.status == ACTIVE, subject)
         columns = ["open_event_id", "subscription_id", "dedupe_key", "fanout_status", "fanout_attempts", "created_at"]
-        made = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))
-        return len(made)
+        inserted = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))
+        return len(inserted)
 
 
-def _key(happening: NewEvent) -> str:
-    """The same change of the same subject has the same key."""
+def _dedupe_key(event: NewEvent) -> str:
+    """Return the same key for the same change of the same subject."""
     facts = (
-        happening.kind,
-        happening.term_id,
-        happening.campus_code,
-        happening.index_number,
-        happening.status_before or "",
-        happening.status_after,
+        event.kind,
+        event.term_id,
+        event.campus_code,
+        event.index_number,
+        event.status_before or "",
+        event.status_after,
     )
     return hashlib.sha256("\x1f".join(facts).encode()).hexdigest()[:32]

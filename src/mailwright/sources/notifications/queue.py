@@ -1,5 +1,7 @@
-"""The queue: somebody else's tables behind one door. Reads are short, writes are few and whole: their owner writes
-there, too, and never waits for what happens between two steps of ours."""
+"""Access to the tables of a notification queue.
+
+Another program owns and writes these tables, so every read and write is one short transaction.
+"""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +32,7 @@ from mailwright.storage.hot import Runner
 
 @dataclass(frozen=True, slots=True)
 class RowLock:
-    """What a worker writes into the rows that it takes."""
+    """What a worker writes into the rows that it locks."""
 
     worker: str
     at: str
@@ -38,43 +40,43 @@ class RowLock:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRows:
-    """What the queue knows beside some rows: by section, by subscription, and by what they say to whom."""
+    """Related facts of a page of rows: section details, sent counts by subscription, and duplicates."""
 
-    surroundings: Mapping[Any, SectionDetails]
+    details: Mapping[Any, SectionDetails]
     sent: Mapping[int, int]
-    twins: Mapping[tuple[str, int], Sequence[DuplicateRow]]
+    duplicates: Mapping[tuple[str, int], Sequence[DuplicateRow]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """How a row is read together with its event and its subscription: their columns follow one another."""
+class _RowColumns:
+    """Column positions of a row joined with its event and its subscription."""
 
-    of_row: tuple[str, ...]
-    of_event: tuple[str, ...]
-    of_subscription: tuple[str, ...]
+    row: tuple[str, ...]
+    event: tuple[str, ...]
+    subscription: tuple[str, ...]
 
     @classmethod
-    def of(cls, tables: QueueTables) -> "_Shape":
+    def of(cls, tables: QueueTables) -> "_RowColumns":
         parts = (tables.notifications, tables.events, tables.subscriptions)
         return cls(*(tuple(column.name for column in part.c) for part in parts))
 
-    def read(self, found: Iterable[Sequence[Any]]) -> list[NotificationRow]:
-        """An event is one for all its rows."""
-        event_from, subscription_from = len(self.of_row), len(self.of_row) + len(self.of_event)
-        event_id = self.of_row.index("open_event_id")
-        event_key = event_from + self.of_event.index("open_event_id")
-        subscription_key = subscription_from + self.of_subscription.index("subscription_id")
+    def build_rows(self, records: Iterable[Sequence[Any]]) -> list[NotificationRow]:
+        """Build the rows; rows of the same event share one event mapping."""
+        event_from, subscription_from = len(self.row), len(self.row) + len(self.event)
+        event_id = self.row.index("open_event_id")
+        event_key = event_from + self.event.index("open_event_id")
+        subscription_key = subscription_from + self.subscription.index("subscription_id")
         events: dict[Any, dict[str, Any]] = {}
         rows = []
-        for each in found:
-            event = events.get(each[event_id])
-            if event is None and each[event_key] is not None:
-                event = dict(zip(self.of_event, each[event_from:subscription_from], strict=True))
-                events[each[event_id]] = event
+        for record in records:
+            event = events.get(record[event_id])
+            if event is None and record[event_key] is not None:
+                event = dict(zip(self.event, record[event_from:subscription_from], strict=True))
+                events[record[event_id]] = event
             subscription = None
-            if each[subscription_key] is not None:
-                subscription = dict(zip(self.of_subscription, each[subscription_from:], strict=True))
-            rows.append(_row(dict(zip(self.of_row, each[:event_from], strict=True)), event, subscription))
+            if record[subscription_key] is not None:
+                subscription = dict(zip(self.subscription, record[subscription_from:], strict=True))
+            rows.append(_row(dict(zip(self.row, record[:event_from], strict=True)), event, subscription))
         return rows
 
 
@@ -86,28 +88,30 @@ class NotificationQueue:
         self.tables = tables
         self.schema = schema
         self.name = name
-        self.is_shared = is_shared  # in the very database that the messages are in
+        self.is_shared = is_shared  # in the same database as the messages
         self.statements: QueueStatements = statements_of(schema)
-        self._shape = _Shape.of(tables)
+        self._columns = _RowColumns.of(tables)
 
     async def pending(self, locked_before: Instant, after: int, limit: int) -> list[NotificationRow]:
-        """In the order of their numbers. Locks are told in text that others may spell otherwise: look again."""
+        """Return pending rows by id. Lock times are compared as text here, so the caller must check locks again."""
         n = self.tables.notifications.c
         free = or_(n.locked_at.is_(None), n.locked_at < times.format_time(locked_before))
         query = self._rows().where(n.fanout_status == FanoutStatus.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
-            return self._shape.read(await tx.execute(query.order_by(n.notification_id).limit(limit)))
+            return self._columns.build_rows(await tx.execute(query.order_by(n.notification_id).limit(limit)))
 
     async def find(self, notification_ids: Collection[int]) -> dict[int, NotificationRow]:
         query = self._rows().where(self.tables.notifications.c.notification_id.in_(list(notification_ids)))
         async with self.database.read() as tx:
-            return {row.notification_id: row for row in self._shape.read(await tx.execute(query))}
+            return {row.notification_id: row for row in self._columns.build_rows(await tx.execute(query))}
 
     async def newest(
         self, *, status: str | None, before: int, limit: int, kind: str | None = None
     ) -> list[NotificationRow]:
-        """For whoever looks: the newest first. A kind stands in the text of the event, and only its name is looked for
-        there: some of another kind may be among them."""
+        """Return the newest rows first.
+
+        The kind is only searched for in the JSON text of the event, so rows of another kind may be included.
+        """
         n = self.tables.notifications.c
         query = self._rows().where(n.notification_id < before)
         if status is not None:
@@ -115,38 +119,38 @@ class NotificationQueue:
         if kind is not None and kind != OPEN_SEAT and "payload" in self.tables.events.c:
             query = query.where(cast(self.tables.events.c.payload, Text).contains(f'"{kind}"', autoescape=True))
         async with self.database.read() as tx:
-            return self._shape.read(await tx.execute(query.order_by(n.notification_id.desc()).limit(limit)))
+            return self._columns.build_rows(await tx.execute(query.order_by(n.notification_id.desc()).limit(limit)))
 
-    async def counts(self) -> dict[str, int]:
+    async def count_by_status(self) -> dict[str, int]:
         n = self.tables.notifications.c
         query = select(n.fanout_status, func.count().label("rows")).group_by(n.fanout_status)
         async with self.database.read() as tx:
             return {row.fanout_status: row.rows for row in await tx.execute(query)}
 
-    async def neighbours(self, rows: Sequence[NotificationRow]) -> RelatedRows:
+    async def related(self, rows: Sequence[NotificationRow]) -> RelatedRows:
         async with self.database.read() as tx:
             return RelatedRows(
-                await self._surroundings(tx, {each for row in rows if (each := section_of(row)) is not None}),
+                await self._section_details(tx, {each for row in rows if (each := section_of(row)) is not None}),
                 await self._sent(tx, {row.subscription_id for row in rows}),
-                await self._twins(tx, rows),
+                await self._duplicates(tx, rows),
             )
 
-    async def record(self, told: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
-        return await self.database.transact(lambda tx: results.record_results(tx, self.statements, told))
+    async def record(self, recorded: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
+        return await self.database.transact(lambda tx: results.record_results(tx, self.statements, recorded))
 
     async def renew_locks(self, held: Iterable[MessageLink], at: str) -> set[int]:
-        rows = [_held(link) for link in held]
+        rows = [_lock_row(link) for link in held]
         renewed = await self.database.transact(lambda tx: tx.run(self.statements.renew_rows, held=rows, at=at))
         return {row.notification_id for row in renewed}
 
     async def unlock(self, held: Iterable[tuple[int, str, str]]) -> None:
         names = ("notification_id", "locked_by", "locked_at")
-        rows = [dict(zip(names, each, strict=True)) for each in held]
+        rows = [dict(zip(names, lock, strict=True)) for lock in held]
         if rows:
             await self.database.transact(lambda tx: tx.run(self.statements.unlock_rows, held=rows))
 
     async def lock(self, tx: Runner, rows: Sequence[NotificationRow], lock: RowLock) -> set[int]:
-        """Those that were still as they had been seen."""
+        """Lock the rows that are unchanged since they were read, and return their ids."""
         wanted = [
             {"notification_id": row.notification_id, "attempts": row.attempts, "locked_at": row.locked_at or ""}
             for row in rows
@@ -155,7 +159,7 @@ class NotificationQueue:
         return {row.notification_id for row in locked}
 
     async def requeue(self, notification_ids: Iterable[int]) -> set[int]:
-        wanted = [{"notification_id": each} for each in notification_ids]
+        wanted = [{"notification_id": key} for key in notification_ids]
         if not wanted:
             return set()
         requeued = await self.database.transact(lambda tx: tx.run(self.statements.requeue_rows, wanted=wanted))
@@ -180,7 +184,7 @@ class NotificationQueue:
         )
         return {row.subscription_id: row.sent for row in await tx.execute(query)}
 
-    async def _twins(
+    async def _duplicates(
         self, tx: Transaction, rows: Sequence[NotificationRow]
     ) -> dict[tuple[str, int], list[DuplicateRow]]:
         n = self.tables.notifications.c
@@ -191,11 +195,11 @@ class NotificationQueue:
         )
         found: dict[tuple[str, int], list[DuplicateRow]] = {}
         for row in await tx.execute(query.order_by(n.notification_id)):
-            twin = DuplicateRow(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
-            found.setdefault((row.dedupe_key, row.subscription_id), []).append(twin)
+            duplicate = DuplicateRow(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
+            found.setdefault((row.dedupe_key, row.subscription_id), []).append(duplicate)
         return found
 
-    async def _surroundings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, SectionDetails]:
+    async def _section_details(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, SectionDetails]:
         known = self.tables.sections
         if known is None or not sections:
             return {}
@@ -230,7 +234,7 @@ class NotificationQueue:
 async def open_queue(
     database: Database, schema: str | None, *, is_shared: bool, name: str | None = None
 ) -> NotificationQueue:
-    """Refused, with everything that is missing, where the tables are not those of the contract."""
+    """Open the queue. Raises `ConfigurationInvalid` with everything that its tables lack."""
     return NotificationQueue(
         database,
         await inspect_tables(database, schema),
@@ -241,12 +245,12 @@ async def open_queue(
 
 
 async def create_queue(database: Database, schema: str | None) -> None:
-    """For those who have no queue yet. What is there stays as it is."""
+    """Create the tables that do not exist yet."""
     await database.run_sync_ddl(lambda connection: _create(connection, schema))
 
 
 def queue_name(database: Database, schema: str | None) -> str:
-    """The same for every worker that opens the same queue; of the address it shows nothing."""
+    """Return a name that is the same for every worker of this queue and does not reveal its address."""
     url = database.url
     if database.dialect == "sqlite":
         place = str(Path(str(url.database)).resolve())
@@ -264,7 +268,7 @@ def _create(connection: Any, schema: str | None) -> None:
         contract_tables(schema).create_all(connection)
 
 
-def _held(link: MessageLink) -> dict[str, Any]:
+def _lock_row(link: MessageLink) -> dict[str, Any]:
     return {"notification_id": link.notification_id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 

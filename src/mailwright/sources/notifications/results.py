@@ -1,4 +1,4 @@
-"""Results: what became of a message, in the words that its row of the queue is told."""
+"""Translate the status of a message into the result recorded in its queue row."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,23 +17,23 @@ from mailwright.sources.notifications.statuses import FanoutStatus, MessageLinkS
 from mailwright.sources.notifications.tables import QueueStatements
 from mailwright.storage.hot import Runner
 
-# Nobody can act on these: the reader has left.
+# No action is needed for these: the recipient has unsubscribed.
 SKIPPED = frozenset({"RECIPIENT_SUPPRESSED"})
 EXPIRED = "EXPIRED"
-_ENDED_OTHERWISE = {
+_OTHER_END_ERRORS = {
     Status.CANCELLED: ("CANCELLED", "The message was cancelled."),
-    Status.CLOSED_UNKNOWN: ("CLOSED_UNKNOWN", "It is unknown whether the mail was sent, and it is not sent again."),
+    Status.CLOSED_UNKNOWN: ("CLOSED_UNKNOWN", "It is unknown whether the message was sent. It will not be sent again."),
 }
-_LONGEST_MESSAGE = 500
+_MAX_MESSAGE_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationResult:
-    """What a row is told. An attempt that was completed counts one, never more."""
+    """The result recorded in a row. A completed attempt counts once."""
 
     status: FanoutStatus
-    error: Mapping[str, Any] | None  # None leaves what is there
-    at: Instant | None  # when the attempt ended; None where there was none
+    error: Mapping[str, Any] | None  # None keeps the present value
+    at: Instant | None  # when the attempt ended; None without an attempt
     completed: int = 1
 
     @property
@@ -42,17 +42,17 @@ class NotificationResult:
 
 
 def result_of(link: MessageLink) -> NotificationResult | None:
-    """None while the message has no result."""
+    """Return the result of a message; None while it has none."""
     match Status(link.status):
         case Status.SENT:
             error = {"provider": link.provider, "providerMessageId": link.provider_message_id, "status": "sent"}
             return NotificationResult(FanoutStatus.SENT, error, link.sent_at)
         case Status.RETRY_SCHEDULED if link.is_parked:
-            return NotificationResult(FanoutStatus.PENDING, _attempt(link, "retryable"), link.result_at)
+            return NotificationResult(FanoutStatus.PENDING, _attempt_error(link, "retryable"), link.result_at)
         case Status.FAILED:
-            return _failed(link)
+            return _failed_result(link)
         case (Status.CANCELLED | Status.CLOSED_UNKNOWN) as status:
-            code, message = _ENDED_OTHERWISE[status]
+            code, message = _OTHER_END_ERRORS[status]
             return NotificationResult(
                 FanoutStatus.FAILED, {"code": code, "message": message}, link.in_doubt_since or link.result_at, 1
             )
@@ -60,33 +60,35 @@ def result_of(link: MessageLink) -> NotificationResult | None:
             return None
 
 
-def result_of_error(found: RowError, status: FanoutStatus, now: Instant) -> NotificationResult:
-    """A row that cannot become a mail: that counts as an attempt, as the contract has it; being too late does not."""
-    error = {"code": found.code, "message": found.message}
-    if found.path is not None:
-        error["path"] = found.path
-    is_late = status is FanoutStatus.EXPIRED
-    return NotificationResult(status, error, None if is_late else now, 0 if is_late else 1)
+def result_of_error(row_error: RowError, status: FanoutStatus, now: Instant) -> NotificationResult:
+    """Return the result of a row that cannot become a message. It counts as an attempt unless it expired."""
+    error = {"code": row_error.code, "message": row_error.message}
+    if row_error.path is not None:
+        error["path"] = row_error.path
+    has_expired = status is FanoutStatus.EXPIRED
+    return NotificationResult(status, error, None if has_expired else now, 0 if has_expired else 1)
 
 
-def is_recorded(told: NotificationResult, last_attempt_at: str | None) -> bool:
-    """Whether the row has this result already. Its own time of the last attempt is the evidence: it is written with the
-    result, and stays when an operator resets the rest."""
-    there = times.parse(last_attempt_at)
-    return told.at is not None and there is not None and there >= told.at
+def is_recorded(result: NotificationResult, last_attempt_at: str | None) -> bool:
+    """Whether the row already has this result.
+
+    The time of the last attempt decides: it is written with the result and survives an operator's reset.
+    """
+    recorded_at = times.parse(last_attempt_at)
+    return result.at is not None and recorded_at is not None and recorded_at >= result.at
 
 
 async def record_results(
     tx: Runner, statements: QueueStatements, results: Sequence[tuple[MessageLink, NotificationResult]]
 ) -> set[int]:
-    """Writes results and the timelines of those that were sent; answers which rows took theirs."""
+    """Record results, add sent ones to the subscription timelines, and return the ids of the updated rows."""
     written = await write_results(
-        tx, statements, [(link.notification_id, link.locked_by, link.locked_at, t) for link, t in results]
+        tx, statements, [(link.notification_id, link.locked_by, link.locked_at, result) for link, result in results]
     )
     sent = [
-        _timeline(link, told)
-        for link, told in results
-        if told.status is FanoutStatus.SENT and link.notification_id in written
+        _timeline_row(link, result)
+        for link, result in results
+        if result.status is FanoutStatus.SENT and link.notification_id in written
     ]
     if sent:
         await tx.count(statements.append_sent, sent=sent)
@@ -101,45 +103,45 @@ async def write_results(
             "notification_id": notification_id,
             "locked_by": locked_by,
             "locked_at": locked_at,
-            "fanout_status": told.status.value,
-            "completed": told.completed,
-            "attempted_at": None if told.at is None else times.format_time(told.at),
-            "error": None if told.error is None else orjson.dumps(told.error).decode(),
+            "fanout_status": result.status.value,
+            "completed": result.completed,
+            "attempted_at": None if result.at is None else times.format_time(result.at),
+            "error": None if result.error is None else orjson.dumps(result.error).decode(),
         }
-        for notification_id, locked_by, locked_at, told in results
+        for notification_id, locked_by, locked_at, result in results
     ]
     if not rows:
         return set()
     return {row.notification_id for row in await tx.run(statements.record_results, results=rows)}
 
 
-def _failed(link: MessageLink) -> NotificationResult:
+def _failed_result(link: MessageLink) -> NotificationResult:
     if link.error_code == EXPIRED:
         return NotificationResult(FanoutStatus.EXPIRED, {"code": EXPIRED, "message": link.error_reason}, None, 0)
     status = FanoutStatus.SKIPPED if link.error_code in SKIPPED else FanoutStatus.FAILED
     is_attempt = link.error_category not in (ErrorCategory.VALIDATION, None) and link.provider is not None
     is_final = link.error_category == ErrorCategory.PERMANENT
-    error = _attempt(link, "failed" if is_final else "retryable") if is_attempt else _plain(link)
+    error = _attempt_error(link, "failed" if is_final else "retryable") if is_attempt else _error(link)
     return NotificationResult(status, error, link.failed_at)
 
 
-def _attempt(link: MessageLink, status: str) -> dict[str, Any]:
-    error = {"provider": link.provider, "status": status, **_plain(link)}
+def _attempt_error(link: MessageLink, status: str) -> dict[str, Any]:
+    error = {"provider": link.provider, "status": status, **_error(link)}
     if status == "retryable" and link.retry_after:
         error["retryAfterSeconds"] = math.ceil(link.retry_after / SECOND)
     return error
 
 
-def _plain(link: MessageLink) -> dict[str, Any]:
-    return {"code": link.error_code, "message": (link.error_reason or "")[:_LONGEST_MESSAGE]}
+def _error(link: MessageLink) -> dict[str, Any]:
+    return {"code": link.error_code, "message": (link.error_reason or "")[:_MAX_MESSAGE_LENGTH]}
 
 
-def _timeline(link: MessageLink, told: NotificationResult) -> dict[str, Any]:
-    known = orjson.loads(link.sent_event)
-    payload = {**known["payload"], **(told.error or {})}
+def _timeline_row(link: MessageLink, result: NotificationResult) -> dict[str, Any]:
+    entry = orjson.loads(link.sent_event)
+    payload = {**entry["payload"], **(result.error or {})}
     return {
         "subscription_id": link.subscription_id,
-        "section_status": known["sectionStatus"],
+        "section_status": entry["sectionStatus"],
         "payload": orjson.dumps(payload).decode(),
-        "created_at": times.format_time(told.at or 0),
+        "created_at": times.format_time(result.at or 0),
     }

@@ -1,4 +1,4 @@
-"""The desk: where people see how notifications stand and why they wait, and requeue what has ended."""
+"""List notifications with the reason why each waits, requeue ended ones, and write events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from mailwright.sources.notifications.decisions import (
     EndDecision,
     GiveUpDecision,
     NotificationConfig,
+    RowContext,
     SendDecision,
     decide,
     lock_wait,
@@ -31,12 +32,12 @@ NEWEST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class NotificationStatus:
-    """A notification as it stands now."""
+    """A notification with its current status."""
 
     row: NotificationRow
-    wait: WaitDecision | None  # why a pending one is not sent now
-    outlook: str | None  # what happens to a pending one that does not wait, in a sentence
-    outbox_id: str | None  # its message, where it became one
+    wait: WaitDecision | None  # why a pending notification is not sent now
+    outlook: str | None  # what happens next to a pending notification that does not wait, as a sentence
+    outbox_id: str | None  # its message, if one was created
 
     @property
     def to(self) -> str | None:
@@ -45,64 +46,66 @@ class NotificationStatus:
 
     @property
     def error(self) -> Any:
-        found = jobs.parse_json_column(self.row.error)
-        return self.row.error if isinstance(found, jobs.RowError) else found
+        error = jobs.parse_json_column(self.row.error)
+        return self.row.error if isinstance(error, jobs.RowError) else error
 
 
 class NotificationService:
     def __init__(
-        self, database: Database, clock: Clock, queue: NotificationQueue, house: NotificationConfig, tenant_id: int
+        self, database: Database, clock: Clock, queue: NotificationQueue, config: NotificationConfig, tenant_id: int
     ) -> None:
-        self.tenant_id = tenant_id  # whose mail the queue's notifications are
+        self.tenant_id = tenant_id  # the tenant that the notifications belong to
         self._database = database
         self._clock = clock
         self._queue = queue
-        self._house = house
+        self._config = config
 
     @property
     def kinds(self) -> list[EventKind]:
-        """The declared types of events, by their name."""
-        return sorted(self._house.kinds.by_name.values(), key=lambda kind: kind.name)
+        """The declared event kinds, sorted by name."""
+        return sorted(self._config.kinds.by_name.values(), key=lambda kind: kind.name)
 
     async def list_notifications(
         self, *, status: FanoutStatus | None = None, kind: str | None = None, before: int = NEWEST, limit: int = 50
     ) -> list[NotificationStatus]:
-        """The newest first; of one kind of event, where it is named."""
+        """Return the newest notifications first, optionally of one status or event kind."""
         rows: list[NotificationRow] = []
         while len(rows) < limit:
-            found = await self._queue.newest(status=status, kind=kind, before=before, limit=limit)
-            rows += [row for row in found if kind is None or _kind_of(row) == kind]
-            if len(found) < limit:
+            page = await self._queue.newest(status=status, kind=kind, before=before, limit=limit)
+            rows += [row for row in page if kind is None or _event_kind(row) == kind]
+            if len(page) < limit:
                 break
-            before = found[-1].notification_id
-        return await self._standings(rows[:limit])
+            before = page[-1].notification_id
+        return await self._statuses(rows[:limit])
 
     async def find(self, notification_id: int) -> NotificationStatus:
         rows = await self._queue.find([notification_id])
         if not rows:
             raise NotFound
-        [standing] = await self._standings(list(rows.values()))
-        return standing
+        [notification] = await self._statuses(list(rows.values()))
+        return notification
 
-    async def counts(self) -> dict[str, int]:
-        return await self._queue.counts()
+    async def count_by_status(self) -> dict[str, int]:
+        return await self._queue.count_by_status()
 
-    async def emit(self, happening: NewEvent) -> EmittedEvent:
-        return await EventProducer(self._queue, self._clock, self._house.kinds).emit(happening)
+    async def emit(self, event: NewEvent) -> EmittedEvent:
+        return await EventProducer(self._queue, self._clock, self._config.kinds).emit(event)
 
     async def requeue(self, notification_id: int, *, actor: str) -> NotificationStatus:
-        """From the beginning: pending, no attempts, no error. What was sent stays sent."""
-        standing = await self.find(notification_id)
-        if standing.row.status in (FanoutStatus.SENT, FanoutStatus.PENDING):
+        """Reset an ended notification to pending, without attempts and error. A sent one cannot be requeued."""
+        notification = await self.find(notification_id)
+        if notification.row.status in (FanoutStatus.SENT, FanoutStatus.PENDING):
             raise NotPossibleNow(
-                f"The notification is {standing.row.status}; only one that failed, was skipped or expired is requeued."
+                f"The notification is {notification.row.status}. Only failed, skipped or expired ones can be requeued."
             )
         await self._requeue([notification_id], actor)
         return await self.find(notification_id)
 
     async def requeue_all(self, status: FanoutStatus, *, actor: str, limit: int) -> int:
         if status in (FanoutStatus.SENT, FanoutStatus.PENDING):
-            raise NotPossibleNow(f"What is {status} is not requeued; what failed, was skipped or expired is.")
+            raise NotPossibleNow(
+                f"Notifications that are {status} cannot be requeued; failed, skipped and expired ones can."
+            )
         rows = await self._queue.newest(status=status, before=NEWEST, limit=limit)
         return len(await self._requeue([row.notification_id for row in rows], actor))
 
@@ -121,41 +124,41 @@ class NotificationService:
                 )
         return requeued
 
-    async def _standings(self, rows: Sequence[NotificationRow]) -> list[NotificationStatus]:
+    async def _statuses(self, rows: Sequence[NotificationRow]) -> list[NotificationStatus]:
         if not rows:
             return []
         now = self._clock.now()
         async with self._database.read() as tx:
-            known = await links.newest(tx, self._queue.name, [row.key for row in rows])
-            under_way = await links.under_way(tx, self._queue.name, (row.subscription_id for row in rows))
-        neighbours = await self._queue.neighbours(rows)
-        standings = []
+            known = await links.find_newest(tx, self._queue.name, [row.key for row in rows])
+            in_progress = await links.count_in_progress(tx, self._queue.name, (row.subscription_id for row in rows))
+        related = await self._queue.related(rows)
+        statuses = []
         for row in rows:
             link = known.get(row.key)
-            wait, outlook = self._outlook(row, row_context(row, neighbours, under_way), link, now)
-            standings.append(NotificationStatus(row, wait, outlook, link.outbox_id if link else None))
-        return standings
+            wait, outlook = self._outlook(row, row_context(row, related, in_progress), link, now)
+            statuses.append(NotificationStatus(row, wait, outlook, link.outbox_id if link else None))
+        return statuses
 
     def _outlook(
-        self, row: NotificationRow, near: Any, link: MessageLink | None, now: Instant
+        self, row: NotificationRow, context: RowContext, link: MessageLink | None, now: Instant
     ) -> tuple[WaitDecision | None, str | None]:
         if row.status != FanoutStatus.PENDING:
             return None, None
-        if (locked := lock_wait(row, self._house.kinds, now)) is not None:
+        if (locked := lock_wait(row, self._config.kinds, now)) is not None:
             return locked, None
-        decision = decide(row, near, self._house, now)
+        decision = decide(row, context, self._config, now)
         match decision:
             case WaitDecision():
                 return decision, None
             case SendDecision():
-                return None, "It is due: the next worker that looks takes it."
-            case EndDecision(status, because):
-                return None, f"It will be {status}: {because.message}"
+                return None, "Due now. The next worker sends it."
+            case EndDecision(status, reason):
+                return None, f"Will be marked {status}: {reason.message}"
             case GiveUpDecision():
-                return None, "It has had its attempts and will be failed."
+                return None, "All attempts are used. Will be marked failed."
             case _:
                 assert_never(decision)
 
 
-def _kind_of(row: NotificationRow) -> Any:
+def _event_kind(row: NotificationRow) -> Any:
     return jobs.event_kind_name(jobs.parse_json_column((row.event or {}).get("payload")))

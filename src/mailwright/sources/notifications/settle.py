@@ -1,5 +1,7 @@
-"""Settling for queues of others: what a message's attempt came to is told to its row, in the same commit where the
-queue is in this very database, and kept for whoever tells it otherwise."""
+"""Settle messages of notification queues: record each result in its row.
+
+If the queue is in the same database, the row is updated in the same transaction; otherwise the fan-out does it later.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +21,7 @@ END_ATTEMPTS = statement(__package__, "end_attempts")
 
 
 class NotificationSettling(Settler):
-    """Every worker settles like this: whoever runs beside the one that serves a queue may send its mails, too."""
+    """Used by every worker, because any worker may send the messages of a queue, not only the one that serves it."""
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         ours = [outcome for outcome in outcomes if outcome.claimed.source == Source.NOTIFICATION]
@@ -29,55 +31,59 @@ class NotificationSettling(Settler):
 
         async def work(tx: Runner) -> BegunAttempts:
             begun = await settle_and_begin(tx, outcomes, next_up, now, self._consequences)
-            await conclude(tx, ours, now)
+            await record_outcomes(tx, ours, now)
             return begun
 
         return await self._database.transact(work)
 
 
-async def conclude(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
-    """After the results are written, in their transaction. Doing it again changes nothing."""
-    retries = [row for outcome in outcomes if (row := _retry(outcome))]
+async def record_outcomes(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
+    """Record results in the queue, in the transaction that settles the messages. Repeating it changes nothing."""
+    retries = [row for outcome in outcomes if (row := _retry_row(outcome))]
     if retries:
         concluded = await tx.run(CONCLUDE, concluded=retries)
         if concluded:
             await _end_attempts(tx, [row.outbox_id for row in concluded], now)
-    here = await links.untold_here(tx, [outcome.claimed.outbox_id for outcome in outcomes])
-    for schema in {link.queue_schema for link in here}:
-        results = [(link, told) for link in here if link.queue_schema == schema and (told := result_of(link))]
+    shared = await links.find_results_of(tx, [outcome.claimed.outbox_id for outcome in outcomes])
+    for schema in {link.queue_schema for link in shared}:
+        results = [(link, result) for link in shared if link.queue_schema == schema and (result := result_of(link))]
         written = await record_results(tx, statements_of(schema), results)
-        await links.end(tx, [(link, told.state) for link, told in results if link.notification_id in written])
+        await links.end_links(tx, [(link, result.state) for link, result in results if link.notification_id in written])
 
 
 async def _end_attempts(tx: Runner, outbox_ids: Sequence[str], now: Instant) -> None:
-    ended = await tx.run(END_ATTEMPTS, ended=[{"outbox_id": each} for each in outbox_ids], parked=links.PARKED)
-    given_up = [
-        event_row(row.message_key, row.tenant_id, _given_up(row, now)) for row in ended if row.status == Status.FAILED
+    ended = await tx.run(
+        END_ATTEMPTS, ended=[{"outbox_id": outbox_id} for outbox_id in outbox_ids], parked=links.PARKED
+    )
+    failed = [
+        event_row(row.message_key, row.tenant_id, _failed_event(row, now))
+        for row in ended
+        if row.status == Status.FAILED
     ]
-    if given_up:
-        await tx.count(APPEND_EVENTS, events=given_up)
+    if failed:
+        await tx.count(APPEND_EVENTS, events=failed)
 
 
-def _retry(outcome: Outcome) -> dict[str, Any] | None:
-    """An attempt that was completed and is to be followed by another."""
+def _retry_row(outcome: Outcome) -> dict[str, Any] | None:
+    """Describe a completed attempt that will be retried; None for other outcomes."""
     match outcome:
         case Settlement(status=Status.RETRY_SCHEDULED, completes_attempt=True, defer_reason=None):
-            told = outcome.events[-1]
+            event = outcome.events[-1]
             return {
                 "outbox_id": outcome.claimed.outbox_id,
                 "attempt": outcome.claimed.attempt,
-                "at": told.at,
-                "retry_after": told.metadata["backoffDelay"],
+                "at": event.at,
+                "retry_after": event.metadata["backoffDelay"],
             }
         case _:
             return None
 
 
-def _given_up(row: Any, now: Instant) -> Event:
+def _failed_event(row: Any, now: Instant) -> Event:
     metadata = {
         "attempt": row.attempts,
         "errorCode": "MAX_ATTEMPTS_EXCEEDED",
-        "errorMessage": f"Its queue allows no further attempt; the last: {row.error_code}: {row.error_reason}",
+        "errorMessage": f"The queue allows no further attempts. Last error: {row.error_code}: {row.error_reason}",
         "willRetry": False,
     }
     return Event(EventType.FAILED, now, metadata)

@@ -1,8 +1,8 @@
-"""The queue's own words: what a row's status says, and why a row waits."""
+"""Statuses of a notification row, and the reasons why a pending row waits."""
 
 from enum import StrEnum
 
-NOTIFY_SENT = "notify_sent"  # what the timeline of a subscription is told
+NOTIFY_SENT = "notify_sent"  # event type in the timeline of a subscription
 EMAIL = "email"
 ACTIVE = "active"
 
@@ -10,23 +10,23 @@ ACTIVE = "active"
 class FanoutStatus(StrEnum):
     PENDING = "pending"
     SENT = "sent"
-    SKIPPED = "skipped"  # nobody can act on it
-    FAILED = "failed"  # operators should look at it
-    EXPIRED = "expired"  # older than it is of use
+    SKIPPED = "skipped"  # no action is needed: for example, the subscriber has unsubscribed
+    FAILED = "failed"  # an operator should investigate
+    EXPIRED = "expired"  # past its useful time
 
 
 class WaitReason(StrEnum):
-    """Why a pending row is not sent now. The words that people and scripts see."""
+    """Why a pending row is not sent now, as shown by the API, the CLI and the dashboard."""
 
-    LOCKED = "locked"  # a worker has it
-    RETRY = "retry"  # an attempt failed for now
+    LOCKED = "locked"  # a worker holds the lock
+    RETRY = "retry"  # an attempt failed and will be retried
     WINDOW = "delivery_window"
     SNOOZED = "snoozed"
-    MAXIMUM = "maximum"  # what is under way may be the last one that the subscriber wants
-    DEDUPE = "dedupe"  # another row says the same to the same subscriber
+    MAXIMUM = "maximum"  # messages in progress may already reach the subscriber's maximum
+    DEDUPE = "dedupe"  # another row has the same dedupe key and subscriber
 
 
 class MessageLinkState(StrEnum):
-    SENDING = "sending"  # the message may go, and its result is to be told
-    WAITING = "waiting"  # the row was told of a result and has tries left; the message is parked
-    CLOSED = "closed"  # the row was told of the end
+    SENDING = "sending"  # the message may be sent; its result is not recorded yet
+    WAITING = "waiting"  # the row has attempts left; the message is parked
+    CLOSED = "closed"  # the final result is recorded

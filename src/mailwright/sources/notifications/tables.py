@@ -1,4 +1,4 @@
-"""The tables of the queue: somebody else's, so they are looked at before they are used, and never changed in form."""
+"""The tables of a queue. Another program owns them: they are inspected before use and their structure never changes."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SECTIONS = "sections"
 COURSES = "courses"
 MEETINGS = "section_meetings"
 
-# Without these no notification can be served.
+# Required to serve notifications.
 REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     NOTIFICATIONS: (
         "notification_id",
@@ -40,12 +40,12 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     SUBSCRIPTIONS: ("subscription_id", "contact_type", "contact_value", "status"),
     TIMELINE: ("subscription_id", "event_type", "section_status_snapshot", "payload", "created_at"),
 }
-# And these to write events: what a producer needs beside.
+# Also required to write events.
 PRODUCER_COLUMNS: Mapping[str, tuple[str, ...]] = {
     EVENTS: ("dedupe_key", "payload", "status_before", "created_at"),
     SUBSCRIPTIONS: ("term_id", "campus_code", "index_number"),
 }
-# They make a mail richer where they are there.
+# Optional: used in messages if they exist.
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
     EVENTS: (
         "section_id",
@@ -87,7 +87,7 @@ _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class QueueStatements:
-    """The statements that change a queue, for the schema that its tables are in."""
+    """The statements that change a queue, bound to its schema."""
 
     lock_rows: Statement
     renew_rows: Statement
@@ -99,7 +99,7 @@ class QueueStatements:
 
 @dataclass(frozen=True, slots=True)
 class QueueTables:
-    """Each with the columns that it really has."""
+    """The tables of a queue, each with the columns that exist."""
 
     notifications: TableClause
     events: TableClause
@@ -108,90 +108,90 @@ class QueueTables:
     sections: TableClause | None
     courses: TableClause | None
     meetings: TableClause | None
-    lacks_to_produce: tuple[str, ...]  # what a producer needs and is not there
+    missing_for_producer: tuple[str, ...]  # tables and columns required to write events that do not exist
 
 
 @cache
 def statements_of(schema: str | None) -> QueueStatements:
-    prefix = f'"{checked_schema(schema)}".' if schema else ""
+    prefix = f'"{check_schema(schema)}".' if schema else ""
 
-    def made(name: str) -> Statement:
+    def bound(name: str) -> Statement:
         return Statement(name, statement(__package__, name).text.replace("queue.", prefix))
 
     return QueueStatements(
-        made("lock_rows"),
-        made("renew_rows"),
-        made("unlock_rows"),
-        made("record_results"),
-        made("append_sent"),
-        made("requeue_rows"),
+        bound("lock_rows"),
+        bound("renew_rows"),
+        bound("unlock_rows"),
+        bound("record_results"),
+        bound("append_sent"),
+        bound("requeue_rows"),
     )
 
 
-def checked_schema(schema: str) -> str:
+def check_schema(schema: str) -> str:
     if not _SCHEMA.fullmatch(schema):
-        raise ConfigurationInvalid("MAILWRIGHT_NOTIFY_SCHEMA: has letters, digits and underscores only")
+        raise ConfigurationInvalid("MAILWRIGHT_NOTIFY_SCHEMA: may contain only letters, digits and underscores")
     return schema
 
 
 async def inspect_tables(database: Database, schema: str | None) -> QueueTables:
-    """Refuses a queue that lacks something, with all that it lacks."""
+    """Inspect the queue. Raises `ConfigurationInvalid` with everything that is missing."""
     found: dict[str, tuple[str, ...]] = {}
 
     def look(connection: Any) -> None:
         inspector = inspect(connection)
         names = set(inspector.get_table_names(schema=schema)) | set(inspector.get_view_names(schema=schema))
         for name in {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS} & names:
-            found[name] = tuple(each["name"] for each in inspector.get_columns(name, schema=schema))
+            found[name] = tuple(column["name"] for column in inspector.get_columns(name, schema=schema))
 
     await database.run_sync_ddl(look, read_only=True)
-    if problems := _lacking(REQUIRED_COLUMNS, found):
-        raise ConfigurationInvalid(*(f"the queue at {redacted_url(database)} has no {each}" for each in problems))
+    if problems := _missing(REQUIRED_COLUMNS, found):
+        raise ConfigurationInvalid(*(f"the queue at {redacted_url(database)} has no {problem}" for problem in problems))
     return QueueTables(
         notifications=_table(NOTIFICATIONS, found, schema),
         events=_table(EVENTS, found, schema),
         subscriptions=_table(SUBSCRIPTIONS, found, schema),
         timeline=_table(TIMELINE, found, schema),
-        sections=_welcome(SECTIONS, found, schema),
-        courses=_welcome(COURSES, found, schema),
-        meetings=_welcome(MEETINGS, found, schema),
-        lacks_to_produce=tuple(_lacking(PRODUCER_COLUMNS, found)),
+        sections=_optional_table(SECTIONS, found, schema),
+        courses=_optional_table(COURSES, found, schema),
+        meetings=_optional_table(MEETINGS, found, schema),
+        missing_for_producer=tuple(_missing(PRODUCER_COLUMNS, found)),
     )
 
 
 def redacted_url(database: Database) -> str:
-    """An address without its password."""
+    """Return the database URL without its password."""
     return database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
 
 
-def _lacking(needed: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
-    lacking = []
+def _missing(needed: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
+    missing = []
     for name, columns in needed.items():
         if name not in found:
-            lacking.append(f"table {name}")
+            missing.append(f"table {name}")
         else:
-            lacking += [f"column {name}.{each}" for each in columns if each not in found[name]]
-    return lacking
+            missing += [f"column {name}.{each}" for each in columns if each not in found[name]]
+    return missing
 
 
 def _table(name: str, found: Mapping[str, tuple[str, ...]], schema: str | None) -> TableClause:
     return table(name, *(column(each) for each in found[name]), schema=schema)
 
 
-def _welcome(name: str, found: Mapping[str, tuple[str, ...]], schema: str | None) -> TableClause | None:
+def _optional_table(name: str, found: Mapping[str, tuple[str, ...]], schema: str | None) -> TableClause | None:
     return _table(name, found, schema) if _KEYS[name] in found.get(name, ()) else None
 
 
 def contract_tables(schema: str | None = None) -> MetaData:
-    """The whole surface of the queue, for those who have none yet."""
-    made = MetaData(schema=schema)
+    """Return all tables of the queue contract, to create a new queue."""
+    metadata = MetaData(schema=schema)
 
     def text(*names: str) -> list[Column[Any]]:
         return [Column(name, Text) for name in names]
 
     Table(
         NOTIFICATIONS,
-        made,
+        metadata,
         Column("notification_id", Integer, primary_key=True),
         Column("open_event_id", Integer, nullable=False),
         Column("subscription_id", Integer, nullable=False),
@@ -204,7 +204,7 @@ def contract_tables(schema: str | None = None) -> MetaData:
     )
     Table(
         EVENTS,
-        made,
+        metadata,
         Column("open_event_id", Integer, primary_key=True),
         Column("section_id", Integer),
         *text("term_id", "campus_code", "index_number", "status_before", "status_after"),
@@ -216,7 +216,7 @@ def contract_tables(schema: str | None = None) -> MetaData:
     )
     Table(
         SUBSCRIPTIONS,
-        made,
+        metadata,
         Column("subscription_id", Integer, primary_key=True),
         Column("section_id", Integer),
         Column("term_id", Text),
@@ -229,10 +229,10 @@ def contract_tables(schema: str | None = None) -> MetaData:
     )
     Table(
         TIMELINE,
-        made,
+        metadata,
         Column("event_id", Integer, primary_key=True),
         Column("subscription_id", Integer, nullable=False, index=True),
         Column("event_type", Text, nullable=False),
         *text("section_status_snapshot", "payload", "created_at"),
     )
-    return made
+    return metadata

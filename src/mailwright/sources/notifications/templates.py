@@ -1,4 +1,4 @@
-"""Letters: the template that a notification is made from, by its kind, its version and the reader's language."""
+"""Templates of notifications, by event kind, version and language of the recipient."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,13 +18,13 @@ from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, Event
 from mailwright.sources.notifications.jobs import RowError
 from mailwright.storage.database import Database
 
-# An author's new version is used by the rows that come so much later.
+# A new template version is used after this delay at the latest.
 REFRESH_EVERY: Instant = 10 * SECOND
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 
 
 class NotificationTemplates:
-    """What is stored for the kinds of a queue, kept at hand."""
+    """The stored templates of all event kinds, cached."""
 
     def __init__(
         self, database: Database, clock: Clock, store: TemplateStore, tenant_id: int, kinds: EventKinds
@@ -35,7 +35,7 @@ class NotificationTemplates:
         self._tenant_id = tenant_id
         self._kinds = kinds
         self._texts: dict[str, Mapping[str, StoredTemplate]] = {}
-        self._needs: dict[int, frozenset[str]] = {}  # by version: the variables that it cannot do without
+        self._required: dict[int, frozenset[str]] = {}  # required variables by template version
         self._uses: dict[int, frozenset[str]] = {}
         self._refreshed_at: Instant | None = None
 
@@ -49,52 +49,54 @@ class NotificationTemplates:
         self._refreshed_at = now
 
     async def publish(self) -> None:
-        """Stores the templates of folders where they say something new; the built-in ones where there are none."""
+        """Store templates from folders if they changed, and the built-in templates if none are stored."""
         problems: list[str] = []
         for kind in self._kinds.by_name.values():
             async with self._database.read() as tx:
                 stored = await latest_by_locale(tx, self._tenant_id, kind.template_id)
-            folder = _folder(kind, is_stored=bool(stored))
+            folder = _template_folder(kind, is_stored=bool(stored))
             if folder is not None:
                 problems += [each async for each in self._publish(kind, folder, stored)]
         if problems:
             raise ConfigurationInvalid(*problems)
 
     def pick(self, job: Mapping[str, Any], kind: EventKind) -> StoredTemplate | RowError:
-        """In the reader's own language, else in the kind's; a mail without its ways out is refused."""
+        """Choose the template in the recipient's language or the fallback; it must contain both links."""
         texts = self._texts.get(kind.template_id)
         if not texts:
-            message = f"/template/id: no template {kind.template_id} is stored"
+            message = f"/template/id: template {kind.template_id} is not stored"
             return RowError("TEMPLATE_NOT_FOUND", message, "/template/id")
         wanted = [name for name in locales.fallback_locales(job["locale"]) if name != DEFAULT_LOCALE]
-        stands_in = [kind.fallback_locale, DEFAULT_LOCALE] if kind.fallback_locale else []
-        found = next((texts[name] for name in (*wanted, *stands_in) if name in texts), None)
-        if found is None:
-            message = f"/locale: {kind.template_id} has no text for {job['locale']}, and nothing stands in"
+        fallbacks = [kind.fallback_locale, DEFAULT_LOCALE] if kind.fallback_locale else []
+        template = next((texts[name] for name in (*wanted, *fallbacks) if name in texts), None)
+        if template is None:
+            message = f"/locale: template {kind.template_id} has no text for {job['locale']} and no fallback"
             return RowError("MISSING_LOCALE", message, "/locale")
-        return self._lacking(found, job["template"]["variables"]) or found
+        return self._check(template, job["template"]["variables"]) or template
 
-    def _lacking(self, stored: StoredTemplate, given: Mapping[str, Any]) -> RowError | None:
-        if stored.key not in self._needs:
+    def _check(self, stored: StoredTemplate, given: Mapping[str, Any]) -> RowError | None:
+        if stored.key not in self._required:
             expected = stored.expected_variables()
-            self._needs[stored.key] = frozenset(each.name for each in expected if each.is_required)
+            self._required[stored.key] = frozenset(each.name for each in expected if each.is_required)
             self._uses[stored.key] = frozenset(each.name for each in expected)
-        if lost := sorted(set(LINKS) - self._uses[stored.key]):
-            message = f"/template/id: {stored.template_id} has no {', '.join(lost)}: nobody could leave"
+        if unused := sorted(set(LINKS) - self._uses[stored.key]):
+            message = f"/template/id: template {stored.template_id} lacks the links {', '.join(unused)}"
             return RowError("TEMPLATE_WITHOUT_LINKS", message, "/template/id")
-        if lacking := sorted(self._needs[stored.key] - given.keys() - STANDARD_VARIABLES.keys()):
-            path = f"/template/variables/{lacking[0]}"
-            return RowError("MISSING_VARIABLE", f"{path}: the template needs it, and the event gives no value", path)
+        if missing := sorted(self._required[stored.key] - given.keys() - STANDARD_VARIABLES.keys()):
+            path = f"/template/variables/{missing[0]}"
+            return RowError(
+                "MISSING_VARIABLE", f"{path}: required by the template, but the event provides no value", path
+            )
         return None
 
     async def _publish(self, kind: EventKind, folder: Traversable, stored: Mapping[str, StoredTemplate]) -> Any:
-        texts = dict(_texts(folder))
+        texts = dict(_read_texts(folder))
         if not texts:
-            yield f"{kind.name}: {folder} holds no template, as en.html"
+            yield f"{kind.name}: {folder} contains no template such as en.html"
             return
         everyone = kind.fallback_locale or next(iter(texts))
         if everyone not in texts:
-            yield f"{kind.name}: {folder} has no {everyone}.html, which is to stand in for other languages"
+            yield f"{kind.name}: {folder} has no {everyone}.html, the fallback for other languages"
             return
         names = {DEFAULT_LOCALE: everyone, **{each: each for each in texts if each != kind.fallback_locale}}
         for locale, name in names.items():
@@ -107,7 +109,7 @@ class NotificationTemplates:
                 yield f"{kind.name}: {folder}/{name}.html: {error}"
 
 
-def _folder(kind: EventKind, *, is_stored: bool) -> Traversable | None:
+def _template_folder(kind: EventKind, *, is_stored: bool) -> Traversable | None:
     if kind.templates is not None:
         return kind.templates / kind.template / kind.template_version
     if kind.name == OPEN_SEAT and kind.template == OPEN_SEAT and not is_stored:
@@ -115,8 +117,8 @@ def _folder(kind: EventKind, *, is_stored: bool) -> Traversable | None:
     return None
 
 
-def _texts(folder: Traversable) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """HTML by locale, each with the plain text beside it; without one, the text of every mail is made from its HTML."""
+def _read_texts(folder: Traversable) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """Yield HTML and plain text by locale; without plain text, it is derived from the HTML."""
     files = {file.name: file for file in _files(folder)}
     for name, file in files.items():
         locale = locales.normal(name.removesuffix(".html")) if name.endswith(".html") else None
@@ -130,10 +132,10 @@ def _files(folder: Traversable) -> Iterable[Traversable]:
 
 
 def _draft(html: str, text: str | None, locale: str) -> TemplateDraft:
-    """The page's title is the mail's subject."""
+    """Build a draft; the HTML title becomes the subject."""
     title = _TITLE.search(html)
     if title is None:
-        raise InvalidInput("needs a <title>: it is the subject of the mail")
+        raise InvalidInput("must have a <title>, which becomes the subject")
     return TemplateDraft(
         subject=" ".join(title[1].split()), body=html, format=TemplateFormat.HTML, text=text, locale=locale
     )

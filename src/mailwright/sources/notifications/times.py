@@ -1,4 +1,4 @@
-"""Times of the queue are ISO 8601 text, in UTC, in whatever spelling the program has that writes them."""
+"""Parse and format the ISO 8601 times of the queue, which other programs may write in different formats."""
 
 from datetime import UTC, datetime
 
@@ -6,16 +6,16 @@ from mailwright.domain.clock import Instant, isoformat, to_instant
 
 
 def parse(text: str | None) -> Instant | None:
-    """None for what is no time. One without a zone is in UTC, as SQLite's own functions write it."""
+    """Return None if the text is not a time. A time without a zone is UTC, as SQLite's functions write it."""
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(str(text).strip())
+        parsed = datetime.fromisoformat(str(text).strip())
     except ValueError:
         return None
-    return to_instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return to_instant(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 
 
 def format_time(instant: Instant) -> str:
-    """In milliseconds and with a Z: sorted as text, these are sorted by time."""
+    """Format with milliseconds and a Z, so that sorting as text sorts by time."""
     return isoformat(instant) or ""

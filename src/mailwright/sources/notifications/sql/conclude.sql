@@ -1,4 +1,4 @@
--- An attempt that ended in a try again later, once: a result that is written again finds itself concluded.
+-- Record the end of attempts that will be retried, once each: writing the same result again changes nothing.
 UPDATE notification_links
 SET completed_attempts = c.attempt, result_at = c.at, retry_after = c.retry_after
 FROM rows(:concluded: outbox_id text, attempt int, at bigint, retry_after bigint) AS c

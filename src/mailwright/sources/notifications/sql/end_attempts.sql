@@ -1,4 +1,4 @@
--- A message waits until its row is due and locked again; one whose row has no try left, or is done with, has failed.
+-- Park retried messages until their row is due and locked again; fail those whose row is closed or has no attempts left.
 UPDATE deliveries
 SET claimable_at = CASE WHEN l.state = 'closed' OR l.attempts_before + 1 >= l.max_attempts
       THEN 0 ELSE CAST(:parked AS bigint) END,

@@ -1,5 +1,5 @@
--- The newest message of each row. The queue comes with every row, so that the rows lead: by its name alone SQLite would
--- walk through all links of the queue.
+-- Find the newest message of each row. The queue name is part of every input row so that SQLite searches the index by
+-- row; with a separate parameter it would scan all links of the queue.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
   l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
   l.result_at, l.retry_after, d.message_key, d.status,

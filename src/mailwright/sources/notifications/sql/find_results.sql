@@ -1,4 +1,4 @@
--- Messages of a queue whose result its rows have not been told.
+-- Find messages of a queue whose result is not recorded in their rows.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
   l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
   l.result_at, l.retry_after, d.message_key, d.status,

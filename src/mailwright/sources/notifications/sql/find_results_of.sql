@@ -1,4 +1,4 @@
--- The same for some messages, where the queue is in this very database.
+-- Find unrecorded results of given messages, for queues in the same database.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
   l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
   l.result_at, l.retry_after, d.message_key, d.status,

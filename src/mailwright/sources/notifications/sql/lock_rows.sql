@@ -1,6 +1,6 @@
--- Takes rows that are as they were when they were looked at: of two workers that want one, the second finds it changed.
--- Rows are found by their numbers: of an index on the status, which SQLite would rather walk for every row, nothing
--- here can make use.
+-- Lock rows that are unchanged since they were read: of two workers, the second finds the row changed.
+-- COALESCE around the status keeps SQLite from using the index on the status: it would scan it once per row, while the
+-- primary key finds each row directly.
 UPDATE queue.open_event_notifications
 SET locked_by = :worker, locked_at = :at
 FROM rows(:wanted: notification_id bigint, attempts int, locked_at text) AS w

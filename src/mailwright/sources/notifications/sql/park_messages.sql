@@ -1,4 +1,4 @@
--- Their rows are given back: nobody sends them until their rows are locked again.
+-- Park messages whose rows are unlocked: no worker sends them until their rows are locked again.
 UPDATE deliveries
 SET claimable_at = :parked
 FROM rows(:given: message_key bigint) AS g

@@ -1,4 +1,4 @@
--- Their rows are locked: they may go now.
+-- Release parked messages whose rows are locked.
 UPDATE deliveries
 SET claimable_at = :now, next_attempt_at = :now
 FROM rows(:released: message_key bigint) AS r

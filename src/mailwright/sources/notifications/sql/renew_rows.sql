@@ -1,5 +1,5 @@
--- Only the holder of a lock renews it.
--- The status is wrapped for the same reason as in lock_rows.
+-- Renew locks; only the worker that holds a lock can.
+-- The status is wrapped for the same reason as in lock_rows.sql.
 UPDATE queue.open_event_notifications
 SET locked_at = :at
 FROM rows(:held: notification_id bigint, locked_by text, locked_at text) AS h

@@ -1,5 +1,5 @@
--- From the beginning; what a provider has is not sent again.
--- The status is wrapped for the same reason as in lock_rows.
+-- Reset ended rows to pending. Sent rows are not included.
+-- The status is wrapped for the same reason as in lock_rows.sql.
 UPDATE queue.open_event_notifications
 SET fanout_status = 'pending', fanout_attempts = 0, error = NULL, locked_by = NULL, locked_at = NULL
 FROM rows(:wanted: notification_id bigint) AS w

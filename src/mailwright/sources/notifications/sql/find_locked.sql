@@ -1,4 +1,4 @@
--- What a worker holds the locks of.
+-- Find the messages whose rows a worker has locked.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
   l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
   l.result_at, l.retry_after, d.message_key, d.status,

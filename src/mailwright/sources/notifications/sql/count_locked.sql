@@ -1,4 +1,4 @@
--- How many rows a worker holds.
-SELECT COUNT(*) AS held
+-- Count the rows that a worker has locked.
+SELECT COUNT(*) AS locked
 FROM notification_links AS l
 WHERE l.queue = :queue AND l.state = 'sending' AND l.locked_by = :worker
