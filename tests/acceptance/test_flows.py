@@ -1,4 +1,4 @@
-"""The flows of a message, end to end: a real database, the real worker, a real SMTP connection, and time by hand."""
+"""The flows of a message end to end, with a real database, worker and SMTP connection and a manual clock."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -110,7 +110,7 @@ async def test_retried_message_repeats_all_steps(bench: Bench, clock: ManualCloc
 
     clock.advance(delay - 1)
     await bench.drain()
-    assert sink.messages == []  # not a millisecond early
+    assert sink.messages == []  # Not a millisecond early.
 
     clock.advance(1)
     await bench.drain()
@@ -172,7 +172,7 @@ async def test_permanent_rejection_is_not_retried(bench: Bench, clock: ManualClo
         "willRetry": False,
     }
     assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 1)
-    assert (await bench.record(other.outbox_id)).summary.status == Status.SENT  # one bad address blocks nobody
+    assert (await bench.record(other.outbox_id)).summary.status == Status.SENT  # One bad address does not block others.
 
 
 # Attempts.
@@ -205,7 +205,7 @@ async def test_fifth_failure_leaves_a_dead_letter(bench: Bench, clock: ManualClo
     (letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
     assert (letter.outbox_id, letter.code, letter.attempts) == (message.outbox_id, "MAX_ATTEMPTS_EXCEEDED", 5)
     assert "4.3.0 later" in letter.reason
-    assert record.payload == message.payload  # what was to be sent is still there
+    assert record.payload == message.payload  # The content is kept.
 
 
 @pytest.mark.promise("throttle-free")
@@ -213,14 +213,14 @@ async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, si
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
-    for _ in range(7):  # more often than there are attempts
+    for _ in range(7):  # More often than the maximum number of attempts.
         await bench.drain()
         record = await bench.record(message.outbox_id)
         assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
         assert record.summary.defer_reason == "provider_throttled"
         waits = [event.metadata["backoffDelay"] for event in record.events if event.type is E.RETRY_SCHEDULED]
         clock.advance(waits[-1])
-    assert waits == sorted(waits)  # as no attempt is counted, its age makes it more patient
+    assert waits == sorted(waits)  # Delays grow with the message's age.
     await bench.drain()
     record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 7 + attempt_steps(E.SENT)
@@ -254,7 +254,7 @@ async def test_wrong_password_opens_circuit_without_counting_attempts(
             ids = await bench.accept(*(a_message() for _ in range(50)))
             await bench.drain()
             logins = sum(session.verbs.count("AUTH") for session in sink.sessions)
-            assert 1 <= logins <= 8  # what was in flight, not one for each message
+            assert 1 <= logins <= 8  # What was in flight, not one per message.
             for outbox_id in ids:
                 summary = (await bench.record(outbox_id)).summary
                 assert summary.attempts == 0
@@ -264,7 +264,7 @@ async def test_wrong_password_opens_circuit_without_counting_attempts(
             assert {row.defer_reason for row in deferred} == {"provider_unavailable"}
             assert {row.error_code for row in deferred} == {"SMTP_AUTH_FAILED"}
 
-            sink.users["shop"] = "wrong"  # the operator corrects it
+            sink.users["shop"] = "wrong"  # The operator corrects the password.
             clock.advance(10 * SECOND)
             await bench.drain()
             assert await bench.statuses() == {Status.SENT: 50}
@@ -291,7 +291,7 @@ def _message_id(content: bytes) -> bytes:
     return line
 
 
-# Validation: four questions, in this order; the first failure ends the message.
+# Validation: four checks in this order; the first failure ends the message.
 
 
 async def outcome(bench: Bench, message: NewMessage, sink: SmtpSink) -> MessageRecord:
@@ -411,7 +411,7 @@ async def test_unsafe_content_fails_validation(bench: Bench, sink: SmtpSink, con
 
 @pytest.mark.promise("validate-order")
 async def test_first_validation_failure_is_reported(bench: Bench, sink: SmtpSink) -> None:
-    """Each message breaks one more rule than the next; each is told of the first rule that it breaks."""
+    """Each message breaks one more rule than the next, and fails with the first rule that it breaks."""
     await suppress(bench.database, "left@example.com")
     unknown = uuid7(0)
     bad = {"subject": "x" * 151, "html": "<script>a</script>"}
@@ -442,7 +442,7 @@ async def test_rejected_custom_sender_affects_only_its_message(
     content = {"to": "bob@example.com", "from": "me@evil.example", "subject": "Hi", "html": "<p>Hi</p>"}
     theirs = [replace(a_message(payload=content), to_email="bob@example.com") for _ in range(8)]
     await bench.accept(*theirs)
-    sink.answer(step, reply, times=8)  # more than open a circuit
+    sink.answer(step, reply, times=8)  # More than enough to open the circuit breaker.
     await bench.drain()
     for message in theirs:
         found = (await bench.record(message.outbox_id)).summary

@@ -41,7 +41,7 @@ ENGINES = ("sqlite", "postgresql")
 class Run:
     fault: str
     title: str
-    work: Callable[..., Awaitable[Figures]]  # given an engine's name and these sizes
+    work: Callable[..., Awaitable[Figures]]  # Called with the engine's name and these sizes.
     long: dict[str, Any]
     quick: dict[str, Any]
     engines: tuple[str, ...] = ENGINES
@@ -54,7 +54,7 @@ class Run:
 
 
 def staged(work: Callable[..., Awaitable[Figures]]) -> Callable[..., Awaitable[Figures]]:
-    """For what needs a stage on an empty database, and nothing more."""
+    """Run a fault that needs only an empty database."""
 
     async def run(engine: str, **sizes: Any) -> Figures:
         async with a_database(engine) as url, a_stage(url) as stage:
@@ -88,7 +88,7 @@ async def lost_valkey(engine: str, **sizes: Any) -> Figures:
 
 
 async def many_webhooks(engine: str, **sizes: Any) -> Figures:
-    logs.configure("WARNING")  # half of the work is done in this process
+    logs.configure("WARNING")  # Half of the work is done in this process.
     async with (
         a_database(engine) as first,
         a_database(engine) as second,
@@ -195,11 +195,11 @@ def main() -> int:
 
 
 def _show(console: Console, run: Run, engine: str, sizes: dict[str, Any]) -> bool:
-    """Runs one fault and prints its figures as soon as they are there."""
+    """Run one fault and print its figures as soon as they are known."""
     started = time.monotonic()
     try:
         figures = asyncio.run(run.work(engine, **sizes))
-    except Exception as error:  # a run that breaks is a miss, and the others still count
+    except Exception as error:  # A run that raises is a miss; the others still count.
         figures = Figures()
         figures.expect("the run itself", f"{type(error).__name__}: {error}", "to its end", when=False)
     title = f"{run.fault} {run.title} ({engine}), {time.monotonic() - started:.0f} s"

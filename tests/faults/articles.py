@@ -1,4 +1,4 @@
-"""Workers are killed while an article is walked and sent: its batch is completed, and nobody gets it twice."""
+"""Kill workers while an article is enqueued and sent: the batch completes without duplicates."""
 
 import asyncio
 import random
@@ -63,7 +63,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
 
 
 class SlowSendGrid(SendGridStandIn):
-    """Takes its time, so that a worker that is killed has mails under way."""
+    """Respond slowly, so that a killed worker has messages in flight."""
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)

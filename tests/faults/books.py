@@ -1,4 +1,4 @@
-"""The books: what was accepted, where it stands, and what the receiver has, held against one another."""
+"""Compare what was accepted, its states and what the receiver has."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ WORKER = re.compile(r"The worker (\S+) ended")
 
 
 async def standing(stage: Stage) -> dict[str, Any]:
-    """Each message's row, by its outbox id."""
+    """Return each message's row by its outbox ID."""
     query = select(messages.c.outbox_id, messages.c.is_bulk, messages.c.to_email, deliveries).join(
         deliveries, deliveries.c.message_key == messages.c.id
     )
@@ -26,7 +26,7 @@ async def standing(stage: Stage) -> dict[str, Any]:
 
 
 async def compare(stage: Stage, figures: Figures, *, failed: int = 0) -> None:
-    """Nothing lost, nothing doubled but what the books say may be, and nothing left open."""
+    """Check that nothing is lost or open, and that only messages in doubt are duplicated."""
     rows, received = await standing(stage), stage.received()
     missing = [key for key in stage.accepted if key not in rows]
     unsent = [key for key, row in rows.items() if row.status == Status.SENT and not received[key]]
@@ -53,7 +53,7 @@ async def compare(stage: Stage, figures: Figures, *, failed: int = 0) -> None:
 
 
 async def doubts_by_worker(stage: Stage) -> Counter[str]:
-    """How many mails each lost worker left in doubt."""
+    """Count the messages that each lost worker left in doubt."""
     async with stage.database.read() as tx:
         rows = await tx.execute(select(events.c.metadata).where(events.c.type == EventType.IN_DOUBT))
     reasons = [_metadata(row[0]).get("errorMessage") or "" for row in rows]

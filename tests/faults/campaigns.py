@@ -1,4 +1,4 @@
-"""Workers are killed while a campaign is walked and sent. Everyone has one message, and nobody gets the mail twice."""
+"""Kill workers while a campaign is enqueued and sent: every recipient gets one message."""
 
 import asyncio
 import random
@@ -70,7 +70,7 @@ async def _is_walked(stage: Stage, campaign: Campaign) -> bool:
 
 
 async def _met(stage: Stage, campaign: Campaign) -> list[str]:
-    """In the order in which they were met."""
+    """Return them in the order in which they were enqueued."""
     mine = messages.c.campaign_key == campaign.key
     async with stage.database.read() as tx:
         rows = await tx.execute(select(messages.c.to_email).where(mine).order_by(messages.c.id))

@@ -1,5 +1,5 @@
-"""The disk is full, the database locked, the file read-only. Nothing is accepted, the caller is told to come back,
-and once the cause is gone everything goes on by itself."""
+"""Storage faults: full disk, locked database, read-only file. Nothing is accepted, the caller gets a 503,
+and the service recovers by itself."""
 
 import contextlib
 import resource
@@ -13,15 +13,15 @@ from pathlib import Path
 from tests.engines import sqlite_template
 from tests.faults.books import standing
 from tests.faults.figures import Figures
-from tests.faults.http import Answer, Client, a_mail
+from tests.faults.http import ApiResponse, Client, a_mail
 from tests.faults.stage import MAILWRIGHT, Stage, a_stage
 
-# Less than any commit writes, more than what the process logs meanwhile.
+# Less than any commit writes, more than the process logs meanwhile.
 TWO_PAGES = 8_192
 
 
 async def locked(stage: Stage, *, seconds: float) -> Figures:
-    """Another process keeps the only write lock for so long, and for one request at least."""
+    """Let another process hold the write lock for this long, and for at least one request."""
     figures = Figures()
     async with _serving(stage) as api:
         await _accepted(figures, api, "before")
@@ -37,7 +37,7 @@ async def locked(stage: Stage, *, seconds: float) -> Figures:
 
 
 async def full(stage: Stage) -> Figures:
-    """No file may grow past a few pages: as on a full disk, without needing one."""
+    """Limit the file size to a few pages, which acts like a full disk."""
     figures = Figures()
     async with _serving(stage) as api:
         await _accepted(figures, api, "before")
@@ -51,7 +51,7 @@ async def full(stage: Stage) -> Figures:
 
 
 async def full_file_system(figures: Figures, folder: Path) -> None:
-    """A real one, of a few megabytes, filled by somebody else. Needs root; elsewhere `full` says the same."""
+    """Use a real disk of a few megabytes. Needs root; `full` tests the same without it."""
     with _small_disk(folder) as disk:
         file = disk / "mailwright.db"
         file.write_bytes(sqlite_template())
@@ -60,14 +60,14 @@ async def full_file_system(figures: Figures, folder: Path) -> None:
             ballast = disk / "ballast"
             _fill(ballast)
             refusals = [await api.send(a_mail(f"full{number}"), f"while-full-{number}") for number in range(5)]
-            refusals = [answer for answer in refusals if answer.status != 202]  # the last free pages may still do
+            refusals = [answer for answer in refusals if answer.status != 202]  # The last free pages may still suffice.
             ballast.unlink()
             _refused(figures, refusals)
             await _recovers(figures, api, stage)
 
 
 async def read_only(figures: Figures, folder: Path) -> None:
-    """The file cannot be written to when the service starts: it says so and does not start."""
+    """With a read-only file, the service reports the problem and does not start."""
     with _small_disk(folder) as disk:
         file = disk / "mailwright.db"
         file.write_bytes(sqlite_template())
@@ -85,7 +85,7 @@ async def read_only(figures: Figures, folder: Path) -> None:
 
 
 class Api(Client):
-    """A served API with a worker beside it, and the process that a fault is done to."""
+    """An API with a worker, and the process that the fault affects."""
 
     def __init__(self, port: int, credential: str, pid: int) -> None:
         super().__init__(port, credential)
@@ -108,7 +108,7 @@ async def _accepted(figures: Figures, api: Api, when: str) -> None:
     figures.expect(f"answer {when}", answer.status, "202", when=answer.status == 202)
 
 
-def _refused(figures: Figures, refusals: list[Answer]) -> None:
+def _refused(figures: Figures, refusals: list[ApiResponse]) -> None:
     statuses = sorted({answer.status for answer in refusals})
     figures.expect("answers meanwhile", f"{len(refusals)}: {statuses}", "503", when=statuses == [503])
     plain = [answer for answer in refusals if answer.body.get("code") == "NOT_DURABLE" and answer.body.get("detail")]
@@ -118,7 +118,7 @@ def _refused(figures: Figures, refusals: list[Answer]) -> None:
 
 
 async def _recovers(figures: Figures, api: Api, stage: Stage) -> None:
-    """The same process accepts again, its worker sends again, and nothing is stored by halves."""
+    """Check that the same process accepts and sends again, and that nothing is half stored."""
     answer = await api.send(a_mail("after"), "after")
     figures.expect("answer after", answer.status, "202", when=answer.status == 202)
     await stage.all_done(seconds=20)

@@ -1,4 +1,4 @@
-"""Workers are told to stop under load. They claim nothing more, finish what is in flight, leave nothing."""
+"""Stop workers under load: they claim no more, finish what is in flight and leave nothing behind."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 
 SEED = 20_260_103
-# A mail takes so long that what is in flight at the signal is still there a second later.
+# Sends take long enough that those in flight at the signal are still there a second later.
 LATENCY_SECONDS = 0.3
 PER_STOP = 40
 
@@ -24,7 +24,7 @@ PER_STOP = 40
 async def run(stage: Stage, *, stops: int, at_once: int = 2) -> Figures:
     figures, chance = Figures(), random.Random(SEED)
     await stage.open_sink(LATENCY_SECONDS)
-    # The lock is longer than the run: whatever a worker leaves behind is found.
+    # The lease is longer than the run, so that anything left behind is found.
     stage.settings = {"MAILWRIGHT_LOCK_TTL_SECONDS": "600", "MAILWRIGHT_CONCURRENCY": "16"}
     stopped: list[_Stopped] = []
     while len(stopped) < stops:

@@ -1,4 +1,4 @@
-"""Figures: what a fault run found beside the bar that it has to reach."""
+"""Results of a fault run and the values they must reach."""
 
 from dataclasses import dataclass, field
 
@@ -16,14 +16,14 @@ class Figures:
     all: list[Figure] = field(default_factory=list)
 
     def note(self, name: str, found: object) -> None:
-        """Worth knowing, and without a bar."""
+        """Record a figure without a required value."""
         self.all.append(Figure(name, found, "", True))
 
     def expect(self, name: str, found: object, bar: str, *, when: bool) -> None:
         self.all.append(Figure(name, found, bar, when))
 
     def none(self, name: str, found: list[str] | int) -> None:
-        """There must be none; the first few that are there are named."""
+        """Require that there are none, and name the first few otherwise."""
         count = found if isinstance(found, int) else len(found)
         shown = count if isinstance(found, int) or not found else f"{count}: {', '.join(found[:3])}"
         self.all.append(Figure(name, shown, "0", count == 0))

@@ -1,4 +1,4 @@
-"""A worker stands still past its locks, another takes over, then the first goes on. The claim's token fences."""
+"""Freeze a worker past its leases while another takes over: the claim token prevents duplicates."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A small HTTP client that keeps its connection: fast enough to make the API the slow side."""
+"""A small HTTP client with a kept connection, faster than the API."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     status: int
     headers: dict[str, str]
     body: dict[str, Any]
@@ -26,8 +26,10 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         self._hang_up()
 
-    async def send(self, body: dict[str, Any], idempotency_key: str | None = None, seconds: float = 60.0) -> Answer:
-        """Posts one mail. A connection that breaks is raised: nobody knows then what the API has done."""
+    async def send(
+        self, body: dict[str, Any], idempotency_key: str | None = None, seconds: float = 60.0
+    ) -> ApiResponse:
+        """Post one message. Raise if the connection fails, as the result is unknown then."""
         content = orjson.dumps(body)
         head = [
             "POST /v1/email/send HTTP/1.1",
@@ -57,11 +59,11 @@ class Client:
             self._streams = None
 
 
-async def _answer(reader: asyncio.StreamReader) -> Answer:
+async def _answer(reader: asyncio.StreamReader) -> ApiResponse:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
     content = await reader.readexactly(int(headers["content-length"]))
-    return Answer(int(head[0].split(" ")[1]), headers, orjson.loads(content))
+    return ApiResponse(int(head[0].split(" ")[1]), headers, orjson.loads(content))
 
 
 def a_mail(number: int | str) -> dict[str, Any]:

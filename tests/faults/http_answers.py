@@ -1,6 +1,6 @@
-"""A provider that answers anything at all: each mail ends as its answer means, and nobody else's mail notices.
+"""Arbitrary provider responses: each affects only its own message.
 
-Every bad answer is given once, to one recipient among many good ones; whoever is asked again behaves.
+Each bad response is given once, to one recipient among many good ones.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN, EventType, Status
 from tests.builders import a_message, record_of
 from tests.faults.books import standing
-from tests.faults.carriers import CARRIERS, Carrier
 from tests.faults.figures import Figures
 from tests.faults.processes import Process, TookTooLong
+from tests.faults.providers import FAULT_PROVIDERS, FaultProvider
 from tests.faults.stage import Stage
 from tests.standins.http import (
     BROKEN_JSON,
@@ -32,59 +32,61 @@ from tests.standins.http import (
 )
 
 STATUSES = range(100, 600)
-# Failures of the provider in a row open the circuit. That is as it should be, and not what is looked at here.
+# Keep below the failures in a row that would open the circuit breaker.
 GOOD_BESIDE_EACH = 4
 CONCURRENCY = 16
 SLOW_SECONDS, TRICKLE_SECONDS = 1.0, 0.002
-# Far less than the large answers that came, and more than an allocator needs for itself.
+# Far less than the large responses, and more than the allocator needs.
 MOST_GROWTH_MB = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ResponseOutcome:
     status: str
     requests: int
-    attempts: int  # that counted
+    attempts: int  # Counted attempts.
 
     def __str__(self) -> str:
         return f"{self.status} after {self.requests} requests, {self.attempts} attempts"
 
 
-TAKEN = Ending(Status.SENT, 1, 1)
-AGAIN = Ending(Status.SENT, 2, 2)
-LATER = Ending(Status.SENT, 2, 1)  # nobody's fault but the account's: it waited, and that did not count
-REFUSED = Ending(Status.FAILED, 1, 1)
-DOUBTED = Ending(Status.IN_DOUBT, 1, 1)
+TAKEN = ResponseOutcome(Status.SENT, 1, 1)
+AGAIN = ResponseOutcome(Status.SENT, 2, 2)
+LATER = ResponseOutcome(Status.SENT, 2, 1)  # The account's fault: deferred, and no attempt counted.
+REFUSED = ResponseOutcome(Status.FAILED, 1, 1)
+DOUBTED = ResponseOutcome(Status.IN_DOUBT, 1, 1)
 
-# What a bare status means; all the others between 300 and 599 are for now, and tried again.
+# The meaning of a bare status; all others between 300 and 599 are temporary.
 FAULTS = range(500, 600)
-MEANT: dict[str, dict[Ending, Collection[int]]] = {
+MEANT: dict[str, dict[ResponseOutcome, Collection[int]]] = {
     "ses": {LATER: (401, 403, 404, 405, 429), REFUSED: (413,), DOUBTED: FAULTS},
     "sendgrid": {LATER: (401, 403, 404, 405, 429), REFUSED: (400, 413, 415), DOUBTED: {*FAULTS} - {500, 503}},
 }
-# These stop a worker for ten seconds, so the short run has none of them.
+# These pause a worker for ten seconds, so the short run leaves them out.
 ABOUT_THE_ACCOUNT = (401, 403, 404, 405)
 SOME_STATUSES = (100, 101, 103, 199, 200, 202, 204, 299, 300, 304, 400, 413, 415, 418, 429, 500, 502, 503, 504, 599)
 
 
-def meaning_of(carrier: str, status: int) -> Ending:
+def meaning_of(carrier: str, status: int) -> ResponseOutcome:
     if status < 300:
-        return DOUBTED  # no answer yet, or one that does not say which mail was taken
+        return DOUBTED  # No response, or one that does not say which message was accepted.
     return next((ending for ending, statuses in MEANT[carrier].items() if status in statuses), AGAIN)
 
 
-Misdeed = Callable[[asyncio.StreamWriter, Answer], Awaitable[bool]]  # the usual answer comes in; true: it stays open
+Misdeed = Callable[
+    [asyncio.StreamWriter, Answer], Awaitable[bool]
+]  # Receives the usual response; True keeps the connection open.
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     name: str
     misdeed: Misdeed
-    right: Ending
+    right: ResponseOutcome
 
 
 def says(answer: Answer | bytes) -> Misdeed:
-    """Bytes are said and the connection is closed."""
+    """Send bytes and close the connection."""
 
     async def misdeed(writer: asyncio.StreamWriter, _usual: Answer) -> bool:
         writer.write(answer if isinstance(answer, bytes) else answer.wire())
@@ -116,14 +118,14 @@ async def trickling(writer: asyncio.StreamWriter, usual: Answer) -> bool:
 
 
 async def two_answers(writer: asyncio.StreamWriter, usual: Answer) -> bool:
-    """The next mail on this connection would be told that it was refused, and for good."""
+    """Append a permanent rejection that the next message on this connection must not receive."""
     writer.write(usual.wire() + Answer(413).wire())
     await writer.drain()
     return True
 
 
 async def refused_and_taken(writer: asyncio.StreamWriter, usual: Answer) -> bool:
-    """The next mail on this connection would be told that it was taken."""
+    """Append a success that the next message on this connection must not receive."""
     writer.write(Answer(413).wire() + usual.wire())
     await writer.drain()
     return True
@@ -132,7 +134,7 @@ async def refused_and_taken(writer: asyncio.StreamWriter, usual: Answer) -> bool
 def by_status(carrier: str, statuses: Iterable[int]) -> list[Case]:
     cases = []
     for status in statuses:
-        # Whoever says 1xx has more to say; here it never does.
+        # A final response never follows this 1xx.
         answer = Answer(status) if status >= 200 else f"HTTP/1.1 {status} Wait\r\n\r\n".encode()
         cases.append(Case(f"status {status}", says(answer), meaning_of(carrier, status)))
     return cases
@@ -162,14 +164,14 @@ def by_manner(carrier: str, large_answers: int) -> list[Case]:
 
 @dataclass(slots=True)
 class Script:
-    """Who is answered how. An answer is used up; what is in `always` is not."""
+    """Which message gets which response. Responses are used once, except those in `always`."""
 
     once: dict[str, Misdeed] = field(default_factory=dict)
     always: dict[str, Misdeed] = field(default_factory=dict)
 
 
-def misbehaving(carrier: Carrier, script: Script) -> HttpStandIn:
-    """The carrier's own stand-in, but for the mails of the script."""
+def misbehaving(carrier: FaultProvider, script: Script) -> HttpStandIn:
+    """The provider's stand-in, with scripted responses for some messages."""
     kind: Any = carrier.stand_in
 
     class Misbehaving(kind):  # type: ignore[misc]
@@ -188,7 +190,7 @@ def misbehaving(carrier: Carrier, script: Script) -> HttpStandIn:
 async def run(
     stage: Stage,
     *,
-    carriers: Sequence[str] = tuple(CARRIERS),
+    carriers: Sequence[str] = tuple(FAULT_PROVIDERS),
     statuses: Iterable[int] = STATUSES,
     large_answers: int = 50,
     seconds: float = 60,
@@ -196,13 +198,15 @@ async def run(
     figures = Figures()
     for name in carriers:
         cases = [*by_status(name, statuses), *by_manner(name, large_answers)]
-        await _answered(stage, figures, CARRIERS[name], cases, seconds)
+        await _answered(stage, figures, FAULT_PROVIDERS[name], cases, seconds)
     holds = await stage.identity_holds()
     figures.expect("audit identity", holds, "True", when=holds)
     return figures
 
 
-async def _answered(stage: Stage, figures: Figures, carrier: Carrier, cases: Sequence[Case], seconds: float) -> None:
+async def _answered(
+    stage: Stage, figures: Figures, carrier: FaultProvider, cases: Sequence[Case], seconds: float
+) -> None:
     script = Script()
     bad = {(message := a_message()).outbox_id: (message, case) for case in cases}
     script.once = {key: case.misdeed for key, (_, case) in bad.items()}
@@ -229,7 +233,7 @@ async def _answered(stage: Stage, figures: Figures, carrier: Carrier, cases: Seq
 
 def _compare(
     figures: Figures,
-    carrier: Carrier,
+    carrier: FaultProvider,
     server: HttpStandIn,
     rows: Mapping[str, Any],
     cases: Mapping[str, Case],
@@ -237,8 +241,8 @@ def _compare(
 ) -> None:
     requests = Counter(carrier.sends(server))
 
-    def ending(key: str) -> Ending:
-        return Ending(rows[key].status, requests[key], rows[key].attempts)
+    def ending(key: str) -> ResponseOutcome:
+        return ResponseOutcome(rows[key].status, requests[key], rows[key].attempts)
 
     wrong = [
         f"{case.name}: {ending(key)}, not {case.right} ({rows[key].error_code})"
@@ -256,8 +260,8 @@ def _compare(
     figures.none(f"{carrier.name}: good ones with another mail's id", strange)
 
 
-async def _stubborn(stage: Stage, figures: Figures, carrier: Carrier, message: NewMessage) -> None:
-    """Answered badly for ever: it waits between its attempts, and nobody waits for it."""
+async def _stubborn(stage: Stage, figures: Figures, carrier: FaultProvider, message: NewMessage) -> None:
+    """A message that always gets a bad response does not delay others."""
     story = await record_of(stage.database, message.outbox_id)
     tries = sum(event.type is EventType.RETRY_SCHEDULED for event in story.events)
     status = story.summary.status
@@ -277,7 +281,7 @@ def _mixed(bad: Sequence[NewMessage], good: Sequence[NewMessage], stubborn: NewM
 
 
 class Memory:
-    """How much a process has grown since it was first looked at."""
+    """Measure how much a process has grown."""
 
     def __init__(self, process: Process) -> None:
         self._process = psutil.Process(process.pid)

@@ -1,6 +1,6 @@
-"""The server kills the worker at every step of a request. What a dead worker had begun is a doubt, whatever the step.
+"""Kill the worker at every step of a request: an attempt that had begun is in doubt.
 
-The provider may still report what became of the mail, so a doubt waits; when no report comes, its source decides.
+A message in doubt waits for the provider's report; without one, its source decides.
 """
 
 import asyncio
@@ -16,62 +16,62 @@ from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.storage.tables import deliveries
 from tests.builders import a_message, a_newsletter, record_of
 from tests.faults.books import standing
-from tests.faults.carriers import CARRIERS, Carrier
 from tests.faults.figures import Figures
 from tests.faults.processes import Process, TookTooLong
+from tests.faults.providers import FAULT_PROVIDERS, FaultProvider
 from tests.faults.stage import MAILWRIGHT, Stage
 from tests.standins.http import HttpStandIn, Step
 
-# When half of it has come, the system holds less than the other half for whoever reads slowly.
+# Larger than the socket buffers: after half of it, the rest is not yet sent.
 LARGE_BYTES = 16_000_000
 KILLED = -9
 RULES = (OnDoubt.RESEND, OnDoubt.HOLD)
-# A doubt that is about to be decided has less than this left; one that waits for a report has more.
+# A message in doubt that is about to be decided has less time left than this.
 SOON = 5 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class KillPoint:
     name: str
     step: Step
     is_large: bool = False
 
 
-IN_THE_BODY = Moment("in the body", Step.BODY)
-AMID_A_LARGE_BODY = Moment("amid a large body", Step.BODY, is_large=True)
-AFTER_THE_BODY = Moment("after the body", Step.ANSWER)
-IN_THE_ANSWER = Moment("in the answer", Step.MIDDLE)
-AFTER_THE_ANSWER = Moment("after the answer", Step.ANSWERED)
+IN_THE_BODY = KillPoint("in the body", Step.BODY)
+AMID_A_LARGE_BODY = KillPoint("amid a large body", Step.BODY, is_large=True)
+AFTER_THE_BODY = KillPoint("after the body", Step.ANSWER)
+IN_THE_ANSWER = KillPoint("in the answer", Step.MIDDLE)
+AFTER_THE_ANSWER = KillPoint("after the answer", Step.ANSWERED)
 MOMENTS = (IN_THE_BODY, AMID_A_LARGE_BODY, AFTER_THE_BODY, IN_THE_ANSWER, AFTER_THE_ANSWER)
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class HttpKillOutcome:
     status: str
-    received: int  # whole requests with this mail
+    received: int  # Complete requests with this message.
     resends: int
-    doubts: int  # events that say so
+    doubts: int  # Events of this kind.
 
     def __str__(self) -> str:
         return f"{self.status}, {self.received} received, {self.resends} resent, {self.doubts} doubted"
 
 
-def after_a_kill(moment: Moment, rule: OnDoubt) -> tuple[Ending, ...]:
-    """A mail of usual size leaves in one piece: when half of it has come, the rest comes too, whoever died."""
+def after_a_kill(moment: KillPoint, rule: OnDoubt) -> tuple[HttpKillOutcome, ...]:
+    """A small message is sent in one piece: it arrives completely even if the worker is killed."""
     received = int(not moment.is_large)
     if rule is OnDoubt.HOLD:
-        doubted = Ending(Status.IN_DOUBT, received, 0, 1)
+        doubted = HttpKillOutcome(Status.IN_DOUBT, received, 0, 1)
     else:
-        doubted = Ending(Status.SENT, received + 1, 1, 1)
-    # Whoever has the whole answer may be faster than its end.
-    return (doubted, Ending(Status.SENT, 1, 0, 0)) if moment.step is Step.ANSWERED else (doubted,)
+        doubted = HttpKillOutcome(Status.SENT, received + 1, 1, 1)
+    # The worker may settle the complete response before it is killed.
+    return (doubted, HttpKillOutcome(Status.SENT, 1, 0, 0)) if moment.step is Step.ANSWERED else (doubted,)
 
 
 async def kills(
-    stage: Stage, *, carriers: Sequence[str] = tuple(CARRIERS), moments: Sequence[Moment] = MOMENTS
+    stage: Stage, *, carriers: Sequence[str] = tuple(FAULT_PROVIDERS), moments: Sequence[KillPoint] = MOMENTS
 ) -> Figures:
     figures = Figures()
-    for carrier in (CARRIERS[name] for name in carriers):
+    for carrier in (FAULT_PROVIDERS[name] for name in carriers):
         for moment in moments:
             async with carrier.stand_in() as server:
                 stage.settings |= carrier.settings(server)
@@ -85,7 +85,9 @@ async def kills(
     return figures
 
 
-async def _kills_at(stage: Stage, figures: Figures, carrier: Carrier, server: HttpStandIn, moment: Moment) -> None:
+async def _kills_at(
+    stage: Stage, figures: Figures, carrier: FaultProvider, server: HttpStandIn, moment: KillPoint
+) -> None:
     messages = {rule: _message(rule, moment) for rule in RULES}
     name = f"{carrier.name}: killed {moment.name}"
     for message in messages.values():
@@ -111,7 +113,7 @@ async def _kills_at(stage: Stage, figures: Figures, carrier: Carrier, server: Ht
         figures.expect(f"{name}, {rule}", found, " or ".join(map(str, right)), when=found in right)
 
 
-def _message(rule: OnDoubt, moment: Moment) -> NewMessage:
+def _message(rule: OnDoubt, moment: KillPoint) -> NewMessage:
     message = a_newsletter() if rule is OnDoubt.HOLD else a_message()
     if not moment.is_large:
         return message
@@ -130,7 +132,7 @@ async def _drained(stage: Stage, figures: Figures, name: str) -> None:
 
 
 async def _locks_have_ended(stage: Stage, seconds: float = 20.0) -> None:
-    """Before that, nobody may take over from the dead."""
+    """Wait until the lease ends; before that, no worker may take over."""
     clock = SystemClock()
     for _ in range(int(seconds / 0.1)):
         rows = (await standing(stage)).values()
@@ -141,20 +143,20 @@ async def _locks_have_ended(stage: Stage, seconds: float = 20.0) -> None:
 
 
 async def _let_pass_the_time_for_reports(stage: Stage) -> int:
-    """Moves the decision of what is in doubt to now; answers how many had waited for a report."""
+    """Make messages in doubt due now; return how many were waiting for a report."""
     now = SystemClock().now()
     is_waiting = (
         (deliveries.c.status == Status.IN_DOUBT)
         & (deliveries.c.claimable_at > now + SOON)
-        & (deliveries.c.claimable_at < now + 3 * SOON)  # longer than that waits what was decided to be held
+        & (deliveries.c.claimable_at < now + 3 * SOON)  # Held messages wait longer than that.
     )
     async with stage.database.write() as tx:
         query = update(deliveries).where(is_waiting).values(claimable_at=now).returning(deliveries.c.message_key)
         return len(list(await tx.execute(query)))
 
 
-async def _ending(stage: Stage, message: NewMessage, received: int) -> Ending:
+async def _ending(stage: Stage, message: NewMessage, received: int) -> HttpKillOutcome:
     row = (await standing(stage))[message.outbox_id]
     story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
-    return Ending(row.status, received, row.resends, doubts)
+    return HttpKillOutcome(row.status, received, row.resends, doubts)

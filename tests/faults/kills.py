@@ -1,4 +1,4 @@
-"""Workers are killed at random. Nothing is lost, and nothing is sent twice without the books saying so."""
+"""Kill workers at random: nothing is lost, and every duplicate is recorded as possible."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ async def run(stage: Stage, *, kills: int, messages: int, audit_by_command: bool
         broken_audits += not ((await stage.audit())["ok"] if audit_by_command else await stage.identity_holds())
     await stage.all_done(seconds=30)
     for worker in workers:
-        worker.kill()  # with nothing under way, even this leaves nothing behind
+        worker.kill()  # With nothing in flight, even a kill leaves nothing behind.
 
     doubts = await doubts_by_worker(stage)
     dead = {name: found for name, found in doubts.items() if int(name.split("-")[-2]) in killed}

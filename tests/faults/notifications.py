@@ -1,5 +1,5 @@
-"""Workers of a queue are killed while another program writes to it. Every row is told once, and no mail comes twice
-that is not told as resent."""
+"""Kill queue workers while another program writes: every row gets one result, and no message is duplicated
+unless it is recorded as resent."""
 
 import asyncio
 import random
@@ -20,13 +20,13 @@ from tests.notifications import FOREIGN_DDL
 
 SEED = 20_270_115
 LONGEST_SECONDS = 300
-# What a worker says when a database, ours or theirs, was not to be written or read.
+# Log events of a worker whose own or external database was unavailable.
 TROUBLES = ("is locked", "periodic_work_postponed", "database_unavailable")
 PAYLOAD = orjson.dumps({"courseTitle": "Data Structures", "sectionNumber": "01"}).decode()
 
 
 async def run(stage: Stage, *, kills: int, events: int, readers: int) -> Figures:
-    """`readers` of each event, so many notifications in all: `events` × `readers`."""
+    """Create `events` × `readers` notifications."""
     figures, chance = Figures(), random.Random(SEED)
     await stage.open_sink(latency_seconds=0.005)
     file = stage.folder / "queue.db"
@@ -86,7 +86,7 @@ def _make(file: Path, readers: int) -> None:
 
 
 def _produce(file: Path, events: int) -> list[str]:
-    """Event by event, as the other program would, with the patience that its driver has by itself."""
+    """Write event by event, as the other program would, with its driver's default timeouts."""
     refused = []
     with closing(sqlite3.connect(file)) as queue:
         for number in range(events):

@@ -1,4 +1,4 @@
-"""The database goes away and comes back under load. What was answered with 202 is there; the rest was a 503."""
+"""Stop and restart the database under load: every 202 is stored, everything else was a 503."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ CUT_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> p
 
 
 class Load:
-    """Clients that post one mail after another, each under a key of its own, and again after every failure."""
+    """Clients that post messages with unique keys and repeat them after failures."""
 
     def __init__(self, port: int, credential: str) -> None:
         self._port = port

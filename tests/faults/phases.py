@@ -26,27 +26,31 @@ LARGE_BYTES, SMALL_BUFFER_BYTES = 12_000_000, 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SmtpKillOutcome:
     status: str
-    copies: int  # that the server has
+    copies: int  # Copies that the server has.
     resends: int
-    doubts: int  # events that say so
+    doubts: int  # Events of this kind.
 
 
-def after_a_kill(step: Step, rule: OnDoubt) -> Ending:
-    """A mail of usual size leaves in one piece: when some of it has come, the rest comes too, whoever died."""
+def after_a_kill(step: Step, rule: OnDoubt) -> SmtpKillOutcome:
+    """A small message is sent in one piece: it arrives completely even if the worker is killed."""
     return _doubted(rule, copies=int(step in (Step.BODY, Step.DOT, Step.ANSWERED)))
 
 
-def after_a_cut(step: Step, rule: OnDoubt) -> Ending:
-    """What the server has is known, except when everything had left and no answer came."""
+def after_a_cut(step: Step, rule: OnDoubt) -> SmtpKillOutcome:
+    """The outcome is known unless everything was sent and no reply came."""
     if step in (Step.BODY, Step.DOT):
         return _doubted(rule, copies=int(step is Step.DOT))
-    return Ending(Status.SENT, 1, 0, 0)
+    return SmtpKillOutcome(Status.SENT, 1, 0, 0)
 
 
-def _doubted(rule: OnDoubt, copies: int) -> Ending:
-    return Ending(Status.IN_DOUBT, copies, 0, 1) if rule is OnDoubt.HOLD else Ending(Status.SENT, copies + 1, 1, 1)
+def _doubted(rule: OnDoubt, copies: int) -> SmtpKillOutcome:
+    return (
+        SmtpKillOutcome(Status.IN_DOUBT, copies, 0, 1)
+        if rule is OnDoubt.HOLD
+        else SmtpKillOutcome(Status.SENT, copies + 1, 1, 1)
+    )
 
 
 async def kills(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
@@ -68,7 +72,7 @@ async def kills(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
 
 
 async def cuts(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
-    """The connection ends at the step and the worker lives."""
+    """Close the connection at the step; the worker lives."""
     figures = Figures()
     for step in steps:
         for rule in RULES:
@@ -85,7 +89,7 @@ async def cuts(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
 
 
 async def cut_amid_a_large_mail(stage: Stage) -> Figures:
-    """Too large to leave at once: when the connection ends, the last byte is still here, and the mail goes again."""
+    """The message is too large to be sent at once: its last byte was not sent, so it is retried."""
     figures = Figures()
     for rule in RULES:
         message = _message(rule)
@@ -99,12 +103,12 @@ async def cut_amid_a_large_mail(stage: Stage) -> Figures:
             worker = stage.worker(MAILWRIGHT_LOCK_TTL_SECONDS=60)
             found = await _ending(stage, sink, message)
             worker.kill()
-        _note(figures, f"cut amid a large mail, {rule}", found, Ending(Status.SENT, 1, 0, 0))
+        _note(figures, f"cut amid a large mail, {rule}", found, SmtpKillOutcome(Status.SENT, 1, 0, 0))
     return figures
 
 
 async def claimed_only(stage: Stage, *, messages: int = 200, concurrency: int = 8) -> Figures:
-    """The server never answers, so one window is marked and the rest is only claimed; then the worker is killed."""
+    """The server never replies, so one window has begun and the rest is only claimed; then kill the worker."""
     figures = Figures()
     async with _a_sink(stage) as sink:
         hold = sink.hold(Step.GREETING)
@@ -143,20 +147,20 @@ async def _a_sink(stage: Stage) -> AsyncIterator[SmtpSink]:
         yield sink
 
 
-async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> Ending:
+async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> SmtpKillOutcome:
     await stage.all_done(seconds=20)
     row = (await standing(stage))[message.outbox_id]
     story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
     copies = sum(message.to_email in mail.recipients for mail in sink.complete)
-    return Ending(row.status, copies, row.resends, doubts)
+    return SmtpKillOutcome(row.status, copies, row.resends, doubts)
 
 
-def _note(figures: Figures, name: str, found: Ending, right: Ending) -> None:
+def _note(figures: Figures, name: str, found: SmtpKillOutcome, right: SmtpKillOutcome) -> None:
     figures.expect(name, _words(found), _words(right), when=found == right)
 
 
-def _words(ending: Ending) -> str:
+def _words(ending: SmtpKillOutcome) -> str:
     return f"{ending.status}, {ending.copies} received, {ending.resends} resent, {ending.doubts} doubted"
 
 

@@ -1,4 +1,4 @@
-"""A message that kills its worker is found and put aside; everyone else's mail arrives, and arrives once."""
+"""A message that kills its worker is isolated and failed; all others arrive once."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ MOST_RESTARTS = 40
 
 
 async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> Figures:
-    """It kills while its mail is built: nothing was handed over, so nothing is in doubt."""
+    """It kills during the build: nothing was handed over, so nothing is in doubt."""
     figures = Figures()
     await stage.open_sink()
     poison = a_message(to=POISON)
@@ -35,7 +35,7 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
     figures.expect("dead letters", letters, "the poison alone", when=letters == [(found.message_key, "POISON_MESSAGE")])
     figures.at_most("workers that died before it was put aside", restarts, MAX_CLAIMS)
     others = [key for key in stage.accepted if key != poison.outbox_id]
-    # Its first death takes the window that was in flight with it; those are doubts like any other.
+    # The first crash leaves the window in flight in doubt.
     rows = await standing(stage)
     lost = [key for key in others if not times[key] and not rows[key].is_bulk]
     figures.none("others that did not arrive, but for bulk in doubt", lost)
@@ -44,7 +44,7 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
 
 
 async def after_the_mark(stage: Stage, *, innocents: int) -> Figures:
-    """The receiver's side of the conversation kills: nobody can know who has the mail, so it is a doubt."""
+    """It kills during the send: the message is in doubt."""
     figures = Figures()
     poison = a_message(to=POISON)
     half = innocents // 2
@@ -84,7 +84,7 @@ async def after_the_mark(stage: Stage, *, innocents: int) -> Figures:
 
 
 async def _keep_running(stage: Stage, words: list[str], workers: int) -> int:
-    """As a supervisor does: whoever dies is started again. Answers how often that was."""
+    """Restart crashed workers like a supervisor; return how often."""
     running = [stage.start("worker", words) for _ in range(workers)]
     deaths = idle = 0
     while idle < 2 and deaths < MOST_RESTARTS:

@@ -1,4 +1,4 @@
-"""Processes of our own: started, signalled and ended by their id, and never left behind."""
+"""Child processes: started, signalled and ended by their ID."""
 
 import asyncio
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 class TookTooLong(AssertionError):
-    """What a fault run waits for did not happen in time."""
+    """The expected condition did not occur in time."""
 
 
 class Process:
-    """One child. What it says goes to a file, which is also how we hear that it is ready."""
+    """A child process whose output goes to a file, which also shows when it is ready."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> None:
         self.log = log
@@ -27,7 +27,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C reaches the run alone, which then ends its children
+                start_new_session=True,  # Ctrl-C reaches only the run, which then ends its children.
             )
 
     @property
@@ -43,7 +43,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def kill(self) -> None:
-        """At once; nothing of it is left when this returns."""
+        """Kill it and wait until it is gone."""
         if self.exit_code is None:
             self.signal(signal.SIGKILL)
             self._popen.wait()

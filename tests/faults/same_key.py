@@ -1,20 +1,20 @@
-"""Many clients send the same request under the same Idempotency-Key at once. Each key is one message."""
+"""Concurrent requests with the same Idempotency-Key create one message per key."""
 
 import asyncio
 from collections import Counter, defaultdict
 
 from tests.faults.books import standing
 from tests.faults.figures import Figures
-from tests.faults.http import Answer, Client, a_mail
+from tests.faults.http import ApiResponse, Client, a_mail
 from tests.faults.stage import Stage
 
 
 async def run(stage: Stage, *, keys: int, clients: int = 50, processes: int = 2) -> Figures:
-    """Two API processes, so that the race is also one between their transactions."""
+    """Use two API processes, so that their transactions race too."""
     figures = Figures()
     credential = await stage.credential()
     ports = [(await stage.api("--no-worker"))[1] for _ in range(processes)]
-    answers: dict[int, list[Answer]] = defaultdict(list)
+    answers: dict[int, list[ApiResponse]] = defaultdict(list)
 
     async def client(index: int) -> None:
         async with Client(ports[index % processes], credential) as api:

@@ -1,5 +1,5 @@
-"""A fast SMTP sink in a process of its own. Every mail whose content came to its end is written down before it is
-answered, so what it keeps is what a receiver may have, whether or not the sender lived to hear of it."""
+"""A fast SMTP sink in its own process. It records every complete message before it replies,
+so its record is what a receiver may have, even if the sender crashed."""
 
 import argparse
 import asyncio
@@ -25,7 +25,9 @@ class Session(asyncio.Protocol):
         self._is_content = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._write = cast("asyncio.WriteTransport", transport).write  # uvloop's are not its subclasses
+        self._write = cast(
+            "asyncio.WriteTransport", transport
+        ).write  # The transports of uvloop are not its subclasses.
         self._say(b"220 sink\r\n")
 
     def data_received(self, data: bytes) -> None:
@@ -75,7 +77,7 @@ class Session(asyncio.Protocol):
 
 
 def received(book: Path) -> Counter[str]:
-    """How often each message came, by its outbox id."""
+    """Return how often each message arrived, by its outbox ID."""
     return Counter(line.split(" ")[1] for line in book.read_text().splitlines())
 
 

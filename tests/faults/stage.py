@@ -1,4 +1,4 @@
-"""The stage of a fault run: an engine's database, a sink, and real processes of Mailwright around them."""
+"""The environment of a fault run: a database, a sink and real Mailwright processes."""
 
 import asyncio
 import contextlib
@@ -62,24 +62,24 @@ class Stage:
         return self.start("worker", [MAILWRIGHT, "worker"], **settings)
 
     async def working(self, **settings: object) -> Process:
-        """A worker that has begun to work."""
+        """Start a worker and wait until it works."""
         worker = self.worker(**settings)
         await worker.says("worker_started")
         return worker
 
     async def api(self, *options: str, **settings: object) -> tuple[Process, int]:
-        """A served API and its port."""
+        """Start the API and return its port."""
         api = self.start("serve", [MAILWRIGHT, "serve", "--port", "0", *options], **settings)
         await api.says("api_started")
         line = next(line for line in api.said.splitlines() if "api_started" in line)
         return api, int(orjson.loads(line)["address"].rsplit(":", 1)[1])
 
     async def credential(self) -> str:
-        """A key for the API."""
+        """Create an API key."""
         return await ApiKeys(self.database, SystemClock()).create(DEFAULT_TENANT, "faults")
 
     async def command(self, *words: str) -> str:
-        """A command of Mailwright, run to its end; what it printed."""
+        """Run a Mailwright command and return its output."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             MAILWRIGHT,
@@ -118,7 +118,7 @@ class Stage:
     # Messages.
 
     async def accept(self, messages: int, *, bulk_share: float = 0.5) -> None:
-        """Half of them newsletters, which are held when in doubt; the others are sent again once."""
+        """Accept messages; half are newsletters, which are held when in doubt, the others are resent once."""
         bulk = int(messages * bulk_share)
         await self.accept_all([*(a_newsletter() for _ in range(bulk)), *(a_message() for _ in range(messages - bulk))])
 
@@ -131,31 +131,31 @@ class Stage:
         return received(self._book)
 
     async def open_messages(self) -> int:
-        """Those that a worker still has to do something about."""
+        """Count the messages that a worker still has to handle."""
         async with self.database.read() as tx:
             query = select(func.count()).select_from(deliveries).where(deliveries.c.status.in_(OPEN))
             return int((await tx.execute(query))[0][0])
 
     async def all_done(self, seconds: float) -> None:
-        """Waits until nothing is open, and every doubt has been decided for the first time."""
+        """Wait until nothing is open and every message in doubt has been decided once."""
         waited, fewest = 0.0, None
         while remaining := await self._remaining_patiently():
             if fewest is None or remaining < fewest:
-                waited, fewest = 0.0, remaining  # as long as it moves, it may take its time
+                waited, fewest = 0.0, remaining  # It may take long as long as it makes progress.
             if waited > seconds:
                 raise TookTooLong(f"{remaining} messages did not move for {seconds:g} s")
             await asyncio.sleep(0.2)
             waited += 0.2
 
     async def _remaining_patiently(self) -> int:
-        """A fault cuts our own connections as well; the first use of each finds out."""
+        """Replace our own connections, which the fault may have broken."""
         for _ in range(10):
             with contextlib.suppress(NotDurable):
                 return await self.remaining()
         return await self.remaining()
 
     async def remaining(self) -> int:
-        """Open messages, and doubts that are about to be decided."""
+        """Count open messages and those in doubt that are about to be decided."""
         now = SystemClock().now()
         async with self.database.read() as tx:
             undecided = deliveries.c.status.in_(OPEN) | (
@@ -164,7 +164,7 @@ class Stage:
             return int((await tx.execute(select(func.count()).select_from(deliveries).where(undecided)))[0][0])
 
     async def audit(self) -> dict[str, Any]:
-        """By the command, as an operator would."""
+        """Run the audit command, as an operator would."""
         found: dict[str, Any] = orjson.loads(await self.command("audit", "--json"))
         return found
 
@@ -186,7 +186,7 @@ async def a_stage(url: str) -> AsyncIterator[Stage]:
     try:
         yield stage
     except BaseException:
-        # Whoever looks for the reason needs what the processes said.
+        # Keep the logs of the processes for the analysis.
         await stage.close()
         raise
     else:

@@ -1,4 +1,4 @@
-"""An article whose workers are killed, at a size for every day."""
+"""Killed article workers, short version."""
 
 import pytest
 

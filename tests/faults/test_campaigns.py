@@ -1,4 +1,4 @@
-"""A campaign whose workers are killed, at a size for every day; the long run is `python -m tests.faults campaigns`."""
+"""Killed campaign workers, short version; the long run is `python -m tests.faults campaigns`."""
 
 import pytest
 

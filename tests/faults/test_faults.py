@@ -1,4 +1,4 @@
-"""The faults in short, for every run of the suite; `make faults` does the same for half an hour."""
+"""Short fault runs; `make faults` does the same for half an hour."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ async def stage(engine: DatabaseAddress) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def file_stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """On SQLite alone: for faults of a file, and for what no engine has a say in."""
+    """Use SQLite only: for file faults, and for faults that do not depend on the engine."""
     file = tmp_path / "mailwright.db"
     file.write_bytes(sqlite_template())
     async with a_stage(f"sqlite:///{file}") as stage:
@@ -109,7 +109,7 @@ async def test_concurrent_requests_with_one_key_make_one_message(stage: Stage) -
 
 @pytest.mark.promise("never-lost")
 async def test_lost_postgresql_gives_503_and_never_a_false_202() -> None:
-    with postgresql() as server:  # one of its own: the others' must not stop
+    with postgresql() as server:  # A separate server, because it is stopped.
         async with a_stage(await server.create()) as stage:
             every_bar_is_reached(await outages.run(stage, server, outages=2))
 

@@ -1,4 +1,4 @@
-"""A queue whose workers are killed, at a size for every day; the long run is `python -m tests.faults notifications`."""
+"""Killed queue workers, short version; the long run is `python -m tests.faults notifications`."""
 
 from tests.conftest import DatabaseAddress
 from tests.faults import notifications

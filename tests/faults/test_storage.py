@@ -1,4 +1,4 @@
-"""A write that failed leaves nothing behind that the next one trips over."""
+"""A failed write does not affect the next one."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.builders import Attempt, a_message, an_acceptor, claims_of, statuses
 
 
 async def test_first_attempt_after_a_failed_commit_is_written(database: Database, clock: ManualClock) -> None:
-    """What a failed transaction had prepared for itself is gone with it: the next one must not count on it."""
+    """Temporary tables of a failed transaction are gone; the next one must not rely on them."""
     await an_acceptor(database, clock).accept([a_message(), a_message()])
     claimed = await claims_of(database, clock).claim(2)
 

@@ -1,4 +1,4 @@
-"""Webhooks in short, for every run of the suite; `make faults` sends twenty thousand."""
+"""Short webhook run; `make faults` sends twenty thousand."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Thousands of webhooks, repeated, shuffled, some of them nonsense: the end is as if each had come once, in order."""
+"""Thousands of repeated, shuffled and invalid webhooks have the effect of each valid one once, in order."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One request, made when it is sent: a signature of SendGrid's is good for ten minutes only."""
+    """One request, created when it is sent, because a SendGrid signature is valid for ten minutes only."""
 
     path: str
     made: Callable[[], tuple[dict[str, str], bytes]]
@@ -91,7 +91,7 @@ async def run(in_order: Stage, shuffled: Stage, *, webhooks: int, seed: int = 12
 
 
 class Script:
-    """Mails, and what SES and SendGrid have to say about each: readers get several mails, some of them in doubt."""
+    """Messages and the events of SES and SendGrid about them; some messages are in doubt."""
 
     def __init__(self, webhooks: int) -> None:
         now = time.time_ns() // 1_000_000
@@ -114,7 +114,7 @@ class Script:
         return self._numbers[outbox_id] % 10 == 9
 
     def webhooks(self) -> Iterator[Webhook]:
-        """In the order in which things happened, as many as were asked for."""
+        """Return the requested number of events in order."""
         made = 0
         for number, mail in enumerate(self.mails):
             story = self._of_ses(number, mail) if number % 2 == 0 else self._of_sendgrid(number, mail)
@@ -175,7 +175,7 @@ class Script:
         return Webhook("/sendgrid-events", lambda: self._signed(told), read.reports)
 
     def nonsense(self, number: int) -> Webhook:
-        """Each would end all mail to somebody, were it believed."""
+        """Forged events that would suppress an address if they were accepted."""
         reader = self.mails[number % len(self.mails)].to_email
         bounce = ses_event("Bounce", reader, message_id=f"forged-{number}")
         spam = [{"event": "spamreport", "email": reader, "sg_event_id": f"forged-{number}"}]
@@ -198,7 +198,7 @@ class Script:
 
 
 async def _send(database: Database, script: Script) -> None:
-    """Every mail goes out; one in ten without an answer."""
+    """Send every message; one in ten gets no response."""
     clock = SystemClock()
     claims, settling = Claims(database, clock, "stage", LOCK_TTL), a_settler(database, clock)
     while claimed := await claims.claim(BATCH):
@@ -246,7 +246,7 @@ async def _status(reader: asyncio.StreamReader) -> int:
 
 
 async def _state(database: Database) -> dict[str, Counter[tuple[Any, ...]]]:
-    """All that follows from events; when it was noticed, and in which order, is left out."""
+    """Return the effects of events, without times and order."""
     mail = events.join(messages, messages.c.id == events.c.message_key)
     delivery = deliveries.join(messages, messages.c.id == deliveries.c.message_key)
     wanted = {

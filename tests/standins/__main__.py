@@ -11,12 +11,12 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 
-from tests.standins.asked import Asked
+from tests.standins.options import StandInOptions
 
 # Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
 NAMES = ("ses", "sendgrid", "smtp", "smtpbz", "sns", "supabase", "notion", "postgresql", "valkey")
 
-Serve = Callable[[str, int, Asked], Coroutine[None, None, None]]
+Serve = Callable[[str, int, StandInOptions], Coroutine[None, None, None]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,11 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", type=int, metavar="N", help="so often; always if not given")
     parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
     parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")
-    parser.add_argument("--email", default=Asked().email, metavar="ADDRESS", help="sns: its reader")
+    parser.add_argument("--email", default=StandInOptions().email, metavar="ADDRESS", help="sns: its reader")
     parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns, sendgrid: the event")
     parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
     chosen = parser.parse_args(arguments)
-    asked = Asked(chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type, chosen.seed)
+    asked = StandInOptions(
+        chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type, chosen.seed
+    )
     serve: Serve = import_module(f"tests.standins.{chosen.name}").serve
     try:
         asyncio.run(serve(chosen.host, chosen.port, asked))

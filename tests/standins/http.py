@@ -1,4 +1,4 @@
-"""An HTTP server for tests: strict about the protocol, keeps what it gets, and misbehaves where it is told to.
+"""An HTTP server for tests: strict about the protocol, records requests and misbehaves as scripted.
 
 async with HttpStandIn() as server:
     server.answer(Answer(503))  # from now on; `times=1` for one request, `nth=2` for the second
@@ -8,7 +8,7 @@ async with HttpStandIn() as server:
     assert server.requests[0].body == body
     assert not server.violations
 
-Who stands in for a provider inherits and says in `usual` what it answers when nothing was asked for.
+Stand-ins for providers inherit from it and define their normal response in `usual`.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from multidict import CIMultiDict
 
-from tests.standins.holding import Cut, Hold
 from tests.standins.smtp_sink import Certificate
+from tests.standins.steps import DisconnectRule, Hold
 
 MOST_HEAD_BYTES = 64 * 1024
 PIECE_BYTES = 16 * 1024
@@ -35,20 +35,20 @@ REASONS = {200: "OK", 202: "Accepted", 400: "Bad Request", 429: "Too Many Reques
 
 
 class Step(Enum):
-    """Where a rule acts."""
+    """The step at which a rule acts."""
 
-    CONNECTED = auto()  # a connection is there; nothing has been read from it
-    HEAD = auto()  # the head of a request has come; of its body nothing has been looked at
-    BODY = auto()  # half of the body has come
-    ANSWER = auto()  # the whole request has come; the answer has not been begun
-    MIDDLE = auto()  # half of the answer has left
-    ANSWERED = auto()  # all of it
+    CONNECTED = auto()  # Connected; nothing has been read.
+    HEAD = auto()  # The head of a request has come.
+    BODY = auto()  # Half of the body has come.
+    ANSWER = auto()  # The whole request has come.
+    MIDDLE = auto()  # Half of the response was sent.
+    ANSWERED = auto()  # All of the response was sent.
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
-    path: str  # without the query
+    path: str  # Without the query.
     query: str
     headers: CIMultiDict[str]
     body: bytes
@@ -72,12 +72,12 @@ class Answer:
 
 
 def json_answer(status: int, content: Any, **headers: str) -> Answer:
-    """Header names are written with underscores: `x_amzn_errortype`."""
+    """Create a response; header names are written with underscores: `x_amzn_errortype`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, json.dumps(content).encode(), {"Content-Type": "application/json", **named})
 
 
-# What servers say when they are not themselves: all of these came where an answer in JSON was due.
+# Invalid responses of real servers in place of JSON.
 HTML = Answer(200, b"<!doctype html><title>Welcome</title>", {"Content-Type": "text/html"})
 EMPTY = Answer(200)
 WRONG_JSON = Answer(200, b'["not", "what", "was", "asked"]', {"Content-Type": "application/json"})
@@ -92,7 +92,7 @@ def a_large_answer(status: int = 200, size: int = 10 * 1024 * 1024) -> Answer:
 @dataclass(slots=True)
 class _Rule:
     step: Step
-    action: "Answer | bytes | Cut | Hold | Callable[[], object]"
+    action: "Answer | bytes | DisconnectRule | Hold | Callable[[], object]"
     nth: int | None
     times: int | None
     path: str | None = None
@@ -107,11 +107,11 @@ class _Rule:
 
 
 class _Gone(Exception):
-    """The connection is over."""
+    """The connection has ended."""
 
 
 class _Violation(Exception):
-    """The client broke a rule of HTTP."""
+    """The client violated HTTP."""
 
 
 class HttpStandIn:
@@ -121,12 +121,12 @@ class HttpStandIn:
         host: str = "127.0.0.1",
         port: int = 0,
         certificate: Certificate | None = None,
-        requests_per_connection: int | None = None,  # then it closes, as servers do, without saying so before
+        requests_per_connection: int | None = None,  # Then it closes without notice, as servers do.
     ) -> None:
         self.host = host
         self.port = port
-        self.begun: list[str] = []  # method and path of every request whose head came, whole or not
-        self.requests: list[Request] = []  # those that came whole
+        self.begun: list[str] = []  # Method and path of every request whose head came.
+        self.requests: list[Request] = []  # Complete requests.
         self.violations: list[str] = []
         self.connections = 0
         self.most_connections = 0
@@ -138,7 +138,7 @@ class HttpStandIn:
         self._handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def usual(self, request: Request) -> Answer:
-        """What is answered when no rule says otherwise."""
+        """Return the normal response."""
         return json_answer(200, {"path": request.path, "bytes": len(request.body)})
 
     async def __aenter__(self) -> Self:
@@ -147,7 +147,7 @@ class HttpStandIn:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self._certificate.file, self._certificate.key_file)
         listening = socket.create_server((self.host, self.port))
-        # Whoever does not read is soon noticed: the system does not take megabytes for it.
+        # Small buffers, so that a peer that does not read is noticed soon.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server = await asyncio.start_server(self._serve, sock=listening, ssl=context, limit=MOST_HEAD_BYTES)
@@ -168,9 +168,9 @@ class HttpStandIn:
     def url(self) -> str:
         return f"{'https' if self._certificate else 'http'}://{self.host}:{self.port}"
 
-    # What a test can ask for. `nth` counts the matching steps from now on, over all connections; `times` ends a rule;
+    # Rules. `nth` counts the matching steps from now on, over all connections; `times` ends a rule;
     # `path` limits it to requests of that path. Rules act in the order in which they were made,
-    # until one of them answers or cuts.
+    # until one of them responds or disconnects.
 
     def answer(
         self,
@@ -181,20 +181,20 @@ class HttpStandIn:
         times: int | None = None,
         path: str | None = None,
     ) -> None:
-        """Bytes go out as they are, and the connection is closed: so they can be garbage, or half of an answer."""
+        """Send raw bytes (garbage, half a response) and close the connection."""
         self._rules.append(_Rule(step, answer, nth, times, path))
 
     def cut(self, step: Step, *, nth: int | None = None, times: int | None = None, path: str | None = None) -> None:
-        self._rules.append(_Rule(step, Cut(), nth, times, path))
+        self._rules.append(_Rule(step, DisconnectRule(), nth, times, path))
 
     def hold(self, step: Step, *, nth: int | None = None, path: str | None = None) -> Hold:
-        """The server waits there, once, and then goes on as if nothing had been."""
+        """Wait at this step once, then continue normally."""
         hold = Hold()
         self._rules.append(_Rule(step, hold, nth, 1, path))
         return hold
 
     def call(self, step: Step, action: Callable[[], object], *, nth: int = 1, path: str | None = None) -> None:
-        """For what only the test knows how to do, such as killing a process; then it goes on as usual."""
+        """Call a function of the test, for example to kill a process, then continue normally."""
         self._rules.append(_Rule(step, action, nth, 1, path))
 
     def forget_rules(self) -> None:
@@ -206,18 +206,18 @@ class HttpStandIn:
 
     @property
     def writers(self) -> list[asyncio.StreamWriter]:
-        """Of the open connections, oldest first: to say what no step asks for."""
+        """Return the writers of open connections, oldest first, for unsolicited output."""
         return list(self._handlers.values())
 
     async def close_connections(self) -> None:
-        """As a server does with connections that were idle for too long."""
+        """Close idle connections, as servers do."""
         handlers = tuple(self._handlers)
         for handler in handlers:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
 
     async def received(self, count: int) -> list[Request]:
-        """Waits until so many whole requests are there."""
+        """Wait until this many complete requests have arrived."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return self.requests
@@ -233,7 +233,7 @@ class HttpStandIn:
         try:
             await self._converse(self.connections, reader, writer)
         except (_Gone, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # the connection ends here, by either side's wish
+            pass  # Either side closed the connection.
         finally:
             del self._handlers[handler]
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
@@ -282,7 +282,7 @@ class HttpStandIn:
         await self._at(Step.ANSWERED, writer, request.path)
 
     async def _at(self, step: Step, writer: asyncio.StreamWriter, path: str | None = None) -> Answer | None:
-        """Does what the rules ask for here; an answer that is due later is handed back."""
+        """Apply the rules of this step; return a response that is due later."""
         for rule in self._rules:
             if not rule.applies(step, path):
                 continue
@@ -300,7 +300,7 @@ class HttpStandIn:
                     writer.write(raw)
                     await writer.drain()
                     raise _Gone
-                case Cut():
+                case DisconnectRule():
                     await writer.drain()
                     raise _Gone
                 case action:

@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, unquote
 
 from mailwright.domain.clock import Clock, Instant
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, PIXEL, a_newsletter, said, text
-from tests.standins.asked import Asked
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.options import StandInOptions
 
 TOKEN = "ntn_stand-in-not-a-secret"
 VERSIONS = ("2025-09-03", "2026-03-11")
@@ -700,7 +700,7 @@ def sample(api: NotionStandIn) -> Iterator[tuple[str, str]]:
     yield "a page for `watch`", api.add_page(mailouts, april, blocks=[said("paragraph", "It will open at six.")])
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with NotionStandIn(host=host, port=port) as api:
         if asked.fail is not None:
             api.answer(error(asked.fail, "service_unavailable", "As asked."), times=asked.times)

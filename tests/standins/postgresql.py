@@ -3,10 +3,10 @@
 import asyncio
 
 from tests.engines import postgresql
-from tests.standins.asked import Asked
+from tests.standins.options import StandInOptions
 
 
-async def serve(_host: str, _port: int, _asked: Asked) -> None:
+async def serve(_host: str, _port: int, _asked: StandInOptions) -> None:
     with postgresql() as server:
         print("PostgreSQL runs, on a socket of this machine. For every command of `mailwright`, set:")
         print(f"  export MAILWRIGHT_DATABASE_URL='{server.url('postgres')}'", flush=True)

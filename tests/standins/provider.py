@@ -1,4 +1,4 @@
-"""A provider that says what a test tells it to, and keeps what it was handed."""
+"""A scripted provider that records the messages it receives."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,12 +12,12 @@ Answer = SendResult | Exception | Callable[[OutgoingMessage], SendResult]
 
 
 class ScriptedProvider:
-    """The answers are given in order; when none is left, every mail is taken."""
+    """Return the scripted results in order; after the last one, accept every message."""
 
     def __init__(self, *answers: Answer, reports_events: bool = False, name: str = "scripted") -> None:
         self.name = name
         self.reports_events = reports_events
-        self.mails: list[OutgoingMessage] = []  # in the order in which they were handed over
+        self.mails: list[OutgoingMessage] = []  # In the order of the handover.
         self.under_way = 0
         self.most_under_way = 0
         self._answers = list(answers)
@@ -30,14 +30,14 @@ class ScriptedProvider:
         return [mail.outbox_id for mail in self.mails]
 
     def hold(self) -> None:
-        """Whoever is handed over from now on waits for `let_go`."""
+        """Let messages wait for `let_go` from now on."""
         self._is_open.clear()
 
     def let_go(self) -> None:
         self._is_open.set()
 
     async def has(self, count: int) -> None:
-        """Waits until so many mails were handed over."""
+        """Wait until this many messages were handed over."""
         async with self._handed_over:
             await self._handed_over.wait_for(lambda: len(self.mails) >= count)
 
@@ -50,7 +50,7 @@ class ScriptedProvider:
                 self.mails.append(message)
                 self._handed_over.notify_all()
             await self._is_open.wait()
-            await asyncio.sleep(0)  # like a real one, it never answers at once
+            await asyncio.sleep(0)  # Like a real provider, it never responds at once.
         finally:
             self.under_way -= 1
         match answer:
@@ -65,4 +65,4 @@ class ScriptedProvider:
         return ProviderCheck(True, "scripted")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Nothing to end."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""A SendGrid for tests and rehearsals: takes mails by the rules of its v3 API, keeps them, and signs events.
+"""A SendGrid stand-in: it validates requests by the v3 API rules, records messages and signs events.
 
 async with SendGridStandIn() as sendgrid:
     sendgrid.answer(refusal(429, "too many requests", X_RateLimit_Reset="1800000060"), nth=1)
@@ -21,8 +21,8 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.standins.asked import Asked, misbehave, post
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.options import StandInOptions, misbehave, post
 
 KEY = "SG.stand-in.not-a-secret"
 SEND, SCOPES = "/v3/mail/send", "/v3/scopes"
@@ -40,7 +40,7 @@ _NO_HEADER = """
 """
 NO_HEADER = frozenset(_NO_HEADER.split())
 
-# What may stand where, and of which kind it is.
+# The allowed members and their types.
 MESSAGE = {
     "personalizations": list,
     "from": dict,
@@ -91,12 +91,12 @@ TRACKING = {
 
 
 def refusal(status: int, message: str, field: str | None = None, **headers: str) -> Answer:
-    """An error in SendGrid's form."""
+    """Return an error in SendGrid's format."""
     return json_answer(status, {"errors": [{"message": message, "field": field, "help": None}]}, **headers)
 
 
 def refused(status: int) -> Answer:
-    """What SendGrid itself would say with this status; a gateway before it says nothing."""
+    """Return SendGrid's own error for a status; a gateway sends no body."""
     return Answer(status) if status in (502, 504) else refusal(status, responses.get(status, "error").lower())
 
 
@@ -105,7 +105,7 @@ class SendGridStandIn(HttpStandIn):
         super().__init__(**options)
         self.key = key
         self.scopes = list(scopes)
-        self.mails: list[dict[str, Any]] = []  # those it took
+        self.mails: list[dict[str, Any]] = []  # Accepted messages.
         self.message_ids: list[str] = []
         self._numbers = count(1)
         self._signing_key = ec.generate_private_key(ec.SECP256R1())
@@ -148,7 +148,7 @@ class SendGridStandIn(HttpStandIn):
 
     @property
     def public_key(self) -> str:
-        """As SendGrid shows it: base64 of the DER, without a frame."""
+        """The public key as SendGrid shows it: base64 of the DER."""
         der = self._signing_key.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -157,7 +157,7 @@ class SendGridStandIn(HttpStandIn):
     def signed_events(
         self, events: Sequence[Mapping[str, Any]], *, timestamp: int = 1_800_000_000
     ) -> tuple[dict[str, str], bytes]:
-        """Headers and body of a request to an event webhook. The signature covers these bytes, line end included."""
+        """Return headers and body of a signed event webhook. The signature covers the exact bytes."""
         body = json.dumps(list(events), separators=(",", ":")).encode() + b"\r\n"
         return self.signed(body, timestamp=timestamp), body
 
@@ -170,7 +170,7 @@ class SendGridStandIn(HttpStandIn):
         }
 
     def events_of(self, index: int, *names: str, timestamp: int = 1_800_000_000) -> list[dict[str, Any]]:
-        """What SendGrid reports of a mail that it took: our arguments stand beside its own words."""
+        """Return SendGrid's event for an accepted message, including our arguments."""
         mail, message_id = self.mails[index], self.message_ids[index]
         (personalization,) = mail["personalizations"]
         return [
@@ -193,11 +193,11 @@ PERMISSION = "mail.send"
 
 # The rules.
 
-Complaint = tuple[str, str]  # the field, and what is wrong with it
+Complaint = tuple[str, str]  # The field and its problem.
 
 
 def complaints_about(mail: Any) -> list[Complaint]:
-    """Everything in the body of a request that SendGrid would refuse; what it does not know is refused as well."""
+    """Return everything in a request body that SendGrid would reject, including unknown members."""
     if not isinstance(mail, dict):
         return [("", "Bad Request")]
     kinds = list(_kinds("", mail, MESSAGE))
@@ -340,7 +340,7 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[Complaint]:
             yield from _kinds(place, setting, TRACKING[name])
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with SendGridStandIn(host=host, port=port) as sendgrid:
         misbehave(sendgrid, asked, SEND, refused)
         print(f"SendGrid stands in at {sendgrid.url}. For `mailwright serve`, set:")
@@ -355,12 +355,12 @@ async def serve(host: str, port: int, asked: Asked) -> None:
                 told = await _tell(sendgrid, told, asked.events_to, asked.type)
 
 
-# What the command line calls an event, in SendGrid's words.
+# Command-line event names in SendGrid's terms.
 _NAMES = {"bounce": "bounce", "complaint": "spamreport", "delivery": "delivered"}
 
 
 async def _tell(sendgrid: SendGridStandIn, told: int, url: str, kind: str | None = None) -> int:
-    """Posts the events of the mails that nobody was told of yet; answers how many have been told of now."""
+    """Post the events of unreported messages; return how many were posted."""
     now = int(time.time())
     for index in range(told, len(sendgrid.mails)):
         events = sendgrid.events_of(index, "processed", _NAMES[kind or "delivery"], timestamp=now)

@@ -1,4 +1,4 @@
-"""An SES for tests and rehearsals: checks every signature and every member, keeps the mails, and refuses as SES does.
+"""An SES stand-in: it checks signatures and members, records messages and rejects as SES does.
 
 async with SesStandIn() as ses:
     ses.refuse("TooManyRequestsException", 429, "Maximum sending rate exceeded.", nth=1)
@@ -19,8 +19,8 @@ from hashlib import sha256
 from typing import Any
 
 from mailwright.domain.clock import Clock, SystemClock
-from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.options import StandInOptions, misbehave
 from tests.standins.sns import TOPIC, certificates
 
 ACCESS_KEY = "AKIASTANDIN000000000"
@@ -40,7 +40,7 @@ _MOMENT = re.compile(r"\d{8}T\d{6}Z")
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _ADDRESS = re.compile(r"[!#-'*+/-9=?A-Z^-~.-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
-# What may stand where. A type is that of JSON; a table stands for an object, a list of one for a list of such.
+# The allowed members and their JSON types; a dict is an object, a list of one a list of such values.
 DESTINATION = {"ToAddresses": [str], "CcAddresses": [str], "BccAddresses": [str]}
 RAW = {"Data": str}
 CONTENT = {"Raw": RAW}
@@ -64,7 +64,7 @@ SEND_EMAIL: dict[str, Any] = {
 @dataclass(frozen=True, slots=True)
 class SesMail:
     message_id: str
-    sender: str  # of the From
+    sender: str  # Of the From header.
     feedback: str | None
     recipients: tuple[str, ...]
     content: bytes
@@ -79,11 +79,11 @@ class Refusal(Exception):
 
 
 def refusal(name: str, status: int, message: str) -> Answer:
-    """An error as SES sends it: its name in a header, its words in the body."""
+    """Return an error as SES sends it: the name in a header, the text in the body."""
     return json_answer(status, {"message": message}, x_amzn_ErrorType=name)
 
 
-# An error for each status that SES itself answers with. What else there is comes from a gateway before it, and is bare.
+# An error for each status of SES itself; other statuses come from a gateway without a body.
 ERRORS = {
     400: ("BadRequestException", "The request is not as it must be."),
     403: ("AccessDeniedException", "User is not authorized to perform: ses:SendEmail"),
@@ -100,14 +100,14 @@ def refused(status: int) -> Answer:
 
 @dataclass(slots=True)
 class SesAccount:
-    """What the account is like; a test changes it at any time."""
+    """The state of the account, which tests can change."""
 
     max_24_hour_send: float = 50_000.0
     max_send_rate: float = 14.0
     is_sending_enabled: bool = True
     is_in_production: bool = True
     enforcement: str = "HEALTHY"
-    verified: set[str] | None = None  # addresses and domains; None: all of them
+    verified: set[str] | None = None  # Addresses and domains; None means all.
     configuration_sets: set[str] = field(default_factory=lambda: {"events"})
 
     def is_verified(self, address: str) -> bool:
@@ -119,7 +119,7 @@ class SesStandIn(HttpStandIn):
         self,
         *,
         clock: Clock | None = None,
-        token: str | None = None,  # keys of a role come with one
+        token: str | None = None,  # Set for credentials of a role.
         announce: Callable[[SesMail], None] | None = None,
         **options: Any,
     ) -> None:
@@ -146,7 +146,7 @@ class SesStandIn(HttpStandIn):
         except Refusal as refused:
             return refused.answer
 
-    # The signature, as its specification says: nothing here is shared with whoever made it.
+    # Signature check, implemented from the specification and independent of our signer.
 
     def _check_signature(self, request: Request) -> None:
         authorization = request.headers.getall("Authorization", [])
@@ -187,7 +187,7 @@ class SesStandIn(HttpStandIn):
         if abs(signed_at - self._clock.now() / 1000) > SKEW_SECONDS:
             raise Refusal("RequestExpired", 403, f"Signature expired: {moment}")
 
-    # The mail.
+    # The message.
 
     def _take(self, request: Request) -> SesMail:
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
@@ -274,8 +274,8 @@ class SesStandIn(HttpStandIn):
         }
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
-    """Until it is interrupted: prints what to set, and every mail that it takes."""
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
+    """Serve until interrupted; print the settings to use and every accepted message."""
 
     def announce(mail: SesMail) -> None:
         print(f"{mail.message_id}  {', '.join(mail.recipients)}  {len(mail.content):,} bytes", flush=True)
@@ -292,7 +292,7 @@ async def serve(host: str, port: int, asked: Asked) -> None:
 
 
 def problems(document: Any, expected: Any, place: str = "") -> Iterator[str]:
-    """What is not as the table says: members nobody knows, and values of another type."""
+    """Return unknown members and values of a wrong type."""
     if isinstance(expected, Mapping):
         if not isinstance(document, Mapping):
             yield f"{place or 'the body'} must be an object"
@@ -324,7 +324,7 @@ def _signature(canonical: str, moment: str, region: str, service: str) -> str:
 
 
 def _from(content: bytes) -> str:
-    """The address in the From of the mail, which SES looks for where the request names none."""
+    """Return the From address of the message, which SES uses if the request names none."""
     head = re.sub(rb"\r\n[ \t]+", b" ", content.partition(b"\r\n\r\n")[0])
     line = re.search(rb"^From:(.*)$", head, re.IGNORECASE | re.MULTILINE)
     if line is None or not (address := re.search(r"<?([^<>\s]+@[^<>\s]+?)>?\s*$", line[1].decode("ascii", "replace"))):

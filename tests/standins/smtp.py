@@ -1,15 +1,15 @@
-"""An SMTP server for rehearsals: it takes every mail and prints to whom it was, or refuses it as it is told to."""
+"""An SMTP server for rehearsals: it accepts every message and prints its recipients, or rejects as configured."""
 
 import asyncio
 
-from tests.standins.asked import Asked
+from tests.standins.options import StandInOptions
 from tests.standins.smtp_sink import SmtpSink, Step
 
-# A server that does not know a reader says so with a code of its own.
+# The code for an unknown recipient.
 REASONS = {550: "5.1.1 there is no such user"}
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with SmtpSink(host=host, port=port) as sink:
         if asked.fail is not None:
             sink.answer(Step.RCPT, f"{asked.fail} {REASONS.get(asked.fail, 'not now')}", times=asked.times)

@@ -1,4 +1,4 @@
-"""An SMTP server for tests: strict about the protocol, keeps what it gets, and fails where it is told to.
+"""An SMTP server for tests: strict about the protocol, records messages and fails as scripted.
 
 async with SmtpSink() as sink:
     sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="bob@example.com")
@@ -29,11 +29,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.standins.holding import Cut, Hold
+from tests.standins.steps import DisconnectRule, Hold
 
 
 class Step(Enum):
-    """Where a rule acts: in place of the answer that belongs there."""
+    """The step at which a rule replaces the reply."""
 
     GREETING = auto()
     EHLO = auto()
@@ -43,9 +43,9 @@ class Step(Enum):
     MAIL = auto()
     RCPT = auto()
     DATA = auto()
-    BODY = auto()  # some of the content has come, its end has not been looked for
-    DOT = auto()  # all of the content has come
-    ANSWERED = auto()  # the answer to the content has been sent
+    BODY = auto()  # A part of the content has come.
+    DOT = auto()  # All of the content has come.
+    ANSWERED = auto()  # The reply to the content was sent.
     RSET = auto()
     QUIT = auto()
 
@@ -60,15 +60,15 @@ class SinkTls(Enum):
 class Received:
     sender: str
     recipients: tuple[str, ...]
-    content: bytes  # as it was before dot-stuffing
+    content: bytes  # Without dot-stuffing.
     parameters: tuple[str, ...]  # of MAIL: SIZE=…, BODY=8BITMIME
     session: "Session"
-    commands_behind: int  # that had come with the content, before it was answered
+    commands_behind: int  # Commands that came with the content, before the reply.
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection and what was said on it."""
+    """One connection and its commands."""
 
     number: int
     commands: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Session:
 @dataclass(slots=True)
 class _Rule:
     step: Step
-    action: bytes | Cut | Hold | Callable[[], object]
+    action: bytes | DisconnectRule | Hold | Callable[[], object]
     recipient: str | None
     nth: int | None
     times: int | None
@@ -99,7 +99,7 @@ class _Rule:
 
 
 class _Gone(Exception):
-    """The connection is over."""
+    """The connection has ended."""
 
 
 class SmtpSink:
@@ -108,7 +108,7 @@ class SmtpSink:
         *,
         tls: SinkTls = SinkTls.NONE,
         certificate: "Certificate | None" = None,
-        users: dict[str, str] | None = None,  # AUTH is offered, and demanded, when there are any
+        users: dict[str, str] | None = None,  # If set, AUTH is offered and required.
         mechanisms: tuple[str, ...] = ("PLAIN", "LOGIN"),
         pipelining: bool = True,
         eight_bit: bool = True,
@@ -118,10 +118,10 @@ class SmtpSink:
         answers_in_single_bytes: bool = False,
         keep: bool = True,  # False: count only, for long runs
         host: str = "127.0.0.1",
-        port: int = 0,  # any free one
+        port: int = 0,  # Any free port.
     ) -> None:
-        self.messages: list[Received] = []  # those that were answered with a success
-        self.complete: list[Received] = []  # all that came to their end, whatever the answer
+        self.messages: list[Received] = []  # Accepted messages.
+        self.complete: list[Received] = []  # All complete messages, whatever the reply.
         self.count = 0
         self.sessions: list[Session] = []
         self.violations: list[str] = []
@@ -168,7 +168,7 @@ class SmtpSink:
     def url(self) -> str:
         return f"smtp://{self.host}:{self.port}"
 
-    # What a test can ask for. `nth` counts the matching steps from now on, over all connections; `times` ends a rule.
+    # Rules. `nth` counts the matching steps from now on, over all connections; `times` ends a rule.
 
     def answer(
         self,
@@ -179,37 +179,37 @@ class SmtpSink:
         nth: int | None = None,
         times: int | None = None,
     ) -> None:
-        """Text gets its CRLF; bytes go out as they are, so that they can be garbage, or two replies, or half of one."""
+        """Reply with text plus CRLF, or with raw bytes (garbage, two replies, half a reply)."""
         raw = reply if isinstance(reply, bytes) else f"{reply}\r\n".encode()
         self._rules.append(_Rule(step, raw, recipient, nth, times))
 
     def cut(
         self, step: Step, *, recipient: str | None = None, nth: int | None = None, times: int | None = None
     ) -> None:
-        self._rules.append(_Rule(step, Cut(), recipient, nth, times))
+        self._rules.append(_Rule(step, DisconnectRule(), recipient, nth, times))
 
     def hold(self, step: Step, *, recipient: str | None = None, nth: int | None = None) -> Hold:
-        """The server waits there, once, and then answers as if nothing had been."""
+        """Wait at this step once, then continue normally."""
         hold = Hold()
         self._rules.append(_Rule(step, hold, recipient, nth, 1))
         return hold
 
     def hold_handshake(self) -> Hold:
-        """The server has agreed to STARTTLS and then does not begin."""
+        """Accept STARTTLS but never start the handshake."""
         self.handshake_hold = Hold()
         return self.handshake_hold
 
     def call(self, step: Step, action: Callable[[], object], *, recipient: str | None = None, nth: int = 1) -> None:
-        """For what only the test knows how to do, such as killing a process; then the usual answer."""
+        """Call a function of the test, for example to kill a process, then reply normally."""
         self._rules.append(_Rule(step, action, recipient, nth, 1))
 
     @property
     def writers(self) -> list[asyncio.StreamWriter]:
-        """Of the open connections, oldest first: to say what no step asks for."""
+        """Return the writers of open connections, oldest first, for unsolicited output."""
         return list(self._handlers.values())
 
     async def received(self, count: int) -> list[Received]:
-        """Waits until so many messages are there."""
+        """Wait until this many messages have arrived."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.count >= count)
         return self.messages
@@ -227,12 +227,12 @@ class SmtpSink:
             await _Dialogue(self, session, reader, writer).run()
         except (_Gone, ConnectionError, ssl.SSLError, asyncio.CancelledError):
             pass
-        except (ValueError, KeyError) as error:  # bad base64, bad UTF-8: the client's fault, and not to be overlooked
+        except (ValueError, KeyError) as error:  # Invalid base64 or UTF-8: the client's fault.
             self.violations.append(repr(error))
         finally:
             session.has_ended.set()
             del self._handlers[handler]
-            # With TLS a polite close would wait for a peer that may never answer.
+            # A graceful TLS close would wait for a peer that may never respond.
             writer.transport.abort() if session.is_encrypted else writer.close()
             with contextlib.suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
                 await writer.wait_closed()
@@ -374,7 +374,7 @@ class _Dialogue:
     async def _data(self) -> None:
         if not self._recipients:
             if await self._answer(Step.DATA, "503 5.5.1 no valid recipients"):
-                await self._content()  # a rule made us say 354 all the same
+                await self._content()  # A rule replied 354 nevertheless.
                 await self._write(b"554 5.5.1 no valid recipients\r\n")
                 self._reset()
         elif await self._answer(Step.DATA, "354 go on"):
@@ -400,7 +400,7 @@ class _Dialogue:
         await self._act(Step.ANSWERED, None)
 
     async def _content(self) -> bytes:
-        """Reads to the lone dot, takes the stuffing out, and notes what a strict server would refuse."""
+        """Read to the lone dot, remove the stuffing and record violations."""
         raw = bytearray(b"\r\n")
         if not self._buffer:
             await self._read()
@@ -449,7 +449,7 @@ class _Dialogue:
         self._buffer += data
 
     async def _answer(self, step: Step, reply: str, recipient: str | None = None) -> bool:
-        """Says what the rules or else the protocol say. True when it was a success (or, for DATA, a go-ahead)."""
+        """Reply by rule or protocol; return True for a success (or a go-ahead for DATA)."""
         said = await self._decide(step, reply, recipient)
         await self._write(said)
         return _is_success(said)
@@ -466,7 +466,7 @@ class _Dialogue:
             match rule.action:
                 case bytes() as raw:
                     return raw
-                case Cut():
+                case DisconnectRule():
                     raise _Gone
                 case Hold() as hold:
                     await hold.wait()
@@ -504,7 +504,7 @@ def _path(keyword: str, rest: str) -> tuple[str | None, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Self-made: a client trusts it only when it is told to, by `file`."""
+    """A self-signed certificate; a client trusts it only through `file`."""
 
     file: Path
     key_file: Path
@@ -517,7 +517,7 @@ class Certificate:
 
 @cache
 def a_certificate(*names: str) -> Certificate:
-    """For localhost and 127.0.0.1 unless other names are given."""
+    """Create a certificate for localhost and 127.0.0.1, or for the given names."""
     directory = Path(tempfile.mkdtemp(prefix="smtp-sink-"))
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "smtp sink")])

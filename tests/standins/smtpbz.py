@@ -8,8 +8,8 @@ async with SmtpBzStandIn() as api:
 import asyncio
 from typing import Any
 
-from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.options import StandInOptions, misbehave
 
 KEY = "stand-in-not-a-secret"
 BASE, USER = "/v1", "/v1/user"
@@ -42,7 +42,7 @@ class SmtpBzStandIn(HttpStandIn):
         return json_answer(200, self.account)
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with SmtpBzStandIn(host=host, port=port) as api:
         misbehave(api, asked, USER)
         print(f"The API of smtp.bz stands in at {api.base}. For `mailwright serve`, set:")

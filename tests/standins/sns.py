@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from tests.standins.asked import Asked, post
+from tests.standins.options import StandInOptions, post
 
 REGION = "us-east-1"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:mail-events"
@@ -278,7 +278,7 @@ def certificates() -> Path:
     return folder
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     """Posts events, of the mail that was asked for or of none, to a server that runs at this address."""
     signer = Signer(time.time_ns() // 1_000_000, key=uuid.uuid4().hex)
     folder = signer.keep(certificates())

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.options import StandInOptions, misbehave
 
 BASE = "/rest/v1"
 SECRET_KEY = "sb_secret_stand-in-not-a-secret"
@@ -227,7 +227,7 @@ def _pattern(text: str, flags: int) -> re.Pattern[str]:
     return re.compile("".join(pieces), flags | re.DOTALL)
 
 
-async def serve(host: str, port: int, asked: Asked) -> None:
+async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with SupabaseStandIn(host=host, port=port) as supabase:
         for number in range(25):
             supabase.add("subscribers", email=f"reader{number:02}@example.com", from_name="Ada" if number % 5 else None)

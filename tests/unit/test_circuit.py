@@ -1,4 +1,4 @@
-"""The circuit: a provider that is down, refuses us or is asked too much of is left alone for a while."""
+"""The circuit breaker pauses a provider that is down, misconfigured or throttled."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ def test_success_resets_the_pause(circuit: CircuitBreaker, clock: ManualClock) -
     assert circuit.deferred_until() == clock.now() + 10 * SECOND
 
 
-# Throttling: nobody failed, so the pauses are short and grow by themselves.
+# Throttling: pauses are short and grow separately.
 
 ASKED_TO_WAIT = replace(THROTTLE, retry_after=7 * SECOND)
 

@@ -1,4 +1,4 @@
-"""Limits per destination: how they are written, and how those who wait are spread over time."""
+"""Limits per domain: parsing, and how deferred messages are spread over time."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_domain_counter_includes_the_previous_half_second() -> None:
     assert len({first.name, second.name, third.name}) == 3
     assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, DeferReason.DOMAIN_RATE)
     assert [each.related[0].name for each in (second, third)] == [first.name, second.name]
-    assert {each.deferred_until for each in (first, second)} == {NOW + 750}  # a whole second, as mails are put off
+    assert {each.deferred_until for each in (first, second)} == {NOW + 750}  # The start of the next second.
     assert window("web.de", 20, NOW).name != first.name
 
 
@@ -68,7 +68,7 @@ def test_deferred_message_gets_the_next_free_slot() -> None:
     slots = SendSlots()
     given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
     assert given == [NOW, NOW + 250, NOW + 500, NOW + 750, NOW + SECOND]
-    assert slots.take(2, "gmail.com", per_second=4, earliest=NOW) == NOW  # another lane does not stand behind it
+    assert slots.take(2, "gmail.com", per_second=4, earliest=NOW) == NOW  # Another lane has its own slots.
     assert slots.take(1, "web.de", per_second=4, earliest=NOW) == NOW
     assert slots.take(1, "gmail.com", per_second=4, earliest=NOW + 9 * SECOND) == NOW + 9 * SECOND
 

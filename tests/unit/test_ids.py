@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 by the book, sorted by time, in one spelling."""
+"""IDs: valid UUIDv7, sorted by time, in one spelling."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Lanes: who gets how many places of a batch."""
+"""Lanes: how a batch is divided among tenants."""
 
 import pytest
 from hypothesis import given

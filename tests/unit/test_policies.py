@@ -1,4 +1,4 @@
-"""Hours and rates: when mail may go, in the tenant's own zone, on the nights when clocks change too."""
+"""Working hours and limits in the tenant's time zone, including clock changes."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -25,7 +25,7 @@ ZONES = [
 ]
 
 moments = st.integers(to_instant(datetime(2024, 1, 1, tzinfo=UTC)), to_instant(datetime(2032, 1, 1, tzinfo=UTC)))
-# Around every change of clocks there is more to get wrong.
+# Times around clock changes are the most error-prone.
 changes = st.builds(
     lambda base, minutes: base + minutes * MINUTE,
     st.sampled_from(
@@ -120,7 +120,7 @@ def test_repeated_opening_time_is_handled() -> None:
     limits = Limits(working_hours="01:30-18:00", timezone=NEW_YORK)
     first, again = at("2027-11-07T01:30", NEW_YORK), at("2027-11-07T01:30", NEW_YORK, fold=1)
     assert bulk_held(limits, first - MINUTE) == first
-    assert bulk_held(limits, again - MINUTE) == again  # it is a quarter past one once more
+    assert bulk_held(limits, again - MINUTE) == again  # It is 1:15 for the second time.
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_local_days_have_no_gap_or_overlap(now: Instant, zone: str) -> None:
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), later=st.integers(0, 2 * DAY))
 def test_windows_with_one_name_end_together(now: Instant, zone: str, later: int) -> None:
-    """Two workers that look at different moments of a window share it; of different windows, never."""
+    """Workers at different times share a window if it is the same, and only then."""
     limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone)
     for early, late in zip(windows(limits, 7, now), windows(limits, 7, now + later), strict=True):
         assert early.ends_at > now

@@ -1,4 +1,4 @@
-"""Sliding hours, warm-ups, quotas and readers' own hours: pure functions of limits and a moment."""
+"""Sliding hours, warm-ups, quotas and recipient hours are pure functions of limits and time."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -109,7 +109,7 @@ def told(remaining: int = 500, **changes: object) -> QuotaSnapshot:
 def test_reported_quota_limits_sending_until_the_next_sync() -> None:
     [window] = windows(Limits(), 7, NOW + 1, told())
     assert (window.limit, window.reason, window.deferred_until) == (500, "quota_exhausted", NOW + 5 * MINUTE)
-    assert windows(Limits(), 8, NOW + 99, told())[0].name == window.name  # every tenant shares it
+    assert windows(Limits(), 8, NOW + 99, told())[0].name == window.name  # All tenants share it.
     assert windows(Limits(), 7, NOW, told(synced_at=NOW - 1))[0].name != window.name
 
 
@@ -205,7 +205,9 @@ def test_recipient_zone_defers_messages_but_not_the_lane() -> None:
     assert (held.until, held.reason) == (at("2027-01-12T09:00", "America/New_York"), "outside_hours")
     for unknown in (None, "", "Mars/Olympus", "../etc/passwd", "a" * 300):
         assert recipient_outside_hours(levels, unknown, now) is None
-    assert recipient_outside_hours(levels[:1], "America/New_York", now) is None  # nobody asked for readers' zones
+    assert (
+        recipient_outside_hours(levels[:1], "America/New_York", now) is None
+    )  # The limits do not use recipients' zones.
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), theirs=st.sampled_from(ZONES), open_hours=hours)
@@ -234,12 +236,12 @@ def test_hours_of_tenant_and_campaign_must_both_be_open() -> None:
     assert lane_outside_hours(levels, is_bulk=False, now=at("2027-01-12T19:00")) is None
 
 
-# A clock that is wrong, and then right.
+# A clock that changes.
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), moved=st.sampled_from([-HOUR, HOUR, 365 * DAY, -1, 1]))
 def test_windows_depend_only_on_the_time(now: Instant, zone: str, moved: int) -> None:
-    """Nothing is remembered between two calls: a clock that comes back finds the counters that it left."""
+    """Nothing is remembered between calls: a clock set back and forth finds the same counters."""
     limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone, warmup_since=date(2027, 1, 1))
     before = windows(limits, 7, now)
     windows(limits, 7, now + moved)

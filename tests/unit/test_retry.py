@@ -1,4 +1,4 @@
-"""Retry policies: how long between attempts, spread like chance and the same on every replay."""
+"""Retry policies: delays with jitter that are the same on every replay."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The route: who carries a mail, who else may, and what it waits for."""
+"""The route chooses a provider for each message, fails over, and defers."""
 
 from collections import Counter
 from dataclasses import replace
@@ -47,7 +47,7 @@ def weighted(clock: ManualClock) -> Route:
     return a_route(clock, ses=3, smtp=1)
 
 
-# Who goes first.
+# Choice.
 
 
 def test_ordered_route_uses_the_first_provider(ordered: Route) -> None:
@@ -86,7 +86,7 @@ def test_failed_provider_is_avoided_while_another_is_available(route: str, reque
     assert {chosen(both, failed_provider="ses") for _ in range(50)} == {"ses"}
 
 
-# Who else may.
+# Failover.
 
 
 @pytest.mark.promise("route-fail-over")
@@ -113,7 +113,7 @@ def test_message_of_a_removed_provider_is_deferred(ordered: Route, clock: Manual
     assert chosen(ordered, only_provider="sendgrid") == Deferral(clock.now() + 5 * MINUTE, "provider_missing")
 
 
-# What it waits for.
+# Deferrals.
 
 
 def test_deferral_ends_when_the_first_provider_returns(ordered: Route, clock: ManualClock) -> None:
@@ -128,7 +128,7 @@ def test_deferral_ends_when_the_first_provider_returns(ordered: Route, clock: Ma
 def test_probed_provider_gets_one_message_at_a_time(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     clock.advance(10 * SECOND)
-    assert not ordered.is_probing  # there is another for all the rest
+    assert not ordered.is_probing  # Another provider sends the rest.
     assert chosen(ordered) == "ses"
     assert chosen(ordered, "ses") == "smtp"
     ordered.record(replace(SENT, provider="ses"))
@@ -161,7 +161,7 @@ def test_failures_are_counted_per_provider(ordered: Route) -> None:
     assert chosen(ordered) == "smtp"
 
 
-# How it is written.
+# Parsing.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The timeline of a message, whatever clocks its events were told by."""
+"""The order of a message's events, reported by different clocks."""
 
 import pytest
 
@@ -13,10 +13,10 @@ NOW = 1_800_000_000_000
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (NOW, NOW + 660),  # in whole seconds: it can only have been after the send
+        (NOW, NOW + 660),  # In whole seconds: it can only have happened after the send.
         (NOW + 1_000, NOW + 1_000),
-        (NOW - 1_000, NOW - 1_000),  # another clock is wrong, and we do not know by how much
-        (NOW + 1, NOW + 1),  # whoever tells it this exactly means it
+        (NOW - 1_000, NOW - 1_000),  # Another clock is wrong by an unknown amount.
+        (NOW + 1, NOW + 1),  # Reported in milliseconds, so it is taken as it is.
     ],
 )
 def test_event_in_whole_seconds_follows_the_send(told: int, expected: int) -> None:

@@ -1,4 +1,4 @@
-"""The gate with the worker, on both engines, with Valkey and without: limits hold, holds say why, time opens them."""
+"""The gate with the worker: limits are kept, deferrals have reasons and end in time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def bench(request: pytest.FixtureRequest, engine: DatabaseAddress, clock: 
 
 
 async def held_lanes(bench: Bench) -> list[tuple[int, str, int]]:
-    """Priority, reason, and for how long from now."""
+    """Return priority, reason and remaining time of each deferral."""
     async with bench.database.read() as tx:
         rows = await tx.execute(select(lane_deferrals).where(lane_deferrals.c.deferred_until > bench.clock.now()))
     return [(Lane(row.lane).priority, row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
@@ -52,7 +52,7 @@ async def under_lock(bench: Bench) -> int:
 
 @pytest.mark.promise("limits-never-exceeded")
 async def test_hourly_limit_sends_the_rest_in_the_next_hour(bench: Bench) -> None:
-    """1,800,000,000,000 is a full hour: the clock of the tests begins with one."""
+    """The test clock begins at 1,800,000,000,000, which is a full hour."""
     await change_tenant(bench.database, rate_per_hour=100)
     await bench.accept(*(a_newsletter() for _ in range(150)))
     provider = ScriptedProvider()
@@ -136,7 +136,7 @@ async def test_rate_per_second_spaces_messages_evenly(bench: Bench) -> None:
 
 @pytest.mark.promise("limits-never-exceeded")
 async def test_daily_limit_reopens_the_next_morning(bench: Bench) -> None:
-    """From eight in the morning to nine on the next day, in the tenant's own zone."""
+    """Run from 8:00 to 9:00 on the next day in the tenant's zone."""
     await change_tenant(bench.database, daily_limit=3, timezone="UTC")
     await bench.accept(*(a_newsletter() for _ in range(5)))
     provider = ScriptedProvider()
@@ -208,7 +208,7 @@ async def test_unsubscribed_recipient_uses_no_permit(bench: Bench) -> None:
 
 @pytest.mark.promise("limits-never-exceeded")
 async def test_returned_permits_are_used_before_their_window_ends(bench: Bench) -> None:
-    """Nobody can tell before a mail is built that it cannot be: the lane was held for want of its permit."""
+    """Only building shows that a message is invalid: until then its permit is missing for the lane."""
     await change_tenant(bench.database, daily_limit=4)
     await bench.accept(*(a_message_with(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
     provider = ScriptedProvider()

@@ -1,4 +1,4 @@
-"""Pacing with the worker, on both engines, with Valkey and without: intervals hold, and nobody gets a moment twice."""
+"""Pacing with the worker: intervals are kept, and no send time is assigned twice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ from tests.standins.provider import ScriptedProvider
 
 
 class Timed(ScriptedProvider):
-    """Notes when each mail begins, by a clock that nobody sets."""
+    """Record when each send starts, by the monotonic clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, redis_url: str | No
 
 @pytest.fixture
 async def live(engine: DatabaseAddress, redis_url: str | None) -> AsyncIterator[Bench]:
-    """On the real clock: what is promised here is how far apart things happen."""
+    """Use the real clock, because the test measures intervals."""
     async with a_bench(engine.url, SystemClock(), redis_url=redis_url) as bench:  # type: ignore[arg-type]
         yield bench
         assert (await audit(bench.database)).ok
@@ -127,7 +127,7 @@ async def test_reported_provider_rate_applies_to_all_tenants(live: Bench) -> Non
 async def test_manual_clock_sends_one_message_per_interval(
     bench: Bench, grace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the process stands still for longer than any moment waits: on such a clock no time has passed."""
+    """This holds even if the process pauses longer than the grace, as no time has passed on the manual clock."""
     monkeypatch.setattr(pacing, "TAKE_OVER", grace)
     monkeypatch.setattr(rates_in_use, "TAKE_OVER", grace)
     if not grace:
@@ -160,7 +160,7 @@ async def test_one_at_a_time_starts_after_the_previous_send_ends(bench: Bench) -
     assert provider.most_under_way == 1
 
 
-# The ledger itself.
+# The ledger.
 
 
 async def test_concurrent_bookings_never_share_a_slot(database: Database, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Routes with the worker, on both engines: another provider takes over, and no mail goes to two of them."""
+"""Routes with the worker: another provider takes over, and no message goes to two of them."""
 
 import asyncio
 from collections import Counter
@@ -51,12 +51,12 @@ from tests.standins.smtp_sink import SmtpSink, Step
 
 E = EventType
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
-# It had the whole mail before something in it broke.
+# It failed after it had received the whole message.
 BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", definitely_not_sent=False)
 
 
 class Stage:
-    """Two providers, each with a way to answer that the test changes, in one route."""
+    """A route of two providers whose responses the test can change."""
 
     def __init__(self, clock: ManualClock, *, weights: tuple[int | None, int | None] = (None, None)) -> None:
         self.answers: dict[str, SendResult | None] = {"ses": None, "smtp": None}
@@ -66,7 +66,7 @@ class Stage:
         self._weights = weights
 
     def route(self) -> Route:
-        """With new circuits, as after a restart."""
+        """Return a route with new circuit breakers, as after a restart."""
         pairs = zip((self.ses, self.smtp), self._weights, strict=True)
         return Route(
             [RouteMember(provider, CircuitBreaker(self._clock), weight) for provider, weight in pairs], self._clock
@@ -106,7 +106,7 @@ async def by_provider(bench: Bench) -> Counter[str]:
     return Counter(row.provider for row in await deliveries_of(bench.database))
 
 
-# Another takes over.
+# Failover.
 
 
 @pytest.mark.promise("route-fail-over")
@@ -117,7 +117,7 @@ async def test_failover_to_second_provider_counts_no_attempt(bench: Bench, stage
     await bench.drain(stage.route(), window=8)
     assert await bench.statuses() == {Status.SENT: 40}
     assert len(set(stage.smtp.outbox_ids)) == len(stage.smtp.mails) == 40
-    assert len(stage.ses.mails) <= 16  # what was in flight until its circuit opened, not one for each message
+    assert len(stage.ses.mails) <= 16  # What was in flight until the circuit breaker opened, not one per message.
     rows = await deliveries_of(bench.database)
     assert {(row.attempts, row.provider, row.defer_reason) for row in rows} == {(1, "smtp", None)}
 
@@ -147,7 +147,7 @@ async def test_rejection_of_the_message_causes_no_failover(bench: Bench, stage: 
 
 @pytest.mark.promise("route-fail-over")
 async def test_message_fails_over_only_once(bench: Bench, stage: Stage) -> None:
-    """Others go well in between, so that no circuit opens."""
+    """Other messages succeed in between, so that no circuit breaker opens."""
     (bad,) = await bench.accept(a_message())
     for provider in (stage.ses, stage.smtp):
         provider._answers = [lambda _mail, name=provider.name: replace(DOWN, provider=name)] * 100  # type: ignore[misc]
@@ -197,7 +197,7 @@ async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage
     await bench.accept(a_message())
     await bench.drain(route)
     bench.clock.advance(10 * SECOND)
-    stage.ses.hold()  # it takes its time
+    stage.ses.hold()  # It responds late.
     tried = len(stage.ses.mails)
     await bench.accept(*(a_message() for _ in range(20)))
     async with running(await bench.worker(route, window=4)):
@@ -212,7 +212,7 @@ async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage
     assert await bench.statuses() == {Status.SENT: 41}
 
 
-# What one may have goes to no other.
+# Messages that a provider may have.
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -233,7 +233,7 @@ async def test_message_in_doubt_is_resent_through_the_same_provider(bench: Bench
     await bench.drain(stage.route())
     assert await status_of(bench.database, outbox_id) == Status.IN_DOUBT
     stage.answers["ses"] = None
-    bench.clock.advance(10 * MINUTE)  # it reports events: they are waited for
+    bench.clock.advance(10 * MINUTE)  # It reports events, so the worker waits for them.
     await bench.drain(stage.route())
     assert await status_of(bench.database, outbox_id) == Status.SENT
     assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2, 0)
@@ -369,7 +369,7 @@ async def test_begun_but_unsent_message_may_use_any_provider(bench: Bench, stage
     assert await status_of(bench.database, outbox_id) == Status.SENT
 
 
-# Slower, without burning.
+# Throttling.
 
 
 async def test_throttled_provider_does_not_get_the_whole_batch(bench: Bench, stage: Stage) -> None:
@@ -387,7 +387,7 @@ async def test_throttled_provider_does_not_get_the_whole_batch(bench: Bench, sta
     assert await bench.statuses() == {Status.SENT: 100}
 
 
-# What people see.
+# What operators see.
 
 
 async def test_worker_reports_each_of_its_providers(bench: Bench, stage: Stage) -> None:
@@ -413,7 +413,7 @@ async def test_worker_reports_each_of_its_providers(bench: Bench, stage: Stage) 
     assert await list_present(bench.database, bench.clock.now()) == []
 
 
-# Keeping nothing.
+# Memory.
 
 
 async def test_inputs_of_a_returned_message_are_forgotten(bench: Bench, stage: Stage) -> None:
@@ -460,7 +460,7 @@ async def test_interrupted_response_never_causes_failover(
             assert not (tmp_path / "box").exists()
 
 
-# From the settings.
+# Settings.
 
 
 async def test_every_provider_can_be_in_a_route(tmp_path: Path, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Waking, with a real Valkey: other processes hear of new mail, and whoever reads the log hears of a loss, once."""
+"""Waking workers through a real Valkey, and logging its loss once."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def test_waiting_worker_is_woken_by_another_process(valkey: Valkey) -> None:
     async with a_wake(valkey.url) as here, a_wake(valkey.url) as there:
         waiting = asyncio.create_task(here.wait(20))
-        while not waiting.done():  # the first hints may come before anybody listens
+        while not waiting.done():  # The first signals may come before the subscription.
             await there.announce()
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The worker, on both engines: whatever breaks around it, nothing is lost and nothing is sent without need."""
+"""The worker: whatever fails around it, no message is lost and none is sent without need."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -49,7 +49,7 @@ E = EventType
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database that is away is asked again at once."""
+    """Retry at once when the database is unavailable."""
 
     async def at_once(_backoff: Backoff, _error: NotDurable) -> None:
         await asyncio.sleep(0.001)
@@ -59,7 +59,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
-    """The worker runs beside the test, and is stopped at its end."""
+    """Run a worker during the test and stop it at the end."""
     task = asyncio.create_task(worker.run())
     try:
         yield task
@@ -70,14 +70,14 @@ async def running(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def until(is_so: Callable[[], Any]) -> None:
-    """Waits for something that is bound to happen."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(40):
         while not (found := is_so()) or (asyncio.iscoroutine(found) and not await found):
             await asyncio.sleep(0.01)
 
 
 class Outage:
-    """The database is out of reach as long as it lasts. Or, if so told, it commits and some answers are lost."""
+    """Make the database unavailable, or let it commit but lose some of its responses."""
 
     def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_on = False
@@ -118,7 +118,7 @@ class Outage:
             raise NotDurable
 
 
-# Going about its work.
+# Normal operation.
 
 
 @pytest.mark.promise("deliver-all")
@@ -172,7 +172,7 @@ async def test_raising_provider_leaves_one_message_in_doubt(bench: Bench) -> Non
 
 
 class RaisingCarrier(ScriptedProvider):
-    """Answers by a call, and raises before it gets there."""
+    """A callback provider that raises."""
 
     def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         if not self.mails:
@@ -212,7 +212,7 @@ async def test_recovered_messages_wait_for_the_circuit_breaker(bench: Bench) -> 
     assert len(provider.mails) == 1
 
 
-# The end of a worker.
+# Stopping and crashing.
 
 
 @pytest.mark.promise("drain-graceful")
@@ -278,14 +278,14 @@ async def test_expired_lease_lets_another_worker_send(bench: Bench) -> None:
 
 
 async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
-    """An SMTP server may take ten minutes for the last dot; meanwhile nobody takes over."""
+    """An SMTP server may take ten minutes to confirm a message; no other worker may take it over."""
     ids = await bench.accept(*(a_message() for _ in range(3)))
     provider, other = ScriptedProvider(), ScriptedProvider()
     provider.hold()
     slow = await bench.worker(provider, "slow", window=2)
     async with running(slow):
         await provider.has(2)
-        await until(lambda: slow.queues.ready)  # the third is in its hands too
+        await until(lambda: slow.queues.ready)  # The worker holds the third one too.
         for _ in range(6):
             before = bench.clock.advance(LOCK_TTL // 3)
 
@@ -301,7 +301,7 @@ async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
     assert (await audit(bench.database)).resent_in_doubt == 0
 
 
-# A database that comes and goes.
+# Database outages.
 
 
 @pytest.mark.promise("database-lost")
@@ -326,8 +326,8 @@ async def test_lost_commit_responses_cause_no_duplicates(bench: Bench, monkeypat
     ids = await bench.accept(*(a_message() for _ in range(40)))
     outage = Outage(bench.database, monkeypatch)
     provider = ScriptedProvider(*[FAULT] * 5)
-    for turn in range(12):  # a claim whose answer was lost is free again when its lock ends
-        # Not so often that a message which lost five claims is rightly taken for poison.
+    for turn in range(12):  # A claim whose response was lost is free when its lease ends.
+        # Few enough that no message loses five claims and counts as poison.
         outage.is_on = outage.loses_answers = turn < 4
         await bench.drain(provider, window=2)
         bench.clock.advance(LOCK_TTL)
@@ -409,7 +409,7 @@ async def test_failed_maintenance_is_retried(bench: Bench, monkeypatch: pytest.M
         await until(lambda: rounds > 3)
 
 
-# What happens between the claim and the mark.
+# Between the claim and the attempt.
 
 
 @pytest.mark.promise("suppression-wins")
@@ -465,12 +465,12 @@ async def _has_failed(bench: Bench, outbox_id: str) -> bool:
     return await status_of(bench.database, outbox_id) == Status.FAILED
 
 
-# Poison.
+# Poison messages.
 
 
 @pytest.mark.promise("poison-isolated")
 async def test_poison_message_does_not_affect_others(bench: Bench) -> None:
-    """Whoever holds the killer dies before it marks anything, and the next one finds all that it left."""
+    """A worker with the poison message crashes before any attempt; the next one finds everything it claimed."""
     ids = await bench.accept(*(a_message() for _ in range(60)))
     killer, settling, deaths = ids[30], a_settler(bench.database, bench.clock), 0
     while True:

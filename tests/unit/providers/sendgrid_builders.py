@@ -1,4 +1,4 @@
-"""What the SendGrid tests do not care about: a mail of our own writer, and a provider with its connections."""
+"""Builders for the SendGrid tests: a message and a provider."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ OUTBOX_ID = "01990000-0000-7000-8000-000000000001"
 
 
 def outgoing(letter: EmailParts, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
-    """In the envelope: the recipient, those in copy, and those who stand nowhere else."""
+    """Return the envelope recipients: To, Cc and blind copies."""
     recipients = (letter.to.address, *[box.address for box in letter.cc], *blind)
     return OutgoingMessage(
         OUTBOX_ID, "bounces@example.com", recipients, build_email(letter), send_before, is_canonical=True

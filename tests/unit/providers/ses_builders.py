@@ -1,4 +1,4 @@
-"""What the SES tests do not care about: a mail, keys, and a provider that is closed again."""
+"""Builders for the SES tests: a message, credentials and a provider."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the SMTP tests do not care about: a mail, and a provider that is closed again."""
+"""Builders for the SMTP tests: a message and a provider."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Requests to providers: whatever goes wrong, the answer tells how far the request got, and it left at most once."""
+"""The HTTP client: every failure says how far the request got, and a request is sent at most once."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from mailwright.providers.http import MOST_ANSWER_BYTES, PIECE_BYTES, Disconnect
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step, a_large_answer
 from tests.standins.smtp_sink import a_certificate
 
-# More than the buffers of both systems take.
+# More than the socket buffers hold.
 LARGE = b"x" * (24 * 1024 * 1024)
 
 
@@ -79,7 +79,7 @@ async def test_concurrent_requests_use_the_allowed_connections() -> None:
         assert server.most_connections == 8
 
 
-# Before anything left.
+# Before anything was sent.
 
 
 async def test_refused_connection_is_before_sending() -> None:
@@ -184,7 +184,7 @@ async def test_request_in_flight_at_close_is_in_doubt() -> None:
         assert cut(await sending).phase is HttpPhase.AFTER
 
 
-# While it left.
+# While it was sent.
 
 
 @pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
@@ -199,7 +199,7 @@ async def test_interruption_in_the_body_is_not_delivered(step: Step) -> None:
 
 
 async def test_server_that_stops_reading_never_gets_the_rest() -> None:
-    """Whatever waits in the buffers may still leave, so the last piece must not be among it."""
+    """Buffered bytes may still be sent, so the last piece must not be buffered."""
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.HEAD)
         failure = cut(await post(client, server.url, LARGE, timeout_seconds=0.3))
@@ -215,13 +215,13 @@ async def test_response_during_the_body_is_received() -> None:
         hold = server.hold(Step.BODY)
         server.answer(Answer(413, b"too large"), step=Step.HEAD, times=1)
         reply = await post(client, server.url, LARGE)
-        # The line may break before the answer is read; either way nobody has the mail.
+        # The connection may fail before the response is read; either way nobody has the message.
         assert isinstance(reply, HttpResponse) or reply.phase is HttpPhase.DURING
         assert not server.requests
         hold.release()
 
 
-# After all of it left.
+# After all of it was sent.
 
 
 @pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
@@ -317,7 +317,7 @@ async def test_response_ended_by_close_is_complete() -> None:
         assert server.connections == 2
 
 
-# To each its own answer.
+# Each request gets its own response.
 
 
 async def test_extra_response_is_not_used_for_the_next_request() -> None:
@@ -328,7 +328,7 @@ async def test_extra_response_is_not_used_for_the_next_request() -> None:
         await hold.reached.wait()
         (writer,) = server.writers
         writer.write(Answer(413, b"second").wire())
-        await asyncio.sleep(0.01)  # the news has to come through the system
+        await asyncio.sleep(0.01)  # The close must reach this socket.
         reply = await post(client, server.url)
         assert isinstance(reply, HttpResponse)
         assert (reply.status, server.connections) == (200, 2)
@@ -347,11 +347,11 @@ async def test_two_responses_at_once_close_the_connection() -> None:
         hold.release()
 
 
-# Never twice.
+# Never repeated.
 
 
 async def test_post_is_never_repeated() -> None:
-    """Each connection closes after one request, and nobody is told: a library that repeats would be seen here."""
+    """Each connection closes after one request without notice: a client that repeats would be detected."""
     async with HttpStandIn(requests_per_connection=1) as server, http() as client:
         replies = [await post(client, server.url, str(number).encode()) for number in range(50)]
         arrived = [int(request.body) for request in server.requests]
@@ -367,7 +367,7 @@ async def test_closed_idle_connections_are_not_reused() -> None:
     async with HttpStandIn() as server, http() as client:
         await post(client, server.url)
         await server.close_connections()
-        await asyncio.sleep(0.01)  # the news has to come through the system
+        await asyncio.sleep(0.01)  # The close must reach this socket.
         assert isinstance(await post(client, server.url), HttpResponse)
         assert len(server.requests) == 2
 
@@ -403,7 +403,7 @@ async def test_environment_proxy_is_ignored(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-# Nothing grows.
+# Bounded memory.
 
 
 async def test_large_response_is_truncated() -> None:

@@ -1,4 +1,4 @@
-"""Requests whose answer is a call: the same words about what happened as for those who wait, on lines that are kept."""
+"""Requests with callbacks give the same results as awaited ones, on kept connections."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +17,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Poster:
-    """One line at most: whoever does not give it back is found out by the next."""
+    """At most one connection: if it is not returned, the next request fails."""
 
     def __init__(self, http: HttpClient, url: str) -> None:
         self._http = http
@@ -55,7 +55,7 @@ async def server() -> AsyncIterator[HttpStandIn]:
 
 @pytest.fixture
 async def poster(server: HttpStandIn) -> AsyncIterator[Poster]:
-    """With a line that waits for work."""
+    """Use a client with an idle connection."""
     http = HttpClient(connections=1)
     poster = Poster(http, server.url)
     assert isinstance(await poster.post(), HttpResponse)
@@ -78,7 +78,7 @@ async def test_responses_use_the_open_connection(poster: Poster, server: HttpSta
 async def test_concurrent_posts_use_the_allowed_connections(server: HttpStandIn) -> None:
     http = HttpClient(connections=8)
     poster = Poster(http, server.url)
-    for _ in range(2):  # on new lines, and on those that are kept
+    for _ in range(2):  # On new and on kept connections.
         replies = await asyncio.gather(*(poster.post(str(number).encode()) for number in range(100)))
         assert all(isinstance(reply, HttpResponse) and reply.status == 200 for reply in replies)
     assert sorted(int(request.body) for request in server.requests) == sorted([*range(100)] * 2)
@@ -125,7 +125,7 @@ async def test_timeouts_are_per_request(poster: Poster, server: HttpStandIn) -> 
     hold = server.hold(Step.ANSWER, nth=1)
     slow = asyncio.ensure_future(poster.post())
     await hold.reached.wait()
-    await asyncio.sleep(0.06)  # the clock of the sockets is real
+    await asyncio.sleep(0.06)  # Sockets use the real clock.
     hold.release()
     assert isinstance(await slow, HttpResponse)
 
@@ -133,7 +133,7 @@ async def test_timeouts_are_per_request(poster: Poster, server: HttpStandIn) -> 
 async def test_closed_connection_is_not_used(poster: Poster, server: HttpStandIn) -> None:
     server.cut(Step.ANSWERED, nth=1)
     assert isinstance(await poster.post(), HttpResponse)
-    await asyncio.sleep(0.01)  # the news has to come through the system
+    await asyncio.sleep(0.01)  # The close must reach this socket.
     assert isinstance(await poster.post(), HttpResponse)
     assert len(server.requests) == 2
 

@@ -1,4 +1,4 @@
-"""What SendGrid is told of a mail is what the mail says: our own reading and a parser's agree, and nothing is lost."""
+"""The SendGrid request contains the whole message: our own parser and the general one agree."""
 
 import re
 from base64 import b64decode
@@ -29,7 +29,7 @@ UNSUBSCRIBE = UnsubscribeTargets("https://mail.example.com/u?token=" + "abc123" 
 
 
 async def told(mail: OutgoingMessage, **options: Any) -> dict[str, Any]:
-    """What reached SendGrid, after its own rules were held against it."""
+    """Return the request that SendGrid received, checked against its rules."""
     async with SendGridStandIn() as server, sendgrid_to(server, **options) as sendgrid:
         result = await sendgrid.send(mail)
         assert result.kind is ResultKind.SENT, result
@@ -169,7 +169,7 @@ async def test_empty_text_is_left_out_and_empty_message_rejected() -> None:
 
 
 async def test_non_ascii_header_stays_encoded() -> None:
-    """SendGrid asks for that: it writes headers out as they are."""
+    """SendGrid writes headers unchanged, so they must be encoded."""
     value = (await told(a_mail(headers={"X-Note": "Grüße " * 20})))["headers"]["X-Note"]
     assert re.fullmatch(r"=\?utf-8\?b\?[^ ]+\?=( =\?utf-8\?b\?[^ ]+\?=)+", value)
 
@@ -210,7 +210,7 @@ async def test_layout_parses_like_a_composed_message() -> None:
     assert mail.text == "Hallo " + "Jäne = " * 20 + "."
 
 
-# Both ways of reading agree.
+# Both parsers agree.
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 TRICKY = st.text(st.sampled_from('.. \n\r\t=?"\\,;<>aé漢@'), max_size=200)
@@ -298,7 +298,7 @@ def test_general_parser_agrees(
     assert parse_own_mime.read(content) == parse_mime.read(content)
 
 
-# Mails of others.
+# Messages of other writers.
 
 
 @pytest.mark.promise("sendgrid-faithful")

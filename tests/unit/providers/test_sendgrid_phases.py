@@ -1,4 +1,4 @@
-"""A request to SendGrid that is cut: before its last byte left, try again; after it, only SendGrid knows."""
+"""Interrupted SendGrid requests: retried before the last byte, in doubt after it."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.promise("provider-phase")
 
 
 def a_large_mail() -> OutgoingMessage:
-    """More than the buffers between us and the server hold: some of it waits here until it is read there."""
+    """Create a message larger than the socket buffers, so that a part waits until the server reads."""
     return a_mail(attachments=(EmailAttachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
 
 

@@ -1,4 +1,4 @@
-"""The stand-in is SendGrid enough: SendGrid's own library and its published description are content with it."""
+"""The SendGrid stand-in works with SendGrid's own library and its published schema."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ needs_description = pytest.mark.skipif(not DESCRIPTION.exists(), reason="SendGri
 
 
 async def posted(server: SendGridStandIn, mail: Mail | dict[str, Any], key: str = KEY) -> Any:
-    """By SendGrid's own library, which waits for its answer in a thread."""
+    """Send with SendGrid's own library, in a thread."""
     client = SendGridAPIClient(key, host=server.url)
     return await asyncio.to_thread(client.send, mail)
 
@@ -132,9 +132,9 @@ async def test_requests_match_sendgrids_published_schema() -> None:
 
 @cache
 def described() -> Any:
-    """The schema of a request's body, with its references resolved."""
+    """Return the schema of the request body with resolved references."""
     document = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
     schema = document["components"]["requestBodies"]["PostMailSend"]["content"]["application/json"]["schema"]
-    # It says of the whole mail's custom_args that they are a string; SendGrid's own library sends an object.
+    # The schema calls custom_args a string; SendGrid's own library sends an object.
     schema["properties"]["custom_args"] = {"type": "object"}
     return jsonschema_rs.Draft7Validator({**schema, "components": document["components"]}, validate_formats=True)

@@ -1,4 +1,4 @@
-"""The `ses` provider: what it sends, what it finds out about the account, and where its keys come from."""
+"""The `ses` provider: requests, account and credentials."""
 
 import asyncio
 from pathlib import Path
@@ -146,7 +146,7 @@ async def test_check_reports_an_unreachable_server() -> None:
         assert (probe.is_ok, probe.code) == (False, "SES_NO_ANSWER")
 
 
-# The keys.
+# Credentials.
 
 
 async def test_role_credentials_are_sent_with_their_token() -> None:
@@ -172,7 +172,7 @@ async def test_missing_credentials_are_a_configuration_error() -> None:
 
 
 async def test_rejected_credentials_are_looked_up_again() -> None:
-    """An operator mends the profile, and nobody has to start anything anew."""
+    """An operator corrects the profile, and no restart is needed."""
     found = [keys_found(SECRET_KEY)(), keys_found("wrong")()]
     async with SesStandIn() as stand_in, ses_to(stand_in, keys=found.pop) as ses:
         assert (await ses.send(a_mail())).code == "SES_ACCESS_DENIED"
@@ -208,7 +208,7 @@ async def test_unrenewable_credentials_are_used_while_accepted() -> None:
 
 async def test_credentials_can_be_forgotten_during_a_lookup() -> None:
     class Hasty(AwsKeyChain):
-        """Whatever its thread remembers, somebody else forgets at once."""
+        """The credentials are forgotten while the thread looks them up."""
 
         def __setattr__(self, name: str, value: object) -> None:
             object.__setattr__(self, name, None if name == "_renew" else value)
@@ -228,7 +228,7 @@ async def test_lookup_error_reveals_no_credentials() -> None:
 
 @pytest.fixture
 def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Nobody's own keys reach the tests, and no test asks the network for any."""
+    """Hide real credentials from the tests and keep botocore off the network."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

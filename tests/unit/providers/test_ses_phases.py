@@ -1,4 +1,4 @@
-"""Phases: a mail that cannot have left is retried, one that may have left is in doubt, and none is sent twice."""
+"""Interrupted SES requests: retried if not sent, in doubt if perhaps sent, never sent twice."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from tests.standins.http import GARBAGE, Step
 from tests.standins.ses import ACCESS_KEY, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_to
 
-LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # more than the buffers of both systems take
+LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # More than the socket buffers hold.
 
 
 async def test_a_refused_connection_is_retried() -> None:
@@ -60,7 +60,7 @@ async def test_interruption_after_the_response_changes_nothing() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.cut(Step.ANSWERED)
         first = await ses.send(a_mail())
-        await asyncio.sleep(0.01)  # the news has to come through the system
+        await asyncio.sleep(0.01)  # The close must reach this socket.
         second = await ses.send(a_mail())
         assert [first.kind, second.kind] == [ResultKind.SENT] * 2
         assert len(stand_in.mails) == 2
@@ -94,7 +94,7 @@ async def test_server_that_stops_reading_causes_a_retry() -> None:
 
 
 async def test_late_response_belongs_to_its_message() -> None:
-    """A slow server is asked once: whoever asks again sends the mail again."""
+    """A slow server gets one request: a repeated one would send the message again."""
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         hold = stand_in.hold(Step.ANSWER)
         sending = asyncio.ensure_future(ses.send(a_mail()))
@@ -126,7 +126,7 @@ async def test_bad_message_does_not_delay_others() -> None:
         await slow
 
 
-# The lock.
+# The lease.
 
 
 async def test_nothing_is_sent_after_the_lease_ends() -> None:

@@ -1,4 +1,4 @@
-"""Signatures: ours are those of Amazon's own library, and the stand-in's eye for them is as sharp as Amazon's."""
+"""Signatures equal botocore's, and the stand-in checks them as strictly as AWS."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,7 +38,7 @@ URLS = st.sampled_from(
 
 
 def botocores(keys: AwsKeys, method: str, url: str, headers: dict[str, str], body: bytes, now: int, *scope: str) -> str:
-    """What `add_auth` does, at a moment of our own choice."""
+    """Do what `add_auth` does, at a given time."""
     auth = SigV4Auth(Credentials(keys.access_key, keys.secret_key, keys.token), *scope)
     request = AWSRequest(method, url, headers=dict(headers), data=body)
     request.context["timestamp"] = datetime.fromtimestamp(now // 1000, UTC).strftime(SIGV4_TIMESTAMP)
@@ -89,7 +89,7 @@ def test_one_signer_handles_many_days_and_keys() -> None:
         assert ours == botocores(keys, "POST", url, {}, body, now, "ses", "eu-west-1")
 
 
-# The stand-in's eye.
+# The stand-in checks signatures.
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_stand_in_rejects_a_modified_request(
 
 
 async def test_stand_in_accepts_the_unmodified_request() -> None:
-    """Signed and well-formed; of its members one is missing."""
+    """Send a signed request that lacks one member."""
     assert (await _asked(lambda headers: headers)).headers["x-amzn-ErrorType"] == "BadRequestException"
 
 
@@ -134,7 +134,7 @@ async def _asked(spoil: Callable[[dict[str, str]], dict[str, str]]) -> HttpRespo
     return reply
 
 
-# Amazon's own client, as a witness for the stand-in.
+# The botocore client with the stand-in.
 
 
 def amazons_client(stand_in: SesStandIn) -> Any:

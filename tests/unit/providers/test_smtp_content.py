@@ -1,4 +1,4 @@
-"""What arrives is what was given, byte for byte; what could be taken for something else never leaves."""
+"""Content arrives byte for byte, and ambiguous content is never sent."""
 
 import asyncio
 
@@ -115,7 +115,7 @@ async def test_empty_bounce_sender_is_allowed() -> None:
 
 
 class TestExtensions:
-    """What the server offers is used; what it does not offer is not."""
+    """Use only extensions that the server offers."""
 
     EIGHT_BIT = "Subject: x\r\n\r\nGrüße\r\n".encode()
 

@@ -1,4 +1,4 @@
-"""TLS and AUTH: a password leaves only over a line that is encrypted to the right host."""
+"""TLS and AUTH: a password is sent only over a connection encrypted to the right host."""
 
 import asyncio
 from collections.abc import AsyncIterator

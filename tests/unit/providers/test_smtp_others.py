@@ -1,4 +1,4 @@
-"""Clients and servers that others wrote agree with ours."""
+"""Our SMTP client and stand-in work with other implementations."""
 
 import asyncio
 import smtplib
@@ -16,7 +16,7 @@ from tests.unit.providers.smtp_builders import CONTENT, READER, SENDER, a_mail, 
 
 
 class TestSinkWithSmtplib:
-    """The stand-in is a server to Python's own client."""
+    """The stand-in works with smtplib."""
 
     async def test_message_arrives_unchanged(self) -> None:
         mail = EmailMessage()

@@ -1,4 +1,4 @@
-"""Where a line breaks decides: before the last byte left, try again; after it, only the server knows."""
+"""Interrupted SMTP sessions: retried before the last byte, in doubt after it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One round trip per mail, many recipients, bad recipients: each message gets its own answer and nobody else's."""
+"""Pipelining: each message gets its own replies, with many and with bad recipients."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def test_accepted_data_without_recipient_ends_with_a_lone_dot() -> None:
 
 async def test_accepted_data_after_rejected_sender_never_gets_a_dot() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
-        # The server says no to MAIL and then goes on as if it had said yes.
+        # The server rejects MAIL and then continues as if it had accepted it.
         sink.answer(Step.MAIL, b"250 ok\r\n", nth=2)
         sink.answer(Step.MAIL, b"550 5.1.8 no\r\n250 ok\r\n354 go on\r\n", nth=1)
         result = await smtp.send(a_mail())

@@ -1,4 +1,4 @@
-"""Connections: as many as there is work for, never more than allowed, and none left behind."""
+"""The connection pool: opened on demand, limited, and closed completely."""
 
 import asyncio
 import socket
@@ -57,7 +57,7 @@ async def test_closed_idle_connection_loses_no_message(last_words: bytes) -> Non
 async def test_stale_connection_counts_no_attempt(answer: str | None) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         await smtp.send(a_mail())
-        # The server gives up at the very moment in which the next message begins.
+        # The server closes at the moment when the next message begins.
         if answer is None:
             sink.cut(Step.MAIL, nth=1)
         else:

@@ -1,4 +1,4 @@
-"""Replies: however the bytes are cut, the same replies come out, and a flood is not kept."""
+"""Parsing replies: independent of chunking, with bounded memory."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""A whole round of good answers is read in one look. Cut into bytes it is read reply by reply: nothing may differ."""
+"""The fast path for good replies gives the same results as parsing reply by reply."""
 
 import asyncio
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ ANYTHING = st.sampled_from(
 
 
 class Wire:
-    """A transport that keeps what is written."""
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -58,7 +58,7 @@ class Wire:
 
 
 class Office:
-    """Has three mails to send, over one connection."""
+    """Sends three messages over one connection."""
 
     def __init__(self) -> None:
         self.results: dict[int, SendResult] = {}
@@ -81,7 +81,7 @@ class Office:
 
 
 async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[str], bytes, bool]:
-    """What becomes of the mails when the server says this: results, moved mails, what was written, how it ended."""
+    """Return the results, moved messages, written bytes and end of the session for these replies."""
     wire, office, line = Wire(), Office(), LoginConversation(Timeouts()).line
     line.connection_made(cast("asyncio.BaseTransport", wire))
     features = ServerFeatures({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, takes_size=False)
@@ -99,7 +99,7 @@ def test_replies_mean_the_same_in_any_chunking(data: bytes) -> None:
 
 
 async def test_good_replies_take_the_fast_path() -> None:
-    """The short way is taken at all: without it the test above compares nothing."""
+    """Make sure that the fast path is used; otherwise the test above compares nothing."""
     results, _, written, _ = await heard([ENVELOPE, ROUND, ROUND])
     assert [results[number].provider_message_id for number in range(2)] == ["4711", "4711"]
     assert written.count(b"\r\n.\r\n") == 3

@@ -1,4 +1,4 @@
-"""The SMTP URL: defaults that are safe, and errors that name what is wrong but never the password."""
+"""The SMTP URL: safe defaults, and errors that never show the password."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""smtp.bz: mail goes over SMTP under its own name, and the API tells what is left, or why nobody knows."""
+"""The `smtpbz` provider: it sends over SMTP and reads the quota from the API."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -163,7 +163,7 @@ async def test_invalid_account_gives_no_quota(answer: Answer | bytes) -> None:
         api.answer(answer)
         assert await smtpbz.quota() is None
         probe = await smtpbz.check()
-        assert probe.is_ok  # mail does not go over the API
+        assert probe.is_ok  # Messages are not sent through the API.
         assert "the quota is not known: " in probe.summary
         assert probe.code in ("SMTPBZ_UNKNOWN_ANSWER", "NETWORK_ERROR")
 
@@ -174,7 +174,7 @@ async def test_silence_gives_no_quota() -> None:
         assert await smtpbz.quota() is None
 
 
-# The trial.
+# The check.
 
 
 async def test_check_describes_smtp_and_api() -> None:

@@ -1,4 +1,4 @@
-"""What the command line asks of a stand-in, besides being there."""
+"""Command-line options of the stand-ins."""
 
 import asyncio
 import urllib.error
@@ -10,24 +10,26 @@ from tests.standins.http import Answer, HttpStandIn
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    fail: int | None = None  # answer so many mails with this status
-    times: int | None = None  # None: all of them
-    events_to: str | None = None  # where events of the mails that were taken are posted
-    outbox_id: str | None = None  # the mail, its reader and the event that are told of
+class StandInOptions:
+    fail: int | None = None  # Respond to messages with this status.
+    times: int | None = None  # None means all.
+    events_to: str | None = None  # Where events of accepted messages are posted.
+    outbox_id: str | None = None  # The message, recipient and event to report.
     email: str = "reader@example.com"
     type: str | None = None
-    seed: str | None = None  # a file of what is there from the start
+    seed: str | None = None  # A file with the initial content.
 
 
-def misbehave(stand_in: HttpStandIn, asked: Asked, path: str, refused: Callable[[int], Answer] = Answer) -> None:
-    """`refused` makes of a status what the one that is stood in for would say with it."""
+def misbehave(
+    stand_in: HttpStandIn, asked: StandInOptions, path: str, refused: Callable[[int], Answer] = Answer
+) -> None:
+    """`refused` turns a status into the provider's own error."""
     if asked.fail is not None:
         stand_in.answer(refused(asked.fail), times=asked.times, path=path)
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str]) -> str:
-    """What came back, in one line."""
+    """Describe the response in one line."""
     return await asyncio.to_thread(_post, urllib.request.Request(url, body, dict(headers)))
 
 

@@ -1,4 +1,4 @@
-"""What SendGrid answers, row by row over real sockets: each answer becomes one result, and each mail is one request."""
+"""The meaning of each SendGrid response, over real sockets."""
 
 from dataclasses import replace
 
@@ -75,7 +75,7 @@ async def test_unknown_response_is_temporary(status: int) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(status, "whatever", Location="/elsewhere"))
         result = await sendgrid.send(a_mail())
-        kind = DOUBT if status >= 500 else RETRIED  # something before SendGrid said it, and cannot know
+        kind = DOUBT if status >= 500 else RETRIED  # It came from something in front of SendGrid, which cannot know.
         assert (result.kind, result.code, result.category) == (kind, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
         assert result.message == f"unknown response: {status} whatever"
         assert not result.definitely_not_sent
@@ -209,7 +209,7 @@ async def test_exhausted_credits_wait_longer_than_a_rate() -> None:
         assert (await sendgrid.send(a_mail())).retry_after == CREDITS_PAUSE > HOUR
 
 
-# The key.
+# The API key.
 
 
 async def test_key_is_not_in_results_or_settings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,7 +238,7 @@ def test_key_requires_https() -> None:
     assert SendGridSettings(KEY).url == "https://api.sendgrid.com"
 
 
-# The trial.
+# The check.
 
 
 async def test_check_reports_that_the_key_may_send() -> None:

@@ -1,4 +1,4 @@
-"""What the command line asks of the stand-ins, they do."""
+"""Command-line options of the stand-ins."""
 
 import asyncio
 import os
@@ -23,8 +23,8 @@ from mailwright.events.sendgrid import parse_events
 from tests.standins import sendgrid, smtp, sns
 from tests.standins import ses as ses_stand_in
 from tests.standins.__main__ import main
-from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request
+from tests.standins.options import StandInOptions, misbehave
 from tests.standins.ses import SesStandIn
 from tests.unit.providers.sendgrid_builders import a_mail as a_sendgrid_mail
 from tests.unit.providers.sendgrid_builders import sendgrid_to
@@ -36,7 +36,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class Inlet(HttpStandIn):
-    """Takes whatever is posted."""
+    """Accept any POST."""
 
     def usual(self, request: Request) -> Answer:
         return Answer(200, b"taken")
@@ -53,14 +53,14 @@ class Inlet(HttpStandIn):
 )
 async def test_ses_stand_in_fails_as_scripted(status: int, kind: ResultKind, code: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
-        misbehave(stand_in, Asked(fail=status, times=2), ses_stand_in.SEND, ses_stand_in.refused)
+        misbehave(stand_in, StandInOptions(fail=status, times=2), ses_stand_in.SEND, ses_stand_in.refused)
         results = [await ses.send(a_mail()) for _ in range(3)]
     assert [(result.kind, result.code) for result in results] == [(kind, code)] * 2 + [(ResultKind.SENT, None)]
 
 
 async def test_sendgrid_stand_in_fails_as_scripted() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider:
-        misbehave(server, Asked(fail=503, times=1), sendgrid.SEND, sendgrid.refused)
+        misbehave(server, StandInOptions(fail=503, times=1), sendgrid.SEND, sendgrid.refused)
         results = [await provider.send(a_sendgrid_mail()) for _ in range(2)]
     assert [(result.kind, result.code, result.message) for result in results] == [
         (ResultKind.RETRYABLE, "SENDGRID_SERVICE_UNAVAILABLE", "service unavailable"),
@@ -88,7 +88,7 @@ async def test_sendgrid_stand_in_bounces_on_request() -> None:
 
 
 async def test_smtp_stand_in_rejects_recipients_as_scripted(capsys: pytest.CaptureFixture[str]) -> None:
-    serving = asyncio.create_task(smtp.serve("127.0.0.1", 0, Asked(fail=550, times=1)))
+    serving = asyncio.create_task(smtp.serve("127.0.0.1", 0, StandInOptions(fail=550, times=1)))
     said = ""
     while (found := re.search(r"MAILWRIGHT_SMTP_URL='(\S+)'", said)) is None and not serving.done():
         await asyncio.sleep(0)
@@ -106,7 +106,7 @@ async def test_smtp_stand_in_rejects_recipients_as_scripted(capsys: pytest.Captu
 async def test_sns_stand_in_reports_the_requested_message(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(str(tmp_path))
     async with Inlet() as inlet:
-        asked = Asked(outbox_id="an-id", email="ada@example.com", type="bounce")
+        asked = StandInOptions(outbox_id="an-id", email="ada@example.com", type="bounce")
         await sns.serve(inlet.host, inlet.port, asked)
         [request] = inlet.requests
     event = orjson.loads(orjson.loads(request.body)["Message"])
@@ -117,7 +117,7 @@ async def test_sns_stand_in_reports_the_requested_message(tmp_path: object, monk
 @pytest.mark.parametrize("name", ["postgresql", "valkey"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_stand_in_processes_print_settings_and_end_with_parent(name: str, ending: signal.Signals) -> None:
-    # A group of its own, which is told as a terminal tells it: the servers in it hear of Ctrl-C, too.
+    # A separate process group that receives Ctrl-C as from a terminal.
     command = [sys.executable, "-m", "tests.standins", name]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, process_group=0) as running:
         assert running.stdout is not None
@@ -143,11 +143,11 @@ async def answers(address: str) -> bool:
 
 
 def test_flags_are_passed_on() -> None:
-    heard: list[tuple[str, int, Asked]] = []
+    heard: list[tuple[str, int, StandInOptions]] = []
 
-    async def serve(host: str, port: int, asked: Asked) -> None:
+    async def serve(host: str, port: int, asked: StandInOptions) -> None:
         heard.append((host, port, asked))
 
     with patch.object(sendgrid, "serve", serve):
         main(["sendgrid", "--fail", "503", "--times", "3", "--events-to", "http://a.example"])
-    assert heard == [("127.0.0.1", 0, Asked(fail=503, times=3, events_to="http://a.example"))]
+    assert heard == [("127.0.0.1", 0, StandInOptions(fail=503, times=3, events_to="http://a.example"))]

@@ -1,10 +1,10 @@
-"""What a stand-in can be told to do at a step, whatever it speaks: wait for the test, or hang up."""
+"""What every stand-in can do at a step: wait for the test or disconnect."""
 
 import asyncio
 
 
 class Hold:
-    """The server stops at a step until it is let go."""
+    """The server waits at a step until it is released."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -18,5 +18,5 @@ class Hold:
         await self._released.wait()
 
 
-class Cut:
-    """Close the connection without a word."""
+class DisconnectRule:
+    """Close the connection without a response."""

@@ -1,4 +1,4 @@
-"""The table: what each answer of SES means. Every row is asked over a real connection."""
+"""The meaning of each SES response, over a real connection."""
 
 import json
 from fnmatch import fnmatchcase
@@ -261,7 +261,7 @@ async def test_provider_is_blamed_for_general_errors(name: str, status: int, tex
         assert (await ses.send(a_mail())).blames_provider is is_blamed
 
 
-# Whose address is not verified.
+# Unverified addresses.
 
 
 async def test_unverified_default_sender_stops_sending() -> None:

@@ -1,4 +1,4 @@
-"""The table: what each answer means, by the phase in which it comes. Every row is asked over a real connection."""
+"""The meaning of each SMTP reply by phase, over a real connection."""
 
 import pytest
 

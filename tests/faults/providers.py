@@ -1,4 +1,4 @@
-"""Carriers of a fault run: a provider over HTTP, how a worker is told of its stand-in, and whose mail a request is."""
+"""HTTP providers for fault runs: worker settings, and which message a request is about."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from tests.standins.http import HttpStandIn, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Carrier:
+class FaultProvider:
     name: str
     stand_in: type[HttpStandIn]
     send_path: str
     settings: Callable[[HttpStandIn], dict[str, str]]
-    message_of: Callable[[Any], str]  # our id, as the document of a request tells it
-    taken: Callable[[Any], Iterable[tuple[str, str]]]  # from a stand-in: our id and its own of each mail
+    message_of: Callable[[Any], str]  # Our ID in the request.
+    taken: Callable[[Any], Iterable[tuple[str, str]]]  # Our ID and the stand-in's for each message.
 
     def sends(self, server: HttpStandIn) -> list[str]:
-        """Our ids of the mails that reached the server whole, as often as they did."""
+        """Return our ID of each complete request, once per request."""
         return [self.message_in(request) for request in server.requests if request.path == self.send_path]
 
     def ids_given(self, server: HttpStandIn) -> dict[str, str]:
-        """The provider's ids of the mails that it took, by ours; of a mail that it took twice, the last."""
+        """Return the provider's IDs by ours; of a message accepted twice, the last."""
         return dict(self.taken(server))
 
     def message_in(self, request: Request) -> str:
@@ -36,7 +36,7 @@ def _ses_settings(server: HttpStandIn) -> dict[str, str]:
         "AWS_REGION": ses.REGION,
         "AWS_ACCESS_KEY_ID": ses.ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": ses.SECRET_KEY,
-        # Somebody would report: a doubt then waits for that.
+        # A message in doubt then waits for a report.
         "SNS_TOPIC_ARNS": f"arn:aws:sns:{ses.REGION}:123456789012:events",
     }
 
@@ -54,10 +54,10 @@ def _sendgrid_message(document: Any) -> str:
     return str(document["personalizations"][0]["custom_args"]["mailwright_message"])
 
 
-CARRIERS = {
+FAULT_PROVIDERS = {
     carrier.name: carrier
     for carrier in (
-        Carrier(
+        FaultProvider(
             "ses",
             ses.SesStandIn,
             ses.SEND,
@@ -65,7 +65,7 @@ CARRIERS = {
             lambda document: str(document["EmailTags"][0]["Value"]),
             lambda server: [(mail.tags["mailwright-message"], mail.message_id) for mail in server.mails],
         ),
-        Carrier(
+        FaultProvider(
             "sendgrid",
             sendgrid.SendGridStandIn,
             sendgrid.SEND,
