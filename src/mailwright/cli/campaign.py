@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.text import Text
@@ -13,15 +13,31 @@ from rich.text import Text
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input
 from mailwright.cli.actions import commands, print_explanation
-from mailwright.cli.campaign_input import (
+from mailwright.cli.campaign_options import (
     Alone,
+    Filter,
     Hours,
     Interval,
+    Lists,
+    Name,
     PerDay,
     PerHour,
     PerSecond,
     ReadersTime,
+    ReplyTo,
+    Segment,
+    Sender,
+    SendTime,
+    Source,
+    Subject,
+    TemplateId,
+    TestPercent,
+    TextFile,
+    Variables,
+    Variants,
+    WaitMinutes,
     Warmup,
+    WinnerBy,
     Zone,
 )
 from mailwright.cli.campaign_output import View, limits, picture, status, waiting
@@ -29,7 +45,6 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
@@ -65,62 +80,27 @@ INTERRUPTED: Final = 130  # The exit code that shells use after Ctrl-C.
 CampaignId = Annotated[
     str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
 ]
-Source = Annotated[
-    typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
-]
 
 Found = TypeVar("Found")
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="The internal name.", show_default=False)],
+    name: Name,
     *,
-    subject: Annotated[
-        str | None, typer.Option(help="May use variables: Hello {{ name }}.", show_default="the template's")
-    ] = None,
+    subject: Subject = None,
     html: Source = None,
     mjml: Source = None,
     markdown: Source = None,
-    template: Annotated[str | None, typer.Option(help="A template id instead of a file.", show_default=False)] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="The file of the text part.", show_default="derived from the HTML"
-        ),
-    ] = None,
-    lists: Annotated[
-        list[str] | None, typer.Option("--list", help="A recipient list; can be repeated.", show_default=False)
-    ] = None,
-    segment: Annotated[str | None, typer.Option(help="Only members of this segment.", show_default=False)] = None,
-    filter_: Annotated[
-        str | None,
-        typer.Option(
-            "--filter", metavar="JSON", help='Only contacts that match, for example {"tag": "vip"}.', show_default=False
-        ),
-    ] = None,
-    sender: Annotated[
-        str | None,
-        typer.Option("--from", help="For example `Acme <news@example.com>`.", show_default="MAILWRIGHT_FROM"),
-    ] = None,
-    reply_to: Annotated[str | None, typer.Option(help="The Reply-To address.", show_default=False)] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Send time, for example 2027-01-15T08:00 (UTC unless a zone is given).",
-            show_default=False,
-        ),
-    ] = None,
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--var",
-            metavar="NAME=VALUE",
-            help="A variable with the same value for every recipient.",
-            show_default=False,
-        ),
-    ] = None,
+    template: TemplateId = None,
+    text: TextFile = None,
+    lists: Lists = None,
+    segment: Segment = None,
+    filter_: Filter = None,
+    sender: Sender = None,
+    reply_to: ReplyTo = None,
+    schedule: SendTime = None,
+    values: Variables = None,
     rate_per_second: PerSecond = None,
     rate_per_hour: PerHour = None,
     daily_limit: PerDay = None,
@@ -130,70 +110,18 @@ def create(
     in_readers_time_zone: ReadersTime = None,
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
-    variants: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            metavar="NAME[=SUBJECT]",
-            help="A variant of an A/B test; give two to five.",
-            show_default=False,
-        ),
-    ] = None,
-    test_percent: Annotated[
-        int | None,
-        typer.Option(help="Share of the audience that receives the test variants, in percent.", show_default="20"),
-    ] = None,
-    wait_minutes: Annotated[
-        int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")
-    ] = None,
-    winner_by: Annotated[str | None, typer.Option(help="clicks or opens.", show_default="clicks")] = None,
+    variants: Variants = None,
+    test_percent: TestPercent = None,
+    wait_minutes: WaitMinutes = None,
+    winner_by: WinnerBy = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
-    files = zip(TemplateFormat, (html, mjml, markdown), strict=True)
-    given = [(format_, file.read()) for format_, file in files if file is not None]
-    if len(given) + (template is not None) != 1:
-        raise typer.BadParameter("give exactly one of --html, --mjml, --markdown and --template")
-    content: dict[str, Any] = {"subject": subject, "templateId": template}
-    for format_, body in given:
-        content |= {"format": format_, "body": body}
-    if text is not None:
-        content["text"] = text.read_text(encoding="utf-8")
-    ab_test = {
-        "variants": campaign_input.variants(variants or []),
-        "testPercent": test_percent,
-        "waitMinutes": wait_minutes,
-        "winnerBy": winner_by,
-    }
-    limits_ = campaign_input.limits(
-        rate_per_second=rate_per_second,
-        rate_per_hour=rate_per_hour,
-        daily_limit=daily_limit,
-        working_hours=working_hours,
-        timezone=timezone,
-        warmup=warmup,
-        in_readers_time_zone=in_readers_time_zone,
-        interval_ms=interval_ms,
-        one_at_a_time=one_at_a_time,
-    )
-    definition: dict[str, Any] = {
-        "name": name,
-        "content": _without_none(content),
-        "lists": lists or [],
-        "segment": segment,
-        "filter": None if filter_ is None else campaign_input.json_or_text(filter_),
-        "from": sender,
-        "replyTo": reply_to,
-        "variables": campaign_input.variables(values or []),
-        "limits": limits_,
-        "experiment": _without_none(ab_test) if variants else None,
-        "scheduledAt": None if schedule is None else campaign_input.send_time(schedule),
-    }
-    wanted = campaign_input.checked(CampaignRequest, _without_none(definition))
+    definition = campaign_input.checked(CampaignRequest, campaign_input.definition(locals()))
 
     async def work(at: Installation) -> Campaign:
         owner = await tenants.find(at.database, tenant)
-        return await _campaigns(at).create(ACTOR, owner.id, wanted)
+        return await _campaigns(at).create(ACTOR, owner.id, definition)
 
     typer.echo(run(work, creates=True).campaign_id)
 
@@ -395,17 +323,7 @@ def limits_command(
     as_json: Json = False,
 ) -> None:
     """Show or edit a campaign's own limits. Options that are not given stay as they are."""
-    changes = campaign_input.limits(
-        rate_per_second=rate_per_second,
-        rate_per_hour=rate_per_hour,
-        daily_limit=daily_limit,
-        working_hours=working_hours,
-        timezone=timezone,
-        warmup=warmup,
-        in_readers_time_zone=in_readers_time_zone,
-        interval_ms=interval_ms,
-        one_at_a_time=one_at_a_time,
-    )
+    changes = campaign_input.limits(locals())
 
     async def work(at: Installation) -> Campaign:
         campaign = await _found(at, campaign_id)
@@ -617,7 +535,3 @@ def _row(view: View) -> tuple[Text, Text]:
 
 def _people(count: int) -> str:
     return f"{count:,} recipient{'' if count == 1 else 's'}"
-
-
-def _without_none(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}

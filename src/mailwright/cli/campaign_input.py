@@ -1,38 +1,76 @@
 """Turn campaign options into the definition of the HTTP API."""
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 import typer
 from pydantic import BaseModel
 
 from mailwright.cli.exit_codes import USAGE
+from mailwright.content.formats import TemplateFormat
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 
-PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
-PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
-PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]
-Hours = Annotated[
-    str | None,
-    typer.Option(metavar="HH:MM-HH:MM|none", help="Working hours, for example 09:00-18:00.", show_default=False),
-]
-Zone = Annotated[
-    str | None, typer.Option(metavar="ZONE|none", help="Time zone, for example Europe/Lisbon.", show_default=False)
-]
-Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Increase the daily volume step by step.")]
-ReadersTime = Annotated[
-    bool | None, typer.Option("--readers-time/--senders-time", help="Whose time zone the working hours use.")
-]
-Interval = Annotated[
-    str | None,
-    typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
-]
-Alone = Annotated[bool | None, typer.Option("--one-at-a-time/--side-by-side", help="Send one message at a time.")]
-
 Model = TypeVar("Model", bound=BaseModel)
+Options = Mapping[str, Any]
+
+LIMITS: Final = (
+    "rate_per_second",
+    "rate_per_hour",
+    "daily_limit",
+    "working_hours",
+    "timezone",
+    "warmup",
+    "in_readers_time_zone",
+    "interval_ms",
+    "one_at_a_time",
+)
+
+
+def definition(options: Options) -> dict[str, Any]:
+    """Build the definition from the options of `campaign create`."""
+    filter_, schedule = options["filter_"], options["schedule"]
+    return _without_none(
+        {
+            "name": options["name"],
+            "content": _content(options),
+            "lists": options["lists"] or [],
+            "segment": options["segment"],
+            "filter": None if filter_ is None else json_or_text(filter_),
+            "from": options["sender"],
+            "replyTo": options["reply_to"],
+            "variables": variables(options["values"] or []),
+            "limits": limits(options),
+            "experiment": _ab_test(options) if options["variants"] else None,
+            "scheduledAt": None if schedule is None else send_time(schedule),
+        }
+    )
+
+
+def _content(options: Options) -> dict[str, Any]:
+    files = {format_: options[format_] for format_ in TemplateFormat if options[format_] is not None}
+    if len(files) + (options["template"] is not None) != 1:
+        raise typer.BadParameter("give exactly one of --html, --mjml, --markdown and --template")
+    content: dict[str, Any] = {"subject": options["subject"], "templateId": options["template"]}
+    for format_, file in files.items():
+        content |= {"format": format_, "body": file.read()}
+    if options["text"] is not None:
+        content["text"] = options["text"].read_text(encoding="utf-8")
+    return _without_none(content)
+
+
+def _ab_test(options: Options) -> dict[str, Any]:
+    return _without_none(
+        {
+            "variants": variants(options["variants"]),
+            "testPercent": options["test_percent"],
+            "waitMinutes": options["wait_minutes"],
+            "winnerBy": options["winner_by"],
+        }
+    )
 
 
 def checked(model: type[Model], definition: dict[str, Any]) -> Model:
@@ -45,10 +83,9 @@ def checked(model: type[Model], definition: dict[str, Any]) -> Model:
         raise typer.Exit(USAGE) from error
 
 
-def limits(**given: str | bool | None) -> dict[str, Any]:
+def limits(options: Options) -> dict[str, Any]:
     """Return the given limits under their API names; `none` removes a limit."""
-    named = {name: value for name, value in given.items() if value is not None}
-    return {_camel(name): _limit(value) for name, value in named.items()}
+    return {_camel(name): _limit(options[name]) for name in LIMITS if options[name] is not None}
 
 
 def variables(given: list[str]) -> dict[str, Any]:
@@ -105,3 +142,7 @@ def _limit(value: str | bool) -> Any:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def _without_none(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}

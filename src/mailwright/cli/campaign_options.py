@@ -1,0 +1,79 @@
+"""The options of `mailwright campaign`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Name = Annotated[str, typer.Option(help="The internal name.", show_default=False)]
+Subject = Annotated[
+    str | None, typer.Option(help="May use variables: Hello {{ name }}.", show_default="the template's")
+]
+Source = Annotated[
+    typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
+]
+TemplateId = Annotated[str | None, typer.Option(help="A template id instead of a file.", show_default=False)]
+TextFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="The file of the text part.", show_default="derived from the HTML"),
+]
+Lists = Annotated[
+    list[str] | None, typer.Option("--list", help="A recipient list; can be repeated.", show_default=False)
+]
+Segment = Annotated[str | None, typer.Option(help="Only members of this segment.", show_default=False)]
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", metavar="JSON", help='Only contacts that match, for example {"tag": "vip"}.', show_default=False
+    ),
+]
+Sender = Annotated[
+    str | None,
+    typer.Option("--from", help="For example `Acme <news@example.com>`.", show_default="MAILWRIGHT_FROM"),
+]
+ReplyTo = Annotated[str | None, typer.Option(help="The Reply-To address.", show_default=False)]
+SendTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Send time, for example 2027-01-15T08:00 (UTC unless a zone is given).",
+        show_default=False,
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--var", metavar="NAME=VALUE", help="A variable with the same value for every recipient.", show_default=False
+    ),
+]
+Variants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant", metavar="NAME[=SUBJECT]", help="A variant of an A/B test; give two to five.", show_default=False
+    ),
+]
+TestPercent = Annotated[
+    int | None,
+    typer.Option(help="Share of the audience that receives the test variants, in percent.", show_default="20"),
+]
+WaitMinutes = Annotated[int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")]
+WinnerBy = Annotated[str | None, typer.Option(help="clicks or opens.", show_default="clicks")]
+PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
+PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
+PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]
+Hours = Annotated[
+    str | None,
+    typer.Option(metavar="HH:MM-HH:MM|none", help="Working hours, for example 09:00-18:00.", show_default=False),
+]
+Zone = Annotated[
+    str | None, typer.Option(metavar="ZONE|none", help="Time zone, for example Europe/Lisbon.", show_default=False)
+]
+Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Increase the daily volume step by step.")]
+ReadersTime = Annotated[
+    bool | None, typer.Option("--readers-time/--senders-time", help="Whose time zone the working hours use.")
+]
+Interval = Annotated[
+    str | None,
+    typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
+]
+Alone = Annotated[bool | None, typer.Option("--one-at-a-time/--side-by-side", help="Send one message at a time.")]
