@@ -29,7 +29,7 @@ MAILS = 4
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportCase:
     """A report, before it is applied to one of the two equal worlds."""
 
     reader: int
@@ -53,7 +53,7 @@ KINDS = [
 ]
 
 A_REPORT = st.builds(
-    lambda reader, mail, kind, day, by, copies: Told(reader, mail, *kind, day, by, copies),
+    lambda reader, mail, kind, day, by, copies: ReportCase(reader, mail, *kind, day, by, copies),
     st.integers(0, READERS - 1),
     st.integers(0, MAILS - 1),
     st.sampled_from(KINDS),
@@ -90,7 +90,7 @@ class World:
         await settling.exchange([], claimed)
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
-    def report(self, expected: Told, number: int) -> Report:
+    def report(self, expected: ReportCase, number: int) -> Report:
         # The others went through another provider, and are named by our ID only.
         mail = [self.mails[expected.reader], *self.more[expected.reader]][expected.mail]
         by = "outbox id" if expected.mail else expected.by
@@ -113,9 +113,9 @@ class World:
         doubts = InDoubtHandler(self.database, self.clock, grace=0)
         await doubts.mark_lost_attempts()
         await doubts.decide_due()
-        return [await self._known(mail) for mail in self.mails]
+        return [await self._contact_states(mail) for mail in self.mails]
 
-    async def _known(self, mail: NewMessage) -> Any:
+    async def _contact_states(self, mail: NewMessage) -> Any:
         async with self.database.read() as tx:
             [contact] = await tx.execute(select(contacts).where(contacts.c.email == mail.to_email))
             entries = await tx.execute(select(suppressions).where(suppressions.c.email == mail.to_email))
@@ -140,7 +140,7 @@ def shuffled(reports: Sequence[Report], copies: Sequence[int], order: random.Ran
         del deck[:size]
 
 
-async def tell(database: Database, expected: list[Told], order: random.Random, number: int) -> None:
+async def apply_reports(database: Database, expected: list[ReportCase], order: random.Random, number: int) -> None:
     in_order, in_any = World(database, f"a{number}"), World(database, f"b{number}")
     for world in (in_order, in_any):
         await world.begin()
@@ -183,8 +183,8 @@ def check(url: str, examples: int) -> None:
             suppress_health_check=list(HealthCheck),
         )
         @given(told=st.lists(A_REPORT, min_size=1, max_size=14), order=st.randoms(use_true_random=False))
-        def ends_the_same(expected: list[Told], order: random.Random) -> None:
-            runner.run(tell(database, expected, order, next(numbers)))
+        def ends_the_same(expected: list[ReportCase], order: random.Random) -> None:
+            runner.run(apply_reports(database, expected, order, next(numbers)))
 
         ends_the_same()
 

@@ -32,17 +32,17 @@ async def double_opt_in(database: Database, clock: ManualClock) -> DoubleOptIn:
     return DoubleOptIn(database, clock, ConfirmationLinks("http://mail.example", TOKENS))
 
 
-async def browsers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
+async def subscribers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
     query = select(contacts_table.c.email).where(audience(1, [list_key], None, clock.now()))
     async with database.read() as tx:
         return [row.email for row in await tx.execute(query)]
 
 
-async def history_steps(database: Database) -> list[str]:
+async def history_of_ada(database: Database) -> list[str]:
     return [each.what for each in await personal_data.load_history(database, 1, ADA)]
 
 
-async def filter_(database: Database) -> list[Any]:
+async def confirmation_emails(database: Database) -> list[Any]:
     async with database.read() as tx:
         rows = await tx.execute(select(messages).order_by(messages.c.id))
     return list(rows)
@@ -53,9 +53,9 @@ async def test_confirmation_completes_the_subscription(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert await double_opt_in.subscribe(1, "Ada@Example.com", "news", source="form")
-    assert await browsers(database, clock) == []
-    assert "was asked to confirm" in await history_steps(database)
-    [message] = await filter_(database)
+    assert await subscribers(database, clock) == []
+    assert "was asked to confirm" in await history_of_ada(database)
+    [message] = await confirmation_emails(database)
     payload = orjson.loads(message.payload)
     assert (message.to_email, message.list_key, message.is_bulk) == (ADA, None, False)
     assert "News & <more>" in message.subject
@@ -65,14 +65,14 @@ async def test_confirmation_completes_the_subscription(
     assert TOKENS.for_confirmation().parse(token[1]) == (ADA, "news")
     clock.advance(5)
     assert await double_opt_in.confirm(1, ADA, "news")
-    assert (await history_steps(database))[:2] == ["subscribed to a list", "confirmed"]
-    assert await browsers(database, clock) == [ADA]
+    assert (await history_of_ada(database))[:2] == ["subscribed to a list", "confirmed"]
+    assert await subscribers(database, clock) == [ADA]
     # A subscriber is not asked again, and an old link does not undo a later unsubscribe.
     assert not await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert len(await filter_(database)) == 1
+    assert len(await confirmation_emails(database)) == 1
     await ContactStatusService(database, clock).unsubscribe_by_link(1, ADA, "news", source="link")
     assert not await double_opt_in.confirm(1, ADA, "news")
-    assert await browsers(database, clock) == []
+    assert await subscribers(database, clock) == []
 
 
 @pytest.mark.promise("opt-in")
@@ -86,7 +86,7 @@ async def test_confirmation_undoes_unsubscribe_but_request_does_not(
     assert await suppressions.is_suppressed(database, 1, ADA, "news")
     assert await double_opt_in.confirm(1, ADA, "news")
     assert not await suppressions.is_suppressed(database, 1, ADA, "news")
-    assert await browsers(database, clock) == [ADA]
+    assert await subscribers(database, clock) == [ADA]
 
 
 async def test_repeated_requests_send_one_confirmation_email(
@@ -95,9 +95,9 @@ async def test_repeated_requests_send_one_confirmation_email(
     for _ in range(20):
         await double_opt_in.subscribe(1, ADA, "news", source="form")
         clock.advance(RESEND_INTERVAL // 20)
-    assert len(await filter_(database)) == 1
+    assert len(await confirmation_emails(database)) == 1
     await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert len(await filter_(database)) == 2
+    assert len(await confirmation_emails(database)) == 2
 
 
 @pytest.mark.parametrize("list_key", ["news", "open"])
@@ -122,8 +122,8 @@ async def test_list_without_double_opt_in_is_subscribed_at_once(
     database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     assert not await double_opt_in.subscribe(1, ADA, "open", source="form")
-    assert await browsers(database, clock, "open") == [ADA]
-    assert await filter_(database) == []
+    assert await subscribers(database, clock, "open") == [ADA]
+    assert await confirmation_emails(database) == []
 
 
 @pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "Confirm")])
@@ -132,7 +132,7 @@ async def test_confirmation_email_uses_the_contacts_language(
 ) -> None:
     await contacts.put(database, clock, 1, ADA, contacts.ContactChange(locale=locale))
     await double_opt_in.subscribe(1, ADA, "news", source="form")
-    assert word in (await filter_(database))[0].subject
+    assert word in (await confirmation_emails(database))[0].subject
 
 
 async def test_only_the_button_confirms(database: Database, clock: ManualClock, double_opt_in: DoubleOptIn) -> None:
@@ -142,14 +142,14 @@ async def test_only_the_button_confirms(database: Database, clock: ManualClock, 
         link = f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'news')}"
         for method in ("HEAD", "GET"):
             assert (await api.anonymous.request(method, link)).status_code == 200
-        assert await browsers(database, clock) == []
+        assert await subscribers(database, clock) == []
         for other in (TOKENS.make(ADA, "news"), TOKENS.for_resubscribe().make(ADA, "news"), "made.up"):
             assert (await api.anonymous.post(f"/confirm?token={other}")).status_code == 400
         assert (await api.anonymous.get(f"/unsubscribe?{link.partition('?')[2]}")).status_code == 400
         page = await api.anonymous.post(link, headers={"Accept-Language": "pt"})
         assert (page.status_code, "Inscrição confirmada" in page.text) == (200, True)
         assert ADA not in page.text
-        assert await browsers(database, clock) == [ADA]
+        assert await subscribers(database, clock) == [ADA]
         for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
             again = await api.anonymous.get(link, headers={"Accept-Language": language})
             assert (words in again.text, "<button" in again.text) == (True, False)

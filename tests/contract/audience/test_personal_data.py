@@ -27,7 +27,7 @@ from tests.campaigns import CampaignHarness
 ADA = "ada@example.com"
 
 
-async def a_life(database: Database, clock: ManualClock) -> list[str]:
+async def contact_with_history(database: Database, clock: ManualClock) -> list[str]:
     """Ada has attributes, lists, a message that was sent and a pending one."""
     await lists.create(database, clock, 1, "news")
     statuses = ContactStatusService(database, clock)
@@ -46,7 +46,7 @@ async def a_life(database: Database, clock: ManualClock) -> list[str]:
     return [first.outbox_id, second.outbox_id]
 
 
-async def everywhere(database: Database) -> str:
+async def database_text(database: Database) -> str:
     """Return everything in the database as text."""
     result = []
     async with database.read() as tx:
@@ -58,7 +58,7 @@ async def everywhere(database: Database) -> str:
 
 @pytest.mark.promise("person-data")
 async def test_history_and_export_show_all_stored_data(database: Database, clock: ManualClock) -> None:
-    sent, waiting = await a_life(database, clock)
+    sent, waiting = await contact_with_history(database, clock)
     data = await personal_data.export_personal_data(database, 1, "ADA@example.com")
     assert (data["name"], data["timezone"], data["tags"]) == ("Ada Lovelace", "Europe/Lisbon", ["vip"])
     assert data["attributes"] == {"plan": "pro", "age": 36}
@@ -89,7 +89,7 @@ async def test_history_and_export_show_all_stored_data(database: Database, clock
 
 @pytest.mark.promise("person-erased")
 async def test_erasure_leaves_only_the_suppression(database: Database, clock: ManualClock) -> None:
-    sent, _ = await a_life(database, clock)
+    sent, _ = await contact_with_history(database, clock)
     before = await audit(database)
     words = {"diagnosticCode": f"552 5.2.2 <{ADA}>: mailbox full"}
     report = Report(
@@ -99,7 +99,7 @@ async def test_erasure_leaves_only_the_suppression(database: Database, clock: Ma
     assert (await reports.receive([report])).new == 1
     await reports.close()
     assert await erasure.erase(database, clock, 1, "Ada@Example.com", actor="console") == 2
-    unsubscribe_fact = (await everywhere(database)).lower()
+    unsubscribe_fact = (await database_text(database)).lower()
     for trace in ("ada@", "lovelace", "lisbon", "vip"):
         assert trace not in unsubscribe_fact, [line for line in unsubscribe_fact.splitlines() if trace in line]
     async with database.read() as tx:
@@ -265,7 +265,7 @@ async def personal_count(api: Any) -> int:
 
 @pytest.mark.promise("person-erased")
 async def test_late_reports_never_restore_an_erased_contact(database: Database, clock: ManualClock) -> None:
-    sent, _ = await a_life(database, clock)
+    sent, _ = await contact_with_history(database, clock)
     before_erasing = clock.now() - 1
     await erasure.erase(database, clock, 1, ADA, actor="console")
     statuses = ContactStatusService(database, clock)
@@ -282,7 +282,7 @@ async def test_late_reports_never_restore_an_erased_contact(database: Database, 
     await statuses.bounce(1, ADA, source="ses")
     with pytest.raises(NotFound):
         await contacts.find_by_email(database, 1, ADA)
-    assert "ada@" not in (await everywhere(database)).lower()
+    assert "ada@" not in (await database_text(database)).lower()
     async with database.read() as tx:
         entries = await suppressions.list_for_address(tx, 1, ADA)
     assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]

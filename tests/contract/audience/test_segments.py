@@ -34,14 +34,14 @@ KEYS = ["plan", "age", "since", "город"]
 
 
 @dataclass(repr=False)
-class Mail:
+class SampleMessage:
     campaign: str | None
     sent_at: Instant | None
-    told: list[tuple[str, Instant]]
+    reports: list[tuple[str, Instant]]
 
 
 @dataclass(repr=False)
-class Person:
+class SampleContact:
     email: str
     status: str
     locale: str | None
@@ -50,24 +50,24 @@ class Person:
     attributes: dict[str, Any]
     tags: set[str] = field(default_factory=set)
     on: dict[str, tuple[bool, bool]] = field(default_factory=dict)  # by list: is unsubscribed, is pending
-    mails: list[Mail] = field(default_factory=list)
+    mails: list[SampleMessage] = field(default_factory=list)
 
 
-def some_people(seed: int) -> list[Person]:
+def sample_contacts(seed: int) -> list[SampleContact]:
     chance = random.Random(seed)
-    return [a_person(chance, number) for number in range(50)]
+    return [a_contact(chance, number) for number in range(50)]
 
 
-def a_person(chance: random.Random, number: int) -> Person:
-    def a_moment() -> Instant:
+def a_contact(chance: random.Random, number: int) -> SampleContact:
+    def a_time() -> Instant:
         return NOW - chance.randrange(60) * DAY
 
-    return Person(
+    return SampleContact(
         email=f"p{number:02}@{chance.choice(['gmail.com', 'example.com', 'mail.example.com', 'agmail.com'])}",
         status=chance.choice(["active", "active", "unsubscribed", "bounced"]),
         locale=chance.choice([None, "pt", "pt-BR", "en", "ptx"]),
         timezone=chance.choice([None, "Europe/Lisbon", "UTC"]),
-        created_at=a_moment(),
+        created_at=a_time(),
         attributes={key: chance.choice(VALUES) for key in KEYS if chance.random() < 0.8},
         tags=set(chance.sample(["vip", "new", "vi"], chance.randrange(3))),
         on={
@@ -75,11 +75,11 @@ def a_person(chance: random.Random, number: int) -> Person:
             for key in chance.sample(["news", "tips"], chance.randrange(3))
         },
         mails=[
-            Mail(
+            SampleMessage(
                 campaign,
-                chance.choice([None, a_moment()]),
+                chance.choice([None, a_time()]),
                 [
-                    (chance.choice(["open", "click", "bounce", "delivered"]), a_moment())
+                    (chance.choice(["open", "click", "bounce", "delivered"]), a_time())
                     for _ in range(chance.randrange(3))
                 ],
             )
@@ -91,55 +91,61 @@ def a_person(chance: random.Random, number: int) -> Person:
 # The reference implementation of filters.
 
 
-def responses(question: FilterCondition, person: Person) -> bool:
-    match question:
+def matches(condition: FilterCondition, sample: SampleContact) -> bool:
+    match condition:
         case filters.AllOf(all=parts):
-            return all(responses(part, person) for part in parts)
+            return all(matches(part, sample) for part in parts)
         case filters.AnyOf(any=parts):
-            return any(responses(part, person) for part in parts)
+            return any(matches(part, sample) for part in parts)
         case filters.Not(not_=part):
-            return not responses(part, person)
+            return not matches(part, sample)
         case AttributeCondition():
-            return answers_attribute(question, person.attributes.get(question.attribute))
+            return matches_attribute(condition, sample.attributes.get(condition.attribute))
         case filters.HasTag(tag=tag):
-            return tag in person.tags
+            return tag in sample.tags
         case filters.OnList(list=key):
-            return key == "general" or person.on.get(key) == (False, False)
+            return key == "general" or sample.on.get(key) == (False, False)
         case filters.HasStatus(status=status):
-            return person.status == status
+            return sample.status == status
         case filters.HasLocale(locale=locale):
-            return person.locale is not None and f"{person.locale}-".lower().startswith(f"{locale}-".lower())
+            return sample.locale is not None and f"{sample.locale}-".lower().startswith(f"{locale}-".lower())
         case filters.InTimezone(timezone=timezone):
-            return person.timezone == timezone
+            return sample.timezone == timezone
         case filters.AtDomain(domain=domain):
-            return person.email.split("@")[1] == domain
-        case filters.CreatedSince(created_since=moment):
-            return person.created_at >= moment
-        case filters.CreatedBefore(created_before=moment):
-            return person.created_at < moment
-        case filters.WasSent(sent=deeds):
-            return often_enough(person, deeds, lambda message: [] if message.sent_at is None else [message.sent_at])
-        case filters.HasOpened(opened=deeds):
-            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "open"])
-        case filters.HasClicked(clicked=deeds):
-            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "click"])
-        case filters.HasBounced(bounced=deeds):
-            return often_enough(person, deeds, lambda message: [at for type_, at in message.told if type_ == "bounce"])
-    raise AssertionError(question)
+            return sample.email.split("@")[1] == domain
+        case filters.CreatedSince(created_since=time):
+            return sample.created_at >= time
+        case filters.CreatedBefore(created_before=time):
+            return sample.created_at < time
+        case filters.WasSent(sent=activity):
+            return often_enough(sample, activity, lambda message: [] if message.sent_at is None else [message.sent_at])
+        case filters.HasOpened(opened=activity):
+            return often_enough(
+                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "open"]
+            )
+        case filters.HasClicked(clicked=activity):
+            return often_enough(
+                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "click"]
+            )
+        case filters.HasBounced(bounced=activity):
+            return often_enough(
+                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "bounce"]
+            )
+    raise AssertionError(condition)
 
 
-def often_enough(person: Person, deeds: MessageActivity, moments: Any) -> bool:
-    since = 0 if deeds.within_days is None else NOW - deeds.within_days * DAY
+def often_enough(sample: SampleContact, activity: MessageActivity, moments: Any) -> bool:
+    since = 0 if activity.within_days is None else NOW - activity.within_days * DAY
     result = [
         message
-        for message in person.mails
-        if any(at >= since for at in moments(message)) and deeds.campaign in (None, message.campaign)
+        for message in sample.mails
+        if any(at >= since for at in moments(message)) and activity.campaign in (None, message.campaign)
     ]
-    return len(result) >= deeds.at_least
+    return len(result) >= activity.at_least
 
 
-def answers_attribute(question: AttributeCondition, value: Any) -> bool:
-    name, wanted = question.comparison
+def matches_attribute(condition: AttributeCondition, value: Any) -> bool:
+    name, wanted = condition.comparison
     number = number_of(value)
     match name:
         case "exists":
@@ -244,13 +250,13 @@ FILTERS = st.recursive(
 
 
 @pytest.fixture(params=[1, 2])
-async def contacts_(request: pytest.FixtureRequest, database: Database) -> list[Person]:
-    created = some_people(request.param)
+async def stored_contacts(request: pytest.FixtureRequest, database: Database) -> list[SampleContact]:
+    created = sample_contacts(request.param)
     await store(database, created)
     return created
 
 
-async def store(database: Database, contacts_: list[Person]) -> None:
+async def store(database: Database, stored_contacts: list[SampleContact]) -> None:
     async with database.write() as tx:
         keys = {}
         for campaign in CAMPAIGNS:
@@ -259,29 +265,31 @@ async def store(database: Database, contacts_: list[Person]) -> None:
             result = await tx.execute(select(campaigns.c.id).where(campaigns.c.campaign_id == campaign))
             keys[campaign] = result[0].id
         number = 0
-        for key, person in enumerate(contacts_, 1):
+        for key, sample in enumerate(stored_contacts, 1):
             await tx.execute(
                 insert(contacts).values(
-                    id=key, contact_id=f"c-{key}", tenant_id=1, email=person.email, status=person.status,
-                    locale=person.locale, timezone=person.timezone, created_at=person.created_at,
-                    attributes=orjson.dumps(person.attributes).decode(),
+                    id=key, contact_id=f"c-{key}", tenant_id=1, email=sample.email, status=sample.status,
+                    locale=sample.locale, timezone=sample.timezone, created_at=sample.created_at,
+                    attributes=orjson.dumps(sample.attributes).decode(),
                 )
             )  # fmt: skip
-            for tag in person.tags:
+            for tag in sample.tags:
                 await tx.execute(insert(contact_tags).values(contact_key=key, tag=tag, tenant_id=1))
-            for list_key, (has_left, is_pending) in person.on.items():
+            for list_key, (has_left, is_pending) in sample.on.items():
                 await tx.execute(
                     insert(subscriptions).values(
                         tenant_id=1, contact_key=key, list_key=list_key, subscribed_at=1, source="test",
                         unsubscribed_at=2 if has_left else None, is_pending=is_pending,
                     )
                 )  # fmt: skip
-            for message in person.mails:
+            for message in sample.mails:
                 number += 1
-                await store_mail(tx, number, key, person.email, message, keys)
+                await store_message(tx, number, key, sample.email, message, keys)
 
 
-async def store_mail(tx: Any, number: int, contact: int, email: str, message: Mail, keys: dict[str, int]) -> None:
+async def store_message(
+    tx: Any, number: int, contact: int, email: str, message: SampleMessage, keys: dict[str, int]
+) -> None:
     await tx.execute(
         insert(messages).values(
             id=number, outbox_id=f"o-{number}", tenant_id=1, source="campaign", request_id="r", to_email=email,
@@ -296,31 +304,31 @@ async def store_mail(tx: Any, number: int, contact: int, email: str, message: Ma
             sent_at=message.sent_at,
         )
     )  # fmt: skip
-    for type_, at in message.told:
+    for type_, at in message.reports:
         values = {"message_key": number, "tenant_id": 1, "type": EventType(type_), "created_at": at, "metadata": "{}"}
         await tx.execute(insert(events).values(**values))
 
 
 @pytest.mark.promise("segment-exact")
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(asked=FILTERS)
+@given(filter_json=FILTERS)
 async def test_filter_matches_its_reference_implementation(
-    database: Database, contacts_: list[Person], asked: dict[str, Any]
+    database: Database, stored_contacts: list[SampleContact], filter_json: dict[str, Any]
 ) -> None:
-    question = filters.parse(asked)
-    expected = [person.email for person in contacts_ if responses(question, person)]
+    condition = filters.parse(filter_json)
+    expected = [sample.email for sample in stored_contacts if matches(condition, sample)]
     async with database.read() as tx:
-        query = select(contacts.c.email).where(filter_clause(asked, 1, NOW)).order_by(contacts.c.id)
+        query = select(contacts.c.email).where(filter_clause(filter_json, 1, NOW)).order_by(contacts.c.id)
         result = [row.email for row in await tx.execute(query)]
     assert result == expected
-    assert describe(asked).startswith(("Contacts who", "Contacts ("))
+    assert describe(filter_json).startswith(("Contacts who", "Contacts ("))
 
 
 async def test_segment_is_evaluated_at_each_use(database: Database, clock: ManualClock) -> None:
     statuses = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
-    asked = {"all": [{"list": "news"}, {"domain": "example.com"}]}
-    saved = await segments.create(database, clock, 1, "readers", filter_=asked, name="Readers")
+    filter_json = {"all": [{"list": "news"}, {"domain": "example.com"}]}
+    saved = await segments.create(database, clock, 1, "readers", filter_=filter_json, name="Readers")
     assert await segments.find(database, 1, "readers") == saved
     for email in ("c@example.com", "a@example.com", "b@elsewhere.com"):
         await statuses.subscribe(1, email, "news", source="form")
@@ -328,7 +336,7 @@ async def test_segment_is_evaluated_at_each_use(database: Database, clock: Manua
         assert await segments.count_members(tx, 1, saved.filter, clock.now()) == 2
         first = await segments.list_members(tx, 1, saved.filter, clock.now(), limit=1)
         rest = await segments.list_members(tx, 1, saved.filter, clock.now(), limit=10, after=first[0].email)
-        assert [person.email for person in (*first, *rest)] == ["a@example.com", "c@example.com"]
+        assert [sample.email for sample in (*first, *rest)] == ["a@example.com", "c@example.com"]
         assert await segments.count_members(tx, 2, saved.filter, clock.now()) == 0
     clock.advance(1_000)
     changed = await segments.change(database, clock, 1, "readers", filter_={"tag": "vip"})
@@ -344,9 +352,9 @@ async def test_segment_needs_a_unique_key_and_valid_filter(database: Database, c
     await segments.create(database, clock, 2, "vips", filter_={"tag": "vip"})
     with pytest.raises(SegmentExists):
         await segments.create(database, clock, 1, "vips", filter_={"tag": "other"})
-    for key, asked in (("No Key", {"tag": "vip"}), ("k", {"tag": "vip", "list": "news"}), ("k", {"sql": "1=1"})):
+    for key, filter_json in (("No Key", {"tag": "vip"}), ("k", {"tag": "vip", "list": "news"}), ("k", {"sql": "1=1"})):
         with pytest.raises(InvalidInput):
-            await segments.create(database, clock, 1, key, filter_=asked)
+            await segments.create(database, clock, 1, key, filter_=filter_json)
     with pytest.raises(InvalidFilter):
         await segments.change(database, clock, 1, "vips", filter_={"attribute": "a'; DROP", "is": 1})
     with pytest.raises(NotFound):
@@ -359,35 +367,40 @@ async def test_audience_contains_only_active_subscribers(database: Database, clo
     statuses = ContactStatusService(database, clock)
     for key in ("news", "tips"):
         await lists.create(database, clock, 1, key)
-    for name in ("stays", "left", "left-all", "bounced", "complained", "told", "told-of-list", "pending"):
+    for name in ("stays", "left", "left-all", "bounced", "complained", "suppressed", "suppressed-on-list", "pending"):
         await statuses.subscribe(1, f"{name}@example.com", "news", source="form")
     await statuses.subscribe(1, "other@example.com", "tips", source="form")
     await statuses.unsubscribe_by_link(1, "left@example.com", "news", source="link")
     await statuses.unsubscribe_by_link(1, "left-all@example.com", source="link")
     await statuses.bounce(1, "bounced@example.com", source="ses")
     await statuses.complain(1, "complained@example.com", source="ses")
-    await suppressions.add(database, clock, 1, "told@example.com", reason="law", source="cli")
-    await suppressions.add(database, clock, 1, "told-of-list@example.com", reason="law", source="cli", list_key="news")
+    await suppressions.add(database, clock, 1, "suppressed@example.com", reason="law", source="cli")
+    await suppressions.add(
+        database, clock, 1, "suppressed-on-list@example.com", reason="law", source="cli", list_key="news"
+    )
     async with database.write() as tx:
         pending = select(contacts.c.id).where(contacts.c.email == "pending@example.com").scalar_subquery()
         await tx.execute(subscriptions.update().where(subscriptions.c.contact_key == pending).values(is_pending=True))
 
-    async def names(*list_keys: str, asked: Any = None) -> list[str]:
-        contacts_, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, audience_query))
+    async def names(*list_keys: str, filter_json: Any = None) -> list[str]:
+        stored_contacts, whole = (ask(1, list_keys, filter_json, clock.now()) for ask in (audience, audience_query))
         async with database.read() as tx:
-            rows = await tx.execute(select(contacts.c.email).where(contacts_).order_by(contacts.c.email))
+            rows = await tx.execute(select(contacts.c.email).where(stored_contacts).order_by(contacts.c.email))
             assert list(await tx.execute(whole.add_columns(contacts.c.email).order_by(contacts.c.email))) == list(rows)
         return [row.email.partition("@")[0] for row in rows]
 
     assert await names("news") == ["stays"]
     assert await names("news", "tips") == ["other", "stays"]
-    assert await names("general") == await names() == ["left", "other", "pending", "stays", "told-of-list"]
-    assert await names("news", asked={"not": {"domain": "example.com"}}) == []
-    assert (await names("news", asked={"list": "news"}), await names("news", asked={"list": "tips"})) == (["stays"], [])
+    assert await names("general") == await names() == ["left", "other", "pending", "stays", "suppressed-on-list"]
+    assert await names("news", filter_json={"not": {"domain": "example.com"}}) == []
+    assert (await names("news", filter_json={"list": "news"}), await names("news", filter_json={"list": "tips"})) == (
+        ["stays"],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("filter_json", "reason"),
     [
         ({"x": 1}, "exactly one of all, any"),
         ({"tag": "a", "list": "b"}, "exactly one of all, any"),
@@ -407,9 +420,9 @@ async def test_audience_contains_only_active_subscribers(database: Database, clo
         ("tag = 'a'", "exactly one of"),
     ],
 )
-def test_invalid_filter_names_the_field_and_the_fix(asked: Any, told: str) -> None:
-    with pytest.raises(InvalidFilter, match=told) as refused:
-        filters.parse(asked)
+def test_invalid_filter_names_the_field_and_the_fix(filter_json: Any, reason: str) -> None:
+    with pytest.raises(InvalidFilter, match=reason) as refused:
+        filters.parse(filter_json)
     assert not re.search(r"should|validation|tuple|Input|\^|\[a-z", str(refused.value)), "a message of the validator"
 
 
@@ -422,7 +435,7 @@ def test_deep_nesting_is_refused_cheaply() -> None:
 
 
 def test_filter_is_described_in_a_sentence() -> None:
-    asked = {
+    filter_json = {
         "all": [
             {"list": "news"},
             {"any": [{"attribute": "plan", "is": "pro"}, {"tag": "VIP"}]},
@@ -430,7 +443,7 @@ def test_filter_is_described_in_a_sentence() -> None:
             {"attribute": "spent", "atLeast": 100},
         ]
     }
-    assert describe(asked) == (
+    assert describe(filter_json) == (
         "Contacts who are on the list news and (whose plan is “pro” or who are tagged vip) and (who did not open an "
         "email within the last 30 days and who clicked in fewer than 2 emails) and whose spent is at least 100."
     )

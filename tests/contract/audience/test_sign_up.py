@@ -32,7 +32,7 @@ async def sign_up(api: Api, list_key: str, email: str = ADA, **fields: str) -> A
     return await api.anonymous.post(f"/subscribe/{list_key}", data={"email": email, **fields})
 
 
-async def browsers(api: Api, list_key: str) -> list[str]:
+async def subscribers(api: Api, list_key: str) -> list[str]:
     on = (subscriptions.c.list_key == list_key, subscriptions.c.is_pending.is_(False))
     query = select(contacts.c.email).join(subscriptions, subscriptions.c.contact_key == contacts.c.id)
     async with api.parts.database.read() as tx:
@@ -40,7 +40,7 @@ async def browsers(api: Api, list_key: str) -> list[str]:
     return [row.email for row in rows]
 
 
-async def messages_(api: Api) -> list[str]:
+async def sent_emails(api: Api) -> list[str]:
     async with api.parts.database.read() as tx:
         return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
 
@@ -50,13 +50,13 @@ async def test_list_without_double_opt_in_is_subscribed_at_once(api: Api) -> Non
     assert form.status_code == 200
     assert "Open &amp; &lt;free&gt;" in form.text
     response = await sign_up(api, "open", " Ada@Example.com ")
-    assert (response.status_code, await browsers(api, "open"), await messages_(api)) == (200, [ADA], [])
+    assert (response.status_code, await subscribers(api, "open"), await sent_emails(api)) == (200, [ADA], [])
 
 
 async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
     response = await sign_up(api, "asks", lang="ru")
     assert "проверьте почту" in response.text
-    assert (await browsers(api, "asks"), await messages_(api)) == ([], [ADA])
+    assert (await subscribers(api, "asks"), await sent_emails(api)) == ([], [ADA])
     async with api.parts.database.read() as tx:
         [message] = await tx.execute(select(messages))
         [contact] = await tx.execute(select(contacts))
@@ -84,9 +84,9 @@ async def test_unsubscribed_contact_always_has_to_confirm(api: Api) -> None:
     await statuses.subscribe(1, ADA, "open", source="test")
     await statuses.unsubscribe_by_link(1, ADA, "open", source="test")
     await sign_up(api, "open")
-    assert (await browsers(api, "open"), await messages_(api)) == ([], [ADA])
+    assert (await subscribers(api, "open"), await sent_emails(api)) == ([], [ADA])
     assert await (await api.parts.double_opt_in()).confirm(1, ADA, "open")
-    assert await browsers(api, "open") == [ADA]
+    assert await subscribers(api, "open") == [ADA]
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -95,7 +95,7 @@ async def test_parallel_sign_ups_send_one_email(api: Api, is_known: bool) -> Non
         await sign_up(api, "open")
     responses = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
     assert [response.status_code for response in responses] == [200] * 6
-    assert (await browsers(api, "asks"), await messages_(api)) == ([], [ADA])
+    assert (await subscribers(api, "asks"), await sent_emails(api)) == ([], [ADA])
 
 
 async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: ManualClock) -> None:
@@ -103,7 +103,7 @@ async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: Manu
     clock.advance(RESEND_INTERVAL)
     double_opt_in = await api.parts.double_opt_in()
     await asyncio.gather(double_opt_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
-    assert await browsers(api, "asks") == [ADA]
+    assert await subscribers(api, "asks") == [ADA]
 
 
 async def test_filled_honeypot_subscribes_nobody(api: Api) -> None:
@@ -126,7 +126,7 @@ async def test_sign_ups_are_limited_per_network_and_hour(api: Api, clock: Manual
         assert (await sign_up(api, "open", f"reader{number}@example.com")).status_code == 200
     response = await sign_up(api, "open")
     assert (response.status_code, response.headers["Retry-After"]) == (429, "3600")
-    assert ADA not in await browsers(api, "open")
+    assert ADA not in await subscribers(api, "open")
     clock.advance(HOUR)
     assert (await sign_up(api, "open")).status_code == 200
 
@@ -146,7 +146,7 @@ async def test_network_addresses_are_not_stored(database: Database, clock: Manua
 async def test_private_list_has_no_sign_up_form(api: Api, address: str) -> None:
     assert (await api.anonymous.get(address)).status_code == 404
     assert (await api.anonymous.post(address, data={"email": ADA})).status_code == 404
-    assert await browsers(api, "secret") == []
+    assert await subscribers(api, "secret") == []
 
 
 async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
@@ -176,4 +176,4 @@ async def test_list_of_another_tenant_is_found_by_tenant_name(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/theirs?tenant=other")
     assert 'action="theirs?tenant=other"' in form.text
     await api.anonymous.post("/subscribe/theirs?tenant=other", data={"email": ADA})
-    assert await browsers(api, "theirs") == [ADA]
+    assert await subscribers(api, "theirs") == [ADA]

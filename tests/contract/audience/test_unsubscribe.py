@@ -54,18 +54,18 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def reader(api: Api) -> httpx.AsyncClient:
+def client(api: Api) -> httpx.AsyncClient:
     return api.anonymous
 
 
 @pytest.fixture
-async def careful(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+async def asking_api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
     """An installation whose links ask before they unsubscribe."""
     async with an_api(database, clock, public_pages=PublicPages(SECRET, asks_first=True)) as api:
         yield api
 
 
-def leaving(list_key: str = "general", address: str = JANE) -> str:
+def unsubscribe_path(list_key: str = "general", address: str = JANE) -> str:
     return f"/unsubscribe?token={TOKENS.make(address, list_key)}"
 
 
@@ -109,8 +109,8 @@ def is_plain_page(response: httpx.Response) -> None:
 # Unsubscribe links.
 
 
-async def test_unsubscribe_link_acts_and_offers_undo(api: Api, reader: httpx.AsyncClient) -> None:
-    response = await reader.get(leaving())
+async def test_unsubscribe_link_acts_and_offers_undo(api: Api, client: httpx.AsyncClient) -> None:
+    response = await client.get(unsubscribe_path())
     assert response.status_code == 200
     is_plain_page(response)
     assert "You are unsubscribed" in response.text
@@ -120,39 +120,39 @@ async def test_unsubscribe_link_acts_and_offers_undo(api: Api, reader: httpx.Asy
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
 
-async def test_link_of_one_list_keeps_the_others(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
+async def test_link_of_one_list_keeps_the_others(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
     statuses = ContactStatusService(api.parts.database, clock)
     for list_key in ("weekly", "offers"):
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
-    response = await reader.get(leaving("weekly"))
+    response = await client.get(unsubscribe_path("weekly"))
     assert "no more mail from <strong>Weekly digest</strong>" in response.text
     assert (await status(api), await scopes(api)) == ("active", {"weekly": "unsubscribed"})
     assert await unsubscribed_at(api, "weekly") == clock.now()
     assert await unsubscribed_at(api, "offers") is None
 
 
-async def test_unsubscribing_again_changes_nothing(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
-    first = await reader.get(leaving("weekly"))
+async def test_unsubscribing_again_changes_nothing(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
+    first = await client.get(unsubscribe_path("weekly"))
     then = clock.now()
     clock.advance(60_000)
     for method in ("GET", "POST"):
-        again = await reader.request(method, leaving("weekly"))
+        again = await client.request(method, unsubscribe_path("weekly"))
         assert (again.status_code, again.text) == (first.status_code, first.text)
     assert await unsubscribed_at(api, "weekly") == then
 
 
-async def test_link_of_a_missing_list_still_works(api: Api, reader: httpx.AsyncClient) -> None:
-    response = await reader.get(leaving("spring-2019"))
+async def test_link_of_a_missing_list_still_works(api: Api, client: httpx.AsyncClient) -> None:
+    response = await client.get(unsubscribe_path("spring-2019"))
     assert response.status_code == 200
     assert "<strong>spring-2019</strong>" in response.text
     assert await scopes(api) == {"spring-2019": "unsubscribed"}
 
 
-async def test_unsubscribe_returns_json_on_request(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_unsubscribe_returns_json_on_request(api: Api, client: httpx.AsyncClient) -> None:
     for _ in range(2):
-        response = await reader.get(leaving("weekly"), headers=PROGRAM)
+        response = await client.get(unsubscribe_path("weekly"), headers=PROGRAM)
         assert (response.status_code, response.json()) == (200, {"ok": True, "listKey": "weekly"})
-    bad = await reader.get("/unsubscribe?token=made.up", headers=PROGRAM)
+    bad = await client.get("/unsubscribe?token=made.up", headers=PROGRAM)
     assert (bad.status_code, bad.headers["content-type"]) == (400, "application/problem+json")
     assert bad.json()["code"] == "INVALID_TOKEN"
 
@@ -175,7 +175,7 @@ async def test_links_of_earlier_secrets_stay_valid(database: Database, clock: Ma
 
 async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, public_pages=PublicPages(retired=(SECRET,))) as api:
-        assert (await api.anonymous.get(leaving())).status_code == 200
+        assert (await api.anonymous.get(unsubscribe_path())).status_code == 200
 
 
 # One click.
@@ -193,32 +193,32 @@ async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: M
     ids=["urlencoded", "multipart", "button", "nonsense"],
 )
 async def test_one_click_unsubscribes_without_redirect_or_cookie(
-    api: Api, reader: httpx.AsyncClient, body: dict[str, Any]
+    api: Api, client: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
-    response = await reader.post(leaving(), **body)
+    response = await client.post(unsubscribe_path(), **body)
     assert response.status_code == 200
     is_plain_page(response)
     assert await status(api) == "unsubscribed"
 
 
 @pytest.mark.promise("unsubscribe-one-click")
-async def test_one_click_acts_even_if_links_ask_first(careful: Api) -> None:
-    response = await careful.anonymous.post(leaving(), data=ONE_CLICK)
+async def test_one_click_acts_even_if_links_ask_first(asking_api: Api) -> None:
+    response = await asking_api.anonymous.post(unsubscribe_path(), data=ONE_CLICK)
     assert response.status_code == 200
-    assert await status(careful) == "unsubscribed"
+    assert await status(asking_api) == "unsubscribed"
 
 
-async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
-    reader = careful.anonymous
-    filter_ = await reader.get(leaving())
-    left = await reader.post(link_on(filter_, "unsubscribe"))
-    other = await reader.get(link_on(left, "unsubscribe"))
+async def test_unsubscribed_contact_is_not_asked_again(asking_api: Api) -> None:
+    client = asking_api.anonymous
+    filter_ = await client.get(unsubscribe_path())
+    left = await client.post(link_on(filter_, "unsubscribe"))
+    other = await client.get(link_on(left, "unsubscribe"))
     assert other.headers["content-language"] != left.headers["content-language"]
     assert 'action="resubscribe?' in other.text
     assert 'action="unsubscribe?' not in other.text
-    back = await reader.post(link_on(other, "resubscribe"))
+    back = await client.post(link_on(other, "resubscribe"))
     assert back.status_code == 200
-    assert 'action="unsubscribe?' in (await reader.get(leaving())).text
+    assert 'action="unsubscribe?' in (await client.get(unsubscribe_path())).text
 
 
 # Requests that must not act.
@@ -237,40 +237,40 @@ async def test_unsubscribed_contact_is_not_asked_again(careful: Api) -> None:
     ],
     ids=str,
 )
-async def test_prefetch_only_shows_a_button(api: Api, reader: httpx.AsyncClient, headers: dict[str, str]) -> None:
-    response = await reader.get(leaving(), headers=headers)
+async def test_prefetch_only_shows_a_button(api: Api, client: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    response = await client.get(unsubscribe_path(), headers=headers)
     assert response.status_code == 200
     assert await scopes(api) == {}
-    assert (await reader.post(link_on(response, "unsubscribe"))).status_code == 200
+    assert (await client.post(link_on(response, "unsubscribe"))).status_code == 200
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
 @pytest.mark.promise("unsubscribe-scanners")
 @pytest.mark.parametrize("page", ["unsubscribe", "preferences"])
-async def test_head_request_never_unsubscribes(api: Api, reader: httpx.AsyncClient, page: str) -> None:
-    response = await reader.head(leaving().replace("unsubscribe", page, 1))
+async def test_head_request_never_unsubscribes(api: Api, client: httpx.AsyncClient, page: str) -> None:
+    response = await client.head(unsubscribe_path().replace("unsubscribe", page, 1))
     assert response.status_code == 200
-    assert (await reader.head(f"/{page}?token=x.y")).status_code == 400
+    assert (await client.head(f"/{page}?token=x.y")).status_code == 400
     assert await scopes(api) == {}
 
 
 @pytest.mark.promise("unsubscribe-scanners")
-async def test_with_ask_first_only_the_button_unsubscribes(careful: Api) -> None:
-    reader = careful.anonymous
-    filter_ = await reader.get(leaving("weekly"))
+async def test_with_ask_first_only_the_button_unsubscribes(asking_api: Api) -> None:
+    client = asking_api.anonymous
+    filter_ = await client.get(unsubscribe_path("weekly"))
     assert filter_.status_code == 200
     is_plain_page(filter_)
     assert "Unsubscribe?" in filter_.text
     assert filter_.text.count("<button") == 1
-    assert await scopes(careful) == {}
+    assert await scopes(asking_api) == {}
 
-    program = await reader.get(leaving("weekly"), headers=PROGRAM)
+    program = await client.get(unsubscribe_path("weekly"), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (409, "CONFIRMATION_NEEDED")
-    assert await scopes(careful) == {}
+    assert await scopes(asking_api) == {}
 
-    left = await reader.post(link_on(filter_, "unsubscribe"))
+    left = await client.post(link_on(filter_, "unsubscribe"))
     assert "You are unsubscribed" in left.text
-    assert await scopes(careful) == {"weekly": "unsubscribed"}
+    assert await scopes(asking_api) == {"weekly": "unsubscribed"}
 
 
 # Invalid links.
@@ -300,11 +300,11 @@ GOOD = TOKENS.make(JANE)
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_invalid_link_returns_400_and_changes_nothing(
-    api: Api, reader: httpx.AsyncClient, method: str, query: str
+    api: Api, client: httpx.AsyncClient, method: str, query: str
 ) -> None:
     stored = await api.stored()
     for page in ("unsubscribe", "preferences"):
-        response = await reader.request(method, f"/{page}?{query}", headers={"Accept-Language": "ru"})
+        response = await client.request(method, f"/{page}?{query}", headers={"Accept-Language": "ru"})
         assert response.status_code == 400
         is_plain_page(response)
         assert '<html lang="ru">' in response.text
@@ -313,17 +313,17 @@ async def test_invalid_link_returns_400_and_changes_nothing(
 
 
 async def test_unstored_choice_is_never_confirmed(
-    api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
         raise NotDurable("disk full at db.internal")
 
     monkeypatch.setattr(ContactStatusService, "unsubscribe_by_link", full)
-    response = await reader.post(leaving(), headers={"Accept-Language": "pt"})
+    response = await client.post(unsubscribe_path(), headers={"Accept-Language": "pt"})
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
     assert "Tente de novo daqui a um minuto" in response.text
     assert "internal" not in response.text
-    program = await reader.post(leaving(), headers=PROGRAM)
+    program = await client.post(unsubscribe_path(), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (503, "NOT_DURABLE")
     assert "internal" not in program.text
 
@@ -331,18 +331,18 @@ async def test_unstored_choice_is_never_confirmed(
 # Tenants.
 
 
-async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_link_acts_only_in_its_own_tenant(api: Api, client: httpx.AsyncClient) -> None:
     other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
     token = TOKENS.for_tenant(other).make(JANE)
-    response = await reader.get(f"/unsubscribe?token={token}&tenant=other")
+    response = await client.get(f"/unsubscribe?token={token}&tenant=other")
     assert response.status_code == 200
     assert "Northwind Books" not in response.text  # the sender name of the first tenant
     assert await scopes(api) == {}
     assert await scopes(api, tenant_id=other) == {"general": "unsubscribed"}
 
-    preferences = await reader.get(link_on(response, "preferences"))
+    preferences = await client.get(link_on(response, "preferences"))
     assert "Weekly digest" not in preferences.text
-    back = await reader.post(link_on(response, "resubscribe"))
+    back = await client.post(link_on(response, "resubscribe"))
     assert "You are subscribed again" in back.text
     assert await scopes(api, tenant_id=other) == {}
 
@@ -352,11 +352,11 @@ async def test_link_acts_only_in_its_own_tenant(api: Api, reader: httpx.AsyncCli
 
 @pytest.mark.parametrize("list_key", ["general", "weekly"])
 async def test_undo_restores_the_previous_state(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock, list_key: str
+    api: Api, client: httpx.AsyncClient, clock: ManualClock, list_key: str
 ) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
-    left = await reader.get(leaving(list_key))
-    back = await reader.post(link_on(left, "resubscribe"))
+    left = await client.get(unsubscribe_path(list_key))
+    back = await client.post(link_on(left, "resubscribe"))
     assert back.status_code == 200
     is_plain_page(back)
     assert "You are subscribed again" in back.text
@@ -364,32 +364,32 @@ async def test_undo_restores_the_previous_state(
     assert await unsubscribed_at(api, "weekly") is None
 
 
-async def test_undo_needs_the_button_and_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
-    left = await reader.get(leaving())
-    filter_ = await reader.get(link_on(left, "resubscribe"))
+async def test_undo_needs_the_button_and_its_own_token(api: Api, client: httpx.AsyncClient) -> None:
+    left = await client.get(unsubscribe_path())
+    filter_ = await client.get(link_on(left, "resubscribe"))
     assert (filter_.status_code, "Subscribe again?" in filter_.text) == (200, True)
-    stolen = await reader.post(leaving().replace("unsubscribe", "resubscribe", 1))
+    stolen = await client.post(unsubscribe_path().replace("unsubscribe", "resubscribe", 1))
     assert stolen.status_code == 400
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
 async def test_undo_never_reactivates_a_bounced_contact(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+    api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    left = await reader.get(leaving())
+    left = await client.get(unsubscribe_path())
     await ContactStatusService(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
-    back = await reader.post(link_on(left, "resubscribe"))
+    back = await client.post(link_on(left, "resubscribe"))
     assert "We do not write to this address" in back.text
     assert "subscribed again" not in back.text
-    program = await reader.post(link_on(left, "resubscribe"), headers=PROGRAM)
+    program = await client.post(link_on(left, "resubscribe"), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (409, "ADDRESS_BLOCKED")
     assert await status(api) == "bounced"
 
 
-async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, reader: httpx.AsyncClient) -> None:
-    left = await reader.get(leaving("weekly"))
-    await reader.get(leaving())
-    back = await reader.post(link_on(left, "resubscribe"))
+async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, client: httpx.AsyncClient) -> None:
+    left = await client.get(unsubscribe_path("weekly"))
+    await client.get(unsubscribe_path())
+    back = await client.post(link_on(left, "resubscribe"))
     assert "You have left everything" in back.text
     assert await scopes(api) == {"general": "unsubscribed"}
 
@@ -397,15 +397,15 @@ async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, reader: 
 # Languages.
 
 
-async def test_chosen_language_wins_over_contact_and_browser(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_chosen_language_wins_over_contact_and_browser(api: Api, client: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     browser = {"Accept-Language": "ru"}
-    page = await reader.get(leaving(), headers=browser)
+    page = await client.get(unsubscribe_path(), headers=browser)
     assert ('<html lang="pt">' in page.text, page.headers["content-language"]) == (True, "pt")
-    chosen = await reader.get(leaving() + "&lang=en", headers=browser)
+    chosen = await client.get(unsubscribe_path() + "&lang=en", headers=browser)
     assert '<html lang="en">' in chosen.text
     assert "lang=en" in link_on(chosen, "resubscribe")  # The choice stays on the following pages.
-    unknown = await reader.get(leaving(address="who@example.org"), headers=browser)
+    unknown = await client.get(unsubscribe_path(address="who@example.org"), headers=browser)
     assert '<html lang="ru">' in unknown.text
 
 
@@ -426,22 +426,22 @@ SHOWN = ["weekly", "offers"]
 
 
 async def test_preference_page_shows_public_and_own_lists(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+    api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     statuses = ContactStatusService(api.parts.database, clock)
-    page = await reader.get(preferences_of())
+    page = await client.get(preferences_of())
     is_plain_page(page)
     assert boxes(page) == {"weekly": False, "offers": False}
     assert "Offers &amp; &lt;deals&gt;" in page.text
     await statuses.subscribe(DEFAULT_TENANT, JANE, "staff", source="test")
-    assert boxes(await reader.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
+    assert boxes(await client.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
 
 
 async def test_saving_preferences_applies_and_reports_changes(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+    api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
-    saved = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    saved = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert saved.status_code == 200
     is_plain_page(saved)
     assert "You are on <strong>Weekly digest</strong>." in saved.text
@@ -449,34 +449,34 @@ async def test_saving_preferences_applies_and_reports_changes(
     assert boxes(saved) == {"weekly": True, "offers": False}
     assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
 
-    again = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    again = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert "Everything stays as it was." in again.text
 
 
 async def test_unsubscribe_from_all_then_resubscribe_to_one(
-    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+    api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     statuses = ContactStatusService(api.parts.database, clock)
     for list_key in SHOWN:
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
-    left = await reader.post(preferences_of(), data={**form, "everything": "leave"})
+    left = await client.post(preferences_of(), data={**form, "everything": "leave"})
     assert "You have left everything." in left.text
     assert boxes(left) == {"weekly": False, "offers": False}
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
-    unchanged = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "en"})
+    unchanged = await client.post(preferences_of(), data={"shown": SHOWN, "language": "en"})
     assert "Everything stays as it was." in unchanged.text
 
-    back = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    back = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert boxes(back) == {"weekly": True, "offers": False}
     assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
 
 
-async def test_form_changes_only_lists_it_showed(api: Api, reader: httpx.AsyncClient, clock: ManualClock) -> None:
+async def test_form_changes_only_lists_it_showed(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
     await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     # Created after the page was opened; not visible to this contact; missing.
-    saved = await reader.post(
+    saved = await client.post(
         preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
     )
     assert "Everything stays as it was." in saved.text
@@ -485,52 +485,52 @@ async def test_form_changes_only_lists_it_showed(api: Api, reader: httpx.AsyncCl
 
 
 @pytest.mark.parametrize("scope", ["*", "general"])
-async def test_contact_cannot_lift_an_operators_suppression(api: Api, reader: httpx.AsyncClient, scope: str) -> None:
+async def test_contact_cannot_lift_an_operators_suppression(api: Api, client: httpx.AsyncClient, scope: str) -> None:
     stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
     await suppressions.add(api.parts.database, api.parts.clock, DEFAULT_TENANT, JANE, **stop)
-    page = await reader.get(preferences_of())
+    page = await client.get(preferences_of())
     assert "We do not write to this address" in page.text
-    await reader.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
-    back = await reader.post(f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE)}")
+    await client.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
+    back = await client.post(f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE)}")
     assert "We do not write to this address" in back.text
     assert await scopes(api) == {scope: "asked by phone"}
 
 
-async def test_chosen_language_is_stored(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_chosen_language_is_stored(api: Api, client: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
-    kept = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
+    kept = await client.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
     assert "Tudo continua como estava." in kept.text
     assert (
         await ContactStatusService(api.parts.database, api.parts.clock).load_preferences(DEFAULT_TENANT, JANE)
     ).locale == "pt-BR"
-    chosen = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
+    chosen = await client.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
     assert '<html lang="ru">' in chosen.text
     assert "Ваш язык теперь: <strong>Русский</strong>." in chosen.text
-    assert '<html lang="ru">' in (await reader.get(preferences_of())).text
-    strange = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "xx"})
+    assert '<html lang="ru">' in (await client.get(preferences_of())).text
+    strange = await client.post(preferences_of(), data={"shown": SHOWN, "language": "xx"})
     assert "Всё осталось как было." in strange.text
 
 
 @pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])
-async def test_oversized_form_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
-    response = await reader.post(preferences_of(), content=body)
+async def test_oversized_form_is_refused(api: Api, client: httpx.AsyncClient, body: bytes) -> None:
+    response = await client.post(preferences_of(), content=body)
     assert response.status_code == 413
 
 
-async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, reader: httpx.AsyncClient) -> None:
+async def test_concurrent_requests_of_one_contact_end_consistently(api: Api, client: httpx.AsyncClient) -> None:
     """Email programs click twice, browsers reload, and scanners follow links: no request waits forever."""
     form = {"shown": SHOWN, "list": ["weekly"], "language": "ru"}
     back = f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE, 'weekly')}"
     hands: list[tuple[str, dict[str, Any]]] = [
-        (leaving("weekly"), ONE_CLICK),
-        (leaving(), ONE_CLICK),
+        (unsubscribe_path("weekly"), ONE_CLICK),
+        (unsubscribe_path(), ONE_CLICK),
         (back, {}),
         (preferences_of(), form),
     ] * 4
-    responses = await asyncio.gather(*(reader.post(address, data=data) for address, data in hands))
+    responses = await asyncio.gather(*(client.post(address, data=data) for address, data in hands))
     assert {response.status_code for response in responses} == {200}
-    await reader.post(leaving(), data=ONE_CLICK)
-    saved = await reader.post(preferences_of(), data=form)
+    await client.post(unsubscribe_path(), data=ONE_CLICK)
+    saved = await client.post(preferences_of(), data=form)
     assert boxes(saved) == {"weekly": True, "offers": False}
     assert await scopes(api) == {}
 

@@ -64,7 +64,7 @@ def _nacl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dkim, "nacl", nacl, raising=False)
 
 
-def a_signed_mail() -> bytes:
+def a_signed_email() -> bytes:
     email = an_email(
         subject="Grüße aus Köln, mit einem langen Betreff, der auf mehrere Zeilen verteilt werden muss",
         reply_to=Mailbox("r@example.com"),
@@ -78,7 +78,7 @@ def a_signed_mail() -> bytes:
 
 @pytest.mark.promise("content-dkim")
 def test_independent_verifier_accepts_both_signatures() -> None:
-    signed = a_signed_mail()
+    signed = a_signed_email()
     assert signed.count(b"DKIM-Signature:") == 2
     assert signed.index(b"a=rsa-sha256") < signed.index(b"a=ed25519-sha256")
     assert verifies(signed, 0)
@@ -100,7 +100,7 @@ def test_independent_verifier_accepts_both_signatures() -> None:
     ],
 )
 def test_any_change_breaks_the_signatures(change: Callable[[bytes], bytes]) -> None:
-    signed = a_signed_mail()
+    signed = a_signed_email()
     changed = change(signed)
     assert changed != signed
     assert not verifies(changed, 0)
@@ -109,11 +109,11 @@ def test_any_change_breaks_the_signatures(change: Callable[[bytes], bytes]) -> N
 
 @pytest.mark.promise("content-dkim")
 def test_both_unsubscribe_headers_are_signed_and_lines_are_short() -> None:
-    head = a_signed_mail().partition(b"\r\nFrom:")[0].replace(b"\r\n ", b"")
+    head = a_signed_email().partition(b"\r\nFrom:")[0].replace(b"\r\n ", b"")
     listed = head.partition(b"h=")[2].partition(b";")[0].replace(b" ", b"").split(b":")
     assert {b"list-unsubscribe", b"list-unsubscribe-post", b"from", b"feedback-id"} <= set(listed)
     assert listed.count(b"from") == 2
-    signature = a_signed_mail().partition(b"\r\nFrom:")[0]
+    signature = a_signed_email().partition(b"\r\nFrom:")[0]
     assert max(len(line) for line in signature.split(b"\r\n")) <= 80
 
 
