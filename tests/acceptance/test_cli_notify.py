@@ -1,4 +1,4 @@
-"""`mailwright notify` as a person uses it: a queue that another program wrote, served and looked at."""
+"""`mailwright notify` with a queue that another program wrote."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Outgoing webhooks at the command line: added, tried, told by a running service, told again and removed."""
+"""Outgoing webhooks from the command line: added, tested, dispatched, redelivered and removed."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Addresses that a server refuses at once, over a real SMTP connection: nobody writes there again."""
+"""Addresses that an SMTP server rejects during the send."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""An IMAP server for tests: one account, a few folders, and it fails where it is told to.
+"""An IMAP server for tests with one account, a few folders and configurable failures.
 
 async with ImapServer() as server:
     uid = server.put(mail)
@@ -23,9 +23,9 @@ UID_VALIDITY = 77
 
 
 class Failure(Enum):
-    CUT = auto()  # close the connection in place of an answer
-    REFUSE = auto()  # answer NO
-    HOLD = auto()  # never answer
+    CUT = auto()  # close the connection instead of a response
+    REFUSE = auto()  # respond with NO
+    HOLD = auto()  # never respond
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class ImapServer:
         self.capabilities = capabilities
         self.password = password
         self.port = 0
-        self.commands: list[str] = []  # without the tags, and without what is secret
+        self.commands: list[str] = []  # without tags and secrets
         self.kept: list[Kept] = []
-        self.reached = asyncio.Event()  # a command that is held
+        self.reached = asyncio.Event()  # set when a command is held
         self._failures: dict[str, Failure] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,7 +65,7 @@ class ImapServer:
         return self.kept[uid - 1].folder
 
     def fail(self, verb: str, failure: Failure) -> None:
-        """From the next such command on."""
+        """Fail from the next such command on."""
         self._failures[verb] = failure
 
     def recover(self) -> None:
@@ -103,7 +103,7 @@ class ImapServer:
                 case Failure.CUT:
                     return
                 case Failure.REFUSE:
-                    # Some servers repeat what they were given.
+                    # Some servers repeat the credentials.
                     writer.write(f"{tag} NO not now: {rest} {self.password}\r\n".encode())
                     continue
                 case Failure.HOLD:
@@ -149,7 +149,7 @@ class ImapServer:
             await writer.drain()
 
     def _fetch(self, writer: asyncio.StreamWriter, rest: str) -> None:
-        """Marks as seen what is fetched without PEEK, as the protocol says."""
+        """Mark emails fetched without PEEK as seen, as the protocol requires."""
         uid, peek, size = re.fullmatch(r"(\d+) \(BODY(\.PEEK)?\[\]<0\.(\d+)>\)", rest).groups()  # type: ignore[union-attr]
         kept = next((each for each in self.kept if each.uid == int(uid) and each.folder == "INBOX"), None)
         if kept is None:

@@ -1,4 +1,4 @@
-"""The API of smtp.bz for tests and rehearsals: the account and what is left of its quota.
+"""The API of smtp.bz for tests: the account and its remaining quota.
 
 async with SmtpBzStandIn() as api:
     api.account["quota"] = 0
@@ -33,7 +33,7 @@ class SmtpBzStandIn(HttpStandIn):
         return f"{self.url}{BASE}"
 
     def usual(self, request: Request) -> Answer:
-        if request.headers.get("Authorization") != self.key:  # bare: a `Bearer` before it is a wrong key
+        if request.headers.get("Authorization") != self.key:  # without a `Bearer` prefix
             return json_answer(401, {"message": "Unauthorized"})
         if request.path != USER:
             return json_answer(404, {"message": "Not Found"})

@@ -1,4 +1,4 @@
-"""An SNS for tests and rehearsals: wraps and signs messages as Amazon does, with a certificate of its own.
+"""An SNS for tests: wraps and signs messages like Amazon, with its own certificate.
 
 signer = Signer(now)
 signer.keep(folder)  # for MAILWRIGHT_SNS_CERTS
@@ -41,12 +41,12 @@ Envelope = dict[str, Any]
 
 @cache
 def a_key(name: str, bits: int = 2048) -> RSAPrivateKey:
-    """Making one takes a while: the same name is the same key."""
+    """Create a key, cached by name because it is slow."""
     return generate_private_key(65537, bits)
 
 
 class Signer:
-    """Its times stand around `now` (milliseconds), its certificate is valid for a day before and after."""
+    """Signs envelopes at `now` (milliseconds); its certificate is valid for a day before and after."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Signer:
         return body_of(self._confirmation("UnsubscribeConfirmation", version, changes))
 
     def signed(self, envelope: Envelope, version: str = "2") -> Envelope:
-        """Signs the fields as they are. Versions that do not exist are signed as 2."""
+        """Sign the fields as given. Unknown versions are signed as version 2."""
         fields = NOTIFIED if envelope["Type"] == "Notification" else CONFIRMED
         text = "".join(f"{name}\n{envelope[name]}\n" for name in fields if envelope.get(name) is not None)
         signature = self._key.sign(text.encode(), PKCS1v15(), ALGORITHMS.get(version, hashes.SHA256()))
@@ -163,7 +163,7 @@ HEADERS = {"Content-Type": "text/plain; charset=UTF-8", "User-Agent": "Amazon Si
 
 
 def forgeries(signer: Signer, message: Any) -> dict[str, bytes]:
-    """Each is a good envelope but for one thing. Those that need a certificate of their own are not among them."""
+    """Envelopes with one defect each, except those that need another certificate."""
     good = signer.notified(message, subject="About a mail")
     host = f"https://sns.{REGION}.amazonaws.com"
     stranger = Signer(int(signer.now.timestamp() * 1000), key="stranger")
@@ -214,7 +214,7 @@ def forgeries(signer: Signer, message: Any) -> dict[str, bytes]:
 def malformed(signer: Signer, message: Any) -> dict[str, bytes]:
     good = signer.notified(message)
     without = {f"no {name}": {key: value for key, value in good.items() if key != name} for name in good}
-    del without["no UnsubscribeURL"]  # it is not signed, and nobody needs it
+    del without["no UnsubscribeURL"]  # not signed and not used
     typed = {f"{name} is a number": {**good, name: 7} for name in good if name != "UnsubscribeURL"}
     return {
         **{name: body_of(envelope) for name, envelope in (without | typed).items()},
@@ -234,7 +234,7 @@ def malformed(signer: Signer, message: Any) -> dict[str, bytes]:
     }
 
 
-# Events of SES, as they stand inside.
+# SES events inside the envelope.
 
 
 def ses_event(
@@ -246,7 +246,7 @@ def ses_event(
     outbox_id: str | None = None,
     **changes: Any,
 ) -> Envelope:
-    """One event of the publishing dialect about one recipient; `changes` are to its own part."""
+    """An event in the event publishing format about one recipient; `changes` override its details."""
     moment = (at or datetime.now(UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     feedback = {"timestamp": moment, "feedbackId": f"{message_id}-{kind}"}
     recipient = {"emailAddress": email}
@@ -272,7 +272,7 @@ def ses_event(
 
 
 def certificates() -> Path:
-    """Where a rehearsal keeps the certificate that its events are signed with."""
+    """The folder with the certificate that signs the events."""
     folder = Path("var/sns-certificates").resolve()
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""An SQS for tests: one queue, spoken to in its JSON protocol by whoever signs. What is received stays until deleted.
+"""An SQS for tests: one queue with the JSON protocol. A received message stays until it is deleted.
 
 async with SqsStandIn(clock) as sqs:
     sqs.put('{"eventType": …}')
@@ -59,7 +59,7 @@ class SqsStandIn(HttpStandIn):
         self._kept.append(Kept(f"message-{next(self._numbers)}", body))
 
     def show_again(self) -> None:
-        """As when the time ends for which received messages are hidden."""
+        """End the visibility timeout of received messages."""
         for each in self._kept:
             each.is_hidden = False
 
@@ -108,7 +108,7 @@ class SqsStandIn(HttpStandIn):
         return amazon_json(200, {"Successful": [{"Id": each["Id"]} for each in entries], "Failed": []})
 
     def _complaint(self, request: Request) -> str | None:
-        """What botocore would have signed, over the headers that were signed, must be what came."""
+        """Compare the signature with that of botocore over the same headers."""
         given = request.headers.get("Authorization", "")
         if (request.method, request.headers.get("Content-Type")) != ("POST", "application/x-amz-json-1.0"):
             return "This is not the JSON protocol."

@@ -1,4 +1,4 @@
-"""The page for receivers: its lines are run as they stand there, on what we send."""
+"""The code examples of docs/webhooks.md, run against our requests."""
 
 import re
 from collections.abc import Callable

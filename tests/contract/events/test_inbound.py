@@ -1,4 +1,4 @@
-"""Webhooks over HTTP, on both engines: what is signed changes what it should, and what is not changes nothing."""
+"""Inbound webhooks over HTTP: signed events are recorded, and others change nothing."""
 
 import asyncio
 import json
@@ -92,8 +92,8 @@ async def a_doubt(api: Api, clock: ManualClock) -> str:
     return message.outbox_id
 
 
-async def standing(api: Api, email: str = ADA) -> tuple[str | None, list[tuple[str, str]]]:
-    """The contact's status, and what is not sent there for which reason."""
+async def contact_state(api: Api, email: str = ADA) -> tuple[str | None, list[tuple[str, str]]]:
+    """Return the contact's status and its suppressions with their reasons."""
     async with api.parts.database.read() as tx:
         people = await tx.execute(select(contacts.c.status).where(contacts.c.email == email))
         chosen = select(suppressions.c.list_key, suppressions.c.reason).where(suppressions.c.email == email)
@@ -122,7 +122,7 @@ async def test_permanent_bounce_suppresses_the_address(api: Api, clock: ManualCl
     outbox_id = await a_sent_mail(api, clock, "ses")
     answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
     assert counted(answer) == (200, 1, 0, 0)
-    assert await standing(api) == ("bounced", [("*", "bounce")])
+    assert await contact_state(api) == ("bounced", [("*", "bounce")])
     bounced = the_event(await record_of(api.parts.database, outbox_id), EventType.BOUNCED)
     assert bounced.metadata["bounceType"] == "Permanent"
     assert bounced.metadata["bounceSubtype"] == "General"
@@ -132,7 +132,7 @@ async def test_permanent_bounce_suppresses_the_address(api: Api, clock: ManualCl
 async def test_complaint_suppresses_the_address(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "ses", message_id="0100-7")
     assert counted(await from_ses(api, ses_event("Complaint", ADA, message_id="0100-7"))) == (200, 1, 0, 0)
-    assert await standing(api) == ("unsubscribed", [("*", "complaint")])
+    assert await contact_state(api) == ("unsubscribed", [("*", "complaint")])
 
 
 async def test_delivery_event_changes_no_contact(api: Api, clock: ManualClock) -> None:
@@ -140,17 +140,17 @@ async def test_delivery_event_changes_no_contact(api: Api, clock: ManualClock) -
     event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
     assert steps(await record_of(api.parts.database, outbox_id))[-1] == "delivered"
-    assert (await standing(api))[1] == []
+    assert (await contact_state(api))[1] == []
 
 
 async def test_transient_bounce_counts_only_when_repeated(api: Api, clock: ManualClock) -> None:
     for number in range(3):
-        assert (await standing(api))[1] == []
+        assert (await contact_state(api))[1] == []
         event = ses_event("Bounce", ADA, at=SIGNER.now, message_id=f"0100-{number}", bounceType="Transient")
         await a_sent_mail(api, clock, "ses", message_id=f"0100-{number}")
         event["bounce"]["bouncedRecipients"][0].update(status="4.2.2")
         assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
-    status, [(scope, _reason)] = await standing(api)
+    status, [(scope, _reason)] = await contact_state(api)
     assert (status, scope) == ("bounced", "*")
 
 
@@ -190,7 +190,7 @@ async def test_unknown_event_is_logged_and_accepted(api: Api, message: Any) -> N
     assert await traces(api.parts.database) == before
 
 
-# Whatever is not believed.
+# Rejected events.
 
 
 async def test_forged_event_is_logged_and_not_recorded(api: Api) -> None:
@@ -255,7 +255,7 @@ async def test_only_post_is_accepted(api: Api) -> None:
 
 
 async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
-    """Any customer of Amazon can have a message signed. Without named topics it must name a mail of ours."""
+    """Any AWS customer can send signed messages. Without configured topics, an event must name our message."""
     database, fetch = api.parts.database, AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
     object.__setattr__(api.parts, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
@@ -269,10 +269,10 @@ async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: Manu
         assert ADA not in str(lines)
     eve = ses_event("Bounce", "eve@example.com", at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, eve, TopicArn=FOREIGN_TOPIC)) == (200, 1, 0, 0)
-    assert [(await standing(api, email))[1] for email in (ADA, "eve@example.com")] == [[], []]
+    assert [(await contact_state(api, email))[1] for email in (ADA, "eve@example.com")] == [[], []]
     ours = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, ours)) == (200, 1, 0, 0)
-    assert await standing(api) == ("bounced", [("*", "bounce")])
+    assert await contact_state(api) == ("bounced", [("*", "bounce")])
 
 
 async def test_rejections_are_counted_by_reason(api: Api) -> None:
@@ -353,7 +353,7 @@ async def test_sendgrid_event_updates_message_and_contact(
     event = {**event, "sg_message_id": "abc.filter0001.0"}
     assert counted(await receive_sendgrid(api, event)) == (200, 1, 0, 0)
     assert counted(await receive_sendgrid(api, event, event)) == (200, 0, 2, 0)
-    found, suppressed = await standing(api)
+    found, suppressed = await contact_state(api)
     assert (found or "active", suppressed) == (status, scopes)
     assert len(steps(await record_of(api.parts.database, outbox_id))) == 5
 
@@ -361,7 +361,7 @@ async def test_sendgrid_event_updates_message_and_contact(
 async def test_sendgrid_unsubscribe_suppresses_bulk_email_only(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     await receive_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
-    status, [(scope, _reason)] = await standing(api)
+    status, [(scope, _reason)] = await contact_state(api)
     assert (status, scope) == ("unsubscribed", "general")
 
 
@@ -425,7 +425,7 @@ async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualCloc
     assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
 
 
-# Over a socket, as they really come.
+# Over a real socket.
 
 
 async def test_events_arrive_over_a_socket(api: Api, clock: ManualClock) -> None:
@@ -443,4 +443,4 @@ async def test_events_arrive_over_a_socket(api: Api, clock: ManualClock) -> None
         assert (await client.post("/ses-events", content=json.dumps({}).encode())).status_code == 400
     server.should_exit = True
     await serving
-    assert (await standing(api))[0] == "bounced"
+    assert (await contact_state(api))[0] == "bounced"

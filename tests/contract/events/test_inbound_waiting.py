@@ -1,4 +1,4 @@
-"""What waits in a queue or a mailbox, on both engines: it leaves only after what it says is on disk."""
+"""Events in an SQS queue or a bounce mailbox: they are removed only after they are recorded."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ async def a_sent_mail(database: Database, clock: ManualClock, provider: str = "s
     return message.outbox_id
 
 
-async def standing(database: Database, email: str = ADA) -> tuple[str | None, list[str]]:
+async def contact_state(database: Database, email: str = ADA) -> tuple[str | None, list[str]]:
     async with database.read() as tx:
         people = await tx.execute(select(contacts.c.status).where(contacts.c.email == email))
         rows = await tx.execute(select(suppressions.c.list_key).where(suppressions.c.email == email))
@@ -68,13 +68,13 @@ async def standing(database: Database, email: str = ADA) -> tuple[str | None, li
 
 
 class NoDatabase(Reports):
-    """The database is away."""
+    """Reports without an available database."""
 
     async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
         raise NotDurable
 
 
-# A queue.
+# SQS queue.
 
 
 @dataclass
@@ -104,7 +104,7 @@ async def test_queued_event_is_recorded_and_deleted(polled: Polled, wrapped: boo
     polled.sqs.put(SIGNER.notification(event).decode() if wrapped else json.dumps(event))
     assert await polled.events().poll() == 1
     assert polled.sqs.bodies == []
-    assert await standing(polled.database) == ("bounced", ["*"])
+    assert await contact_state(polled.database) == ("bounced", ["*"])
     assert steps(await record_of(polled.database, outbox_id))[-1] == "bounce"
 
 
@@ -117,7 +117,7 @@ async def test_unavailable_database_leaves_messages_in_queue(polled: Polled) -> 
     polled.sqs.show_again()
     await polled.events().poll()
     assert polled.sqs.bodies == []
-    assert await standing(polled.database) == ("bounced", ["*"])
+    assert await contact_state(polled.database) == ("bounced", ["*"])
 
 
 async def test_unreadable_message_stays_and_blocks_no_other(polled: Polled) -> None:
@@ -136,7 +136,7 @@ async def test_unreadable_message_stays_and_blocks_no_other(polled: Polled) -> N
     assert polled.sqs.bodies == poison
     assert [line["event"] for line in lines] == ["sqs_message_rejected"] * len(poison)
     assert ADA not in str(lines)
-    assert await standing(polled.database) == ("bounced", ["*"])
+    assert await contact_state(polled.database) == ("bounced", ["*"])
 
 
 async def test_message_received_again_changes_nothing(polled: Polled) -> None:
@@ -170,14 +170,14 @@ async def test_address_alone_counts_only_with_configured_topics(
     polled.sqs.put(json.dumps(event))
     await polled.events(topics=topics).poll()
     assert polled.sqs.bodies == []
-    assert (await standing(polled.database))[1] == scopes
+    assert (await contact_state(polled.database))[1] == scopes
 
 
-# A mailbox.
+# Bounce mailbox.
 
 
 def a_bounce_mail(outbox_id: str | None, status: str = "5.1.1", action: str = "failed", email: str = ADA) -> bytes:
-    """As a mail server writes it, with the head of our mail at its end."""
+    """A bounce email of a mail server, with the headers of our message at its end."""
     ours = f"X-Mailwright-Message: {outbox_id}\r\nMessage-ID: <{outbox_id}@shop.example>\r\n" if outbox_id else ""
     return (
         "From: MAILER-DAEMON@mx.example.net\r\n"
@@ -222,11 +222,11 @@ async def test_bounce_email_updates_the_message(
     database: Database, clock: ManualClock, status: str, action: str, expected: tuple[str, list[str]]
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
-    letters = BounceMailRecorder(Reports(database, clock), clock)
+    recorder = BounceMailRecorder(Reports(database, clock), clock)
     mail = a_bounce_mail(outbox_id, status, action)
-    assert (await letters.record(mail)).counts.new == 1
-    assert (await letters.record(mail)).counts.repeated == 1
-    found, scopes = await standing(database)
+    assert (await recorder.record(mail)).counts.new == 1
+    assert (await recorder.record(mail)).counts.repeated == 1
+    found, scopes = await contact_state(database)
     assert (found or "active", scopes) == expected
     assert len(steps(await record_of(database, outbox_id))) == 5
 
@@ -245,23 +245,23 @@ async def test_feedback_email_counts_only_as_complaint_type(
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
     await BounceMailRecorder(Reports(database, clock), clock).record(a_complaint_mail(outbox_id, kind))
-    found, scopes = await standing(database)
+    found, scopes = await contact_state(database)
     assert (found or "active", scopes) == expected
 
 
 async def test_bounce_email_without_our_id_changes_no_contact(database: Database, clock: ManualClock) -> None:
-    """Anyone can write to the bounce address, and only who had the mail knows its id."""
+    """Anyone can write to the bounce address, but only a server that had the message knows its id."""
     outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
-    letters = BounceMailRecorder(Reports(database, clock), clock)
+    recorder = BounceMailRecorder(Reports(database, clock), clock)
     forged = [a_bounce_mail(None, status) for status in ("5.1.1", "5.2.2", "4.2.2", "4.2.1")]
     forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
     with capture_logs() as lines:
         for mail in forged:
-            recorded = await letters.record(mail)
+            recorded = await recorder.record(mail)
             assert [report.verdict for report in recorded.reports] == ["nothing"]
             assert (recorded.counts.new, recorded.counts.unknown) == (0, 1)
     assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
-    assert await standing(database) == ("active", [])
+    assert await contact_state(database) == ("active", [])
     assert [len(steps(await record_of(database, each))) for each in outbox_ids] == [4] * 4
 
 
@@ -299,12 +299,12 @@ async def test_maildir_is_emptied_after_recording(database: Database, clock: Man
     box = BounceMailboxReader(open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(Reports(database, clock), clock))
     assert await box.poll() == 2
     assert list((tmp_path / "new").iterdir()) == []
-    assert await standing(database) == ("bounced", ["*"])
+    assert await contact_state(database) == ("bounced", ["*"])
     assert await box.poll() == 0
 
 
 class Picky(Reports):
-    """One of its reports cannot be recorded, for a reason that nobody thought of."""
+    """Reports that fail to record one recipient with an unexpected error."""
 
     async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
         if any(report.recipient == POISON for report in reports):
@@ -336,7 +336,7 @@ async def test_unrecordable_email_does_not_block_others(polled: Polled, tmp_path
 async def test_repeatedly_failing_email_is_flagged(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many of them would otherwise fill every pass, and those behind them would never be read."""
+    """Otherwise such emails would fill every pass, and those behind them would never be read."""
     outbox_id = await a_sent_mail(database, clock)
     monkeypatch.setattr("mailwright.events.bounces.imap.MAX_EMAILS", 1)
     async with ImapServer(is_encrypted=False) as server:
@@ -350,7 +350,7 @@ async def test_repeatedly_failing_email_is_flagged(
         assert [server.flags(uid) for uid in (poison, good)] == [{"\\Flagged"}, {"\\Seen"}]
     names = [line["event"] for line in lines]
     assert names == ["bounce_mail_failed"] * MAX_ATTEMPTS + ["bounce_mail_flagged"]
-    assert await standing(database) == ("bounced", ["*"])
+    assert await contact_state(database) == ("bounced", ["*"])
 
 
 async def test_maildir_keeps_flagged_email(database: Database, clock: ManualClock, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ async def test_maildir_keeps_flagged_email(database: Database, clock: ManualCloc
     assert [file.name for file in (tmp_path / "cur").iterdir()] == ["1.poison:2,F"]
 
 
-# Looking again and again.
+# Polling.
 
 
 class Scripted:
@@ -421,11 +421,11 @@ def test_all_invalid_inbound_settings_are_reported(tmp_path: Path) -> None:
     assert "s3cret" not in str(told.value)
 
 
-# The command.
+# The bounce command.
 
 
 async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[int, str, str]:
-    """`mailwright bounce`, as a mail server calls it."""
+    """Run `mailwright bounce` as a mail server does."""
     process = await asyncio.create_subprocess_exec(
         *(*warm_command(), "bounce", *options),
         cwd=folder,
@@ -446,7 +446,7 @@ async def test_bounce_command_records_a_bounce(engine: DatabaseAddress, database
     told = json.loads(out)
     assert (code, told["kind"], told["new"]) == (0, "bounce", 1)
     assert (told["reports"][0]["recipient"], told["reports"][0]["verdict"]) == (ADA, "hard_bounce")
-    assert await standing(database) == ("bounced", ["*"])
+    assert await contact_state(database) == ("bounced", ["*"])
 
 
 async def test_bounce_command_ignores_unrelated_email(engine: DatabaseAddress, tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ async def test_bounce_command_asks_for_retry_without_database(url: str, tmp_path
     assert "s3cret" not in errors
 
 
-# All of it in one process.
+# The whole service.
 
 
 @pytest.mark.parametrize("service", ["serve", "worker"])
@@ -486,4 +486,4 @@ async def test_service_polls_its_mailbox_until_stopped(
                 await asyncio.sleep(0.01)
         running.signal(signal.SIGTERM)
         assert await running.ended(within=30) == 0
-    assert await standing(database) == ("bounced", ["*"])
+    assert await contact_state(database) == ("bounced", ["*"])

@@ -1,4 +1,4 @@
-"""Reports, on both engines: each counts once, finds its mail by the surest way, ends a doubt and tells of a person."""
+"""Reports count once, find their message, resolve messages in doubt and change the contact."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ from tests.standins.provider import ScriptedProvider
 GRACE = 10 * MINUTE
 
 
-async def begun(database: Database, clock: ManualClock, message: NewMessage) -> Any:
-    """A message between its mark and its answer."""
+async def an_attempt(database: Database, clock: ManualClock, message: NewMessage) -> Any:
+    """A message whose attempt has begun and has no response."""
     await an_acceptor(database, clock).accept([message])
     [claimed] = await claims_of(database, clock).claim(1)
     await a_settler(database, clock).exchange([], [claimed])
@@ -54,9 +54,9 @@ async def begun(database: Database, clock: ManualClock, message: NewMessage) -> 
 
 
 async def a_doubt(database: Database, clock: ManualClock, on_doubt: OnDoubt = OnDoubt.HOLD) -> str:
-    """A message whose worker died after the mark."""
+    """A message whose worker died during the attempt."""
     message = a_message(on_doubt=on_doubt)
-    await begun(database, clock, message)
+    await an_attempt(database, clock, message)
     clock.advance(LOCK_TTL)
     assert await InDoubtHandler(database, clock, grace=GRACE).mark_lost_attempts() == 1
     return message.outbox_id
@@ -66,7 +66,7 @@ async def a_sent_message(
     database: Database, clock: ManualClock, provider: str = "ses", provider_message_id: str = "id-1", **changes: Any
 ) -> NewMessage:
     message = a_message(**changes)
-    claimed = await begun(database, clock, message)
+    claimed = await an_attempt(database, clock, message)
     result = replace(SENT, provider=provider, provider_message_id=provider_message_id)
     await a_settler(database, clock).exchange([a_result(claimed, result, clock.now())], [])
     return message
@@ -95,7 +95,7 @@ async def state(database: Database) -> tuple[str, list[str]]:
     return row.status, [each.type for each in types]
 
 
-async def status_of_person(database: Database, email: str, tenant_id: int = 1) -> str:
+async def contact_status(database: Database, email: str, tenant_id: int = 1) -> str:
     return (await contacts.find_by_email(database, tenant_id, email)).status
 
 
@@ -104,7 +104,7 @@ async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str
         return {entry.list_key: entry.reason for entry in await suppressions.list_for_address(tx, tenant_id, email)}
 
 
-# Doubts.
+# Messages in doubt.
 
 
 @pytest.mark.promise("doubt-report-settles")
@@ -142,9 +142,9 @@ async def test_report_prevents_pending_resend(database: Database, clock: ManualC
 @pytest.mark.parametrize("on_doubt", list(OnDoubt))
 async def test_report_before_doubt_still_settles_it(database: Database, clock: ManualClock, on_doubt: OnDoubt) -> None:
     message = a_message(on_doubt=on_doubt)
-    await begun(database, clock, message)
+    await an_attempt(database, clock, message)
     await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
-    assert (await state(database))[0] == Status.SENT_ATTEMPT  # its own worker may still write the result
+    assert (await state(database))[0] == Status.SENT_ATTEMPT  # its worker may still record the result
     clock.advance(LOCK_TTL)
     doubts = InDoubtHandler(database, clock, grace=0)
     await doubts.mark_lost_attempts()
@@ -155,7 +155,7 @@ async def test_report_before_doubt_still_settles_it(database: Database, clock: M
 
 
 async def test_match_by_address_is_no_proof(database: Database, clock: ManualClock) -> None:
-    """The report may be about an older mail to the same reader: the doubt about this one stays."""
+    """The report may be about an older message to the same recipient, so this one stays in doubt."""
     outbox_id = await a_doubt(database, clock)
     async with database.write() as tx:
         await tx.execute(update(deliveries).values(provider="sendgrid"))
@@ -179,7 +179,7 @@ async def test_unsent_message_reverts_to_pending_despite_report(database: Databa
     assert (await audit(database)).ok
 
 
-# Once.
+# Repeated reports.
 
 
 @pytest.mark.promise("report-once")
@@ -191,7 +191,7 @@ async def test_repeated_report_changes_nothing(database: Database, clock: Manual
     clock.advance(DAY)
     assert await door.receive([report]) == ReportCounts(repeated=1)
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 1
-    await suppressions.remove(database, 1, message.to_email)  # an operator knows better
+    await suppressions.remove(database, 1, message.to_email)  # an operator lifts the suppression
     await door.receive([report])
     assert await scopes(database, message.to_email) == {}
 
@@ -232,7 +232,7 @@ async def test_only_reportable_event_types_are_accepted(database: Database, cloc
     assert await Reports(database, clock).receive([]) == ReportCounts()
 
 
-# Finding the mail.
+# Matching a report with its message.
 
 
 async def test_most_reliable_match_wins(database: Database, clock: ManualClock) -> None:
@@ -282,13 +282,13 @@ async def test_report_changes_only_its_tenant(database: Database, clock: ManualC
     await a_sent_message(database, clock, provider_message_id="id-1", to=ada)
     theirs = await a_sent_message(database, clock, provider_message_id="id-2", to=ada, tenant_id=other)
     await Reports(database, clock).receive([a_bounce(clock, theirs)])
-    assert [await status_of_person(database, ada, tenant) for tenant in (1, other)] == ["active", "bounced"]
+    assert [await contact_status(database, ada, tenant) for tenant in (1, other)] == ["active", "bounced"]
     assert [await scopes(database, ada, tenant) for tenant in (1, other)] == [{}, {"*": "bounce"}]
 
 
 @pytest.mark.parametrize("by_address", [False, True])
 async def test_report_without_message_changes_nothing(database: Database, clock: ManualClock, by_address: bool) -> None:
-    """Not even where there is one tenant only, and not even from somebody who is believed."""
+    """Not even with a single tenant and from a trusted source."""
     lost = {"recipient": "ada@example.com", "verdict": ContactVerdict.HARD_BOUNCE}
     told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
     with capture_logs() as lines:
@@ -304,7 +304,7 @@ async def test_match_by_address_requires_trusted_source(database: Database, cloc
     await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock)
     bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=ContactVerdict.HARD_BOUNCE)
-    # Both at once: the one must not be taken along by the other.
+    # Both in one call: one must not affect the other.
     answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
     assert answers == [ReportCounts(unknown=1), ReportCounts(new=1)]
     async with database.read() as tx:
@@ -312,7 +312,7 @@ async def test_match_by_address_requires_trusted_source(database: Database, cloc
     assert await scopes(database, "ada@example.com") == {"*": "bounce"}
 
 
-# What it says on the timeline.
+# Timeline events.
 
 
 async def test_event_keeps_text_and_masks_addresses(database: Database, clock: ManualClock) -> None:
@@ -332,7 +332,7 @@ async def test_event_keeps_text_and_masks_addresses(database: Database, clock: M
     }
 
 
-# Whom it changes.
+# Effects on contacts.
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ async def test_each_verdict_has_its_consequence(
 ) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     await Reports(database, clock).receive([replace(a_bounce(clock, message), type=type_, verdict=verdict)])
-    assert await status_of_person(database, "ada@example.com") == status
+    assert await contact_status(database, "ada@example.com") == status
     assert await scopes(database, "ada@example.com") == expected
 
 
@@ -402,7 +402,7 @@ async def test_three_soft_bounces_in_thirty_days_suppress(
         told = a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE, at=start + day * DAY)
         assert await door.receive([told, told]) == ReportCounts(new=1, repeated=1)
     assert await scopes(database, "ada@example.com") == expected
-    assert await status_of_person(database, "ada@example.com") == ("bounced" if expected else "active")
+    assert await contact_status(database, "ada@example.com") == ("bounced" if expected else "active")
 
 
 @pytest.mark.promise("reports-any-order")
@@ -439,17 +439,17 @@ async def test_soft_bounces_before_reactivation_do_not_count(
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
     told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
     await door.receive(told[:3])
-    assert await status_of_person(database, "ada@example.com") == "bounced"
+    assert await contact_status(database, "ada@example.com") == "bounced"
     clock.advance(DAY)
     await people.activate(1, "ada@example.com", source="cli")
-    await door.receive([told[3]])  # from before, and told late
+    await door.receive([told[3]])  # happened earlier, reported late
     if leaves:
         await people.unsubscribe_by_link(1, "ada@example.com", source="reader")
         await people.resubscribe_by_link(1, "ada@example.com", source="reader")
     clock.advance(DAY)
     await door.receive([replace(each, at=clock.now()) for each in told[4:6]])
     assert await scopes(database, "ada@example.com") == {}
-    assert await status_of_person(database, "ada@example.com") == "active"
+    assert await contact_status(database, "ada@example.com") == "active"
     await door.receive([replace(told[6], at=clock.now())])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
@@ -488,9 +488,9 @@ async def test_old_reports_are_deleted_unless_they_count(database: Database, clo
 
 
 async def test_proof_is_kept_until_message_is_settled(database: Database, clock: ManualClock) -> None:
-    """Nobody worked for a quarter of a year: the mail that was being sent then is not sent again."""
+    """After three months without a worker, the message that was being sent is not sent again."""
     message = a_message()
-    await begun(database, clock, message)
+    await an_attempt(database, clock, message)
     await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
     clock.advance(91 * DAY)
     assert await forget(database, SoftBounces(), clock.now()) == 0
@@ -533,17 +533,17 @@ async def test_soft_bounce_limit_is_configurable(database: Database, clock: Manu
 
 async def test_rejected_address_is_recorded_in_settling_commit(database: Database, clock: ManualClock) -> None:
     first, second = a_message(to="ada@example.com"), a_message(to="ada@example.com")
-    claimed = await begun(database, clock, first)
+    claimed = await an_attempt(database, clock, first)
     await an_acceptor(database, clock).accept([second])
     next_up = await claims_of(database, clock).claim(1)
     settling = Settler(database, clock, SmtpRejections())
     refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
-    # The answer to the first commit may have been lost: it is written again.
+    # The result of the first commit may be lost, so it is written again.
     marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]
     assert marked == [frozenset(), frozenset()]
     assert steps(await record_of(database, first.outbox_id))[-2:] == ["FAILED", "bounce"]
     assert await scopes(database, "ada@example.com") == {"*": "bounce"}
-    assert await status_of_person(database, "ada@example.com") == "bounced"
+    assert await contact_status(database, "ada@example.com") == "bounced"
     assert (await audit(database)).ok
 
 

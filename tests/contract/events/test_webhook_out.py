@@ -1,4 +1,4 @@
-"""Outgoing webhooks, on both engines and over real sockets: each event is told at least once, and signed."""
+"""Outgoing webhooks over real sockets: each event is delivered at least once and signed."""
 
 import asyncio
 import hmac
@@ -55,15 +55,15 @@ from tests.standins.provider import ScriptedProvider
 
 
 @dataclass
-class Desk:
-    """An installation, a receiver, and one process that tells."""
+class WebhookSetup:
+    """A database, a webhook receiver and one dispatcher."""
 
     database: Database
     clock: ManualClock
     receiver: HttpStandIn
     endpoints: WebhookEndpoints
     deliveries: WebhookDeliveries
-    posting: WebhookDispatcher
+    dispatcher: WebhookDispatcher
 
     async def add(
         self, path: str = "/hook", *types: str, tenant_id: int = DEFAULT_TENANT
@@ -71,8 +71,8 @@ class Desk:
         wanted = WebhookEndpointInput(f"{self.receiver.url}{path}", types)
         return await self.endpoints.create(tenant_id, wanted, actor="test")
 
-    async def happens(self, *types: EventType, tenant_id: int = DEFAULT_TENANT) -> str:
-        """These events of one new message, in one transaction."""
+    async def add_events(self, *types: EventType, tenant_id: int = DEFAULT_TENANT) -> str:
+        """Write these events of a new message in one transaction."""
         message = a_message(tenant_id=tenant_id)
         await an_acceptor(self.database, self.clock).accept([message])
         async with self.database.write() as tx:
@@ -85,57 +85,57 @@ class Desk:
         at = {"message_key": key, "tenant_id": tenant_id, "created_at": self.clock.now()}
         return {**at, "type": type_.value, "metadata": '{"provider":"ses"}'}
 
-    async def dispatch_one(self) -> None:
-        await self.posting.dispatch_all()
+    async def dispatch(self) -> None:
+        await self.dispatcher.dispatch_all()
 
     async def log(self, endpoint: WebhookEndpoint) -> list[WebhookDelivery]:
-        """The oldest first."""
+        """Return the deliveries, oldest first."""
         return (await self.deliveries.list_deliveries(endpoint, limit=1_000))[::-1]
 
-    async def now(self, endpoint: WebhookEndpoint) -> WebhookEndpoint:
+    async def reload(self, endpoint: WebhookEndpoint) -> WebhookEndpoint:
         return await self.endpoints.find(endpoint.webhook_id, tenant_id=None)
 
-    def told(self, path: str = "/hook") -> list[dict[str, Any]]:
+    def delivered(self, path: str = "/hook") -> list[dict[str, Any]]:
         return [each.json() for each in self.receiver.requests if each.path == path]
 
 
-def another_process(desk: Desk) -> WebhookDispatcher:
-    return WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
+def another_process(setup: WebhookSetup) -> WebhookDispatcher:
+    return WebhookDispatcher(setup.database, setup.clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
 
 
 @pytest.fixture
-async def desk(database: Database, clock: ManualClock) -> AsyncIterator[Desk]:
+async def setup(database: Database, clock: ManualClock) -> AsyncIterator[WebhookSetup]:
     async with HttpStandIn() as receiver:
         endpoints = WebhookEndpoints(database, clock, allows_private=True)
-        posting = WebhookDispatcher(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
-        yield Desk(database, clock, receiver, endpoints, WebhookDeliveries(database, clock), posting)
-        await posting.close()
+        dispatcher = WebhookDispatcher(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
+        yield WebhookSetup(database, clock, receiver, endpoints, WebhookDeliveries(database, clock), dispatcher)
+        await dispatcher.close()
         assert not receiver.violations
 
 
 def is_signed(request: Request, secret: str) -> bool:
-    """As docs/webhooks.md tells receivers to look."""
+    """Verify a signature as docs/webhooks.md describes."""
     parts = [each.partition("=") for each in request.headers["Mailwright-Signature"].split(",")]
     [at] = [value for name, _, value in parts if name == "t"]
     expected = hmac.digest(secret.encode(), at.encode() + b"." + request.body, "sha256").hex()
     return any(hmac.compare_digest(value, expected) for name, _, value in parts if name == "v1")
 
 
-# What is told.
+# Delivered events.
 
 
-async def test_event_is_delivered_with_its_message(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    outbox_id = await desk.happens(EventType.SENT, EventType.BOUNCED)
-    await desk.dispatch_one()
-    told, bounced = sorted(desk.told(), key=itemgetter("type"))  # they are posted at once
-    assert (told["type"], bounced["type"]) == ("SENT", "bounce")
-    [first] = [each for each in await desk.log(endpoint) if each.delivery_id == told["id"]]
-    assert told["message"]["outboxId"] == outbox_id
-    assert told["message"]["to"].endswith("@example.com")
-    assert told["metadata"] == {"provider": "ses"}
-    assert told["createdAt"] == "2027-01-15T08:00:00.000Z"
-    assert told["id"] in [each.headers["Mailwright-Delivery"] for each in desk.receiver.requests]
+async def test_event_is_delivered_with_its_message(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    outbox_id = await setup.add_events(EventType.SENT, EventType.BOUNCED)
+    await setup.dispatch()
+    delivered, bounced = sorted(setup.delivered(), key=itemgetter("type"))  # they are sent concurrently
+    assert (delivered["type"], bounced["type"]) == ("SENT", "bounce")
+    [first] = [each for each in await setup.log(endpoint) if each.delivery_id == delivered["id"]]
+    assert delivered["message"]["outboxId"] == outbox_id
+    assert delivered["message"]["to"].endswith("@example.com")
+    assert delivered["metadata"] == {"provider": "ses"}
+    assert delivered["createdAt"] == "2027-01-15T08:00:00.000Z"
+    assert delivered["id"] in [each.headers["Mailwright-Delivery"] for each in setup.receiver.requests]
     assert (first.status, first.attempts, first.log[0]["status"]) == (DELIVERED, 1, 200)
 
 
@@ -145,9 +145,9 @@ async def test_sent_message_is_delivered_to_webhook(bench: Bench) -> None:
         await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(f"{receiver.url}/hook"), actor="test")
         await bench.accept(a_message())
         await bench.drain(ScriptedProvider())
-        posting = WebhookDispatcher(bench.database, bench.clock, HttpClient(resolve=addresses_of))
-        await posting.dispatch_all()
-        await posting.close()
+        dispatcher = WebhookDispatcher(bench.database, bench.clock, HttpClient(resolve=addresses_of))
+        await dispatcher.dispatch_all()
+        await dispatcher.close()
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
 
 
@@ -169,38 +169,38 @@ async def test_drained_worker_dispatches_before_exit(
         ]
 
 
-async def test_only_subscribed_event_types_are_delivered(desk: Desk) -> None:
-    await desk.add("/bounces", EventType.BOUNCED)
-    await desk.add("/all")
-    await desk.happens(EventType.RECEIVED, EventType.VALIDATED, EventType.SENT, EventType.BOUNCED)
-    await desk.dispatch_one()
-    assert [each["type"] for each in desk.told("/bounces")] == ["bounce"]
-    assert sorted(each["type"] for each in desk.told("/all")) == ["SENT", "bounce"]
+async def test_only_subscribed_event_types_are_delivered(setup: WebhookSetup) -> None:
+    await setup.add("/bounces", EventType.BOUNCED)
+    await setup.add("/all")
+    await setup.add_events(EventType.RECEIVED, EventType.VALIDATED, EventType.SENT, EventType.BOUNCED)
+    await setup.dispatch()
+    assert [each["type"] for each in setup.delivered("/bounces")] == ["bounce"]
+    assert sorted(each["type"] for each in setup.delivered("/all")) == ["SENT", "bounce"]
 
 
-async def test_tenant_receives_only_its_events(desk: Desk) -> None:
-    other = await a_tenant(desk.database, "other")
-    await desk.add("/ours")
-    await desk.add("/theirs", tenant_id=other)
-    ours, theirs = await desk.happens(EventType.SENT), await desk.happens(EventType.SENT, tenant_id=other)
-    await desk.dispatch_one()
-    assert [each["message"]["outboxId"] for each in desk.told("/ours")] == [ours]
-    assert [each["message"]["outboxId"] for each in desk.told("/theirs")] == [theirs]
+async def test_tenant_receives_only_its_events(setup: WebhookSetup) -> None:
+    other = await a_tenant(setup.database, "other")
+    await setup.add("/ours")
+    await setup.add("/theirs", tenant_id=other)
+    ours, theirs = await setup.add_events(EventType.SENT), await setup.add_events(EventType.SENT, tenant_id=other)
+    await setup.dispatch()
+    assert [each["message"]["outboxId"] for each in setup.delivered("/ours")] == [ours]
+    assert [each["message"]["outboxId"] for each in setup.delivered("/theirs")] == [theirs]
 
 
-async def test_earlier_events_are_not_delivered(desk: Desk) -> None:
-    await desk.happens(EventType.SENT)
-    await desk.add("/first")
-    after_first = await desk.happens(EventType.SENT)
-    await desk.dispatch_one()
-    await desk.add("/second")
-    after_both = await desk.happens(EventType.SENT)
-    await desk.dispatch_one()
-    assert [each["message"]["outboxId"] for each in desk.told("/first")] == [after_first, after_both]
-    assert [each["message"]["outboxId"] for each in desk.told("/second")] == [after_both]
+async def test_earlier_events_are_not_delivered(setup: WebhookSetup) -> None:
+    await setup.add_events(EventType.SENT)
+    await setup.add("/first")
+    after_first = await setup.add_events(EventType.SENT)
+    await setup.dispatch()
+    await setup.add("/second")
+    after_both = await setup.add_events(EventType.SENT)
+    await setup.dispatch()
+    assert [each["message"]["outboxId"] for each in setup.delivered("/first")] == [after_first, after_both]
+    assert [each["message"]["outboxId"] for each in setup.delivered("/second")] == [after_both]
 
 
-# Who joins and leaves.
+# Subscribe and unsubscribe events.
 
 SECRET = "s" * 32
 TOKENS = UnsubscribeTokens(SECRET)
@@ -208,67 +208,71 @@ ADA = "ada@example.com"
 
 
 @pytest.fixture
-async def reader(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
-    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "weekly")
-    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "careful", requires_confirmation=True)
-    async with an_api(desk.database, desk.clock, public_pages=PublicPages(SECRET, sender="Northwind")) as api:
+async def public_page(setup: WebhookSetup) -> AsyncIterator[httpx.AsyncClient]:
+    await lists.create(setup.database, setup.clock, DEFAULT_TENANT, "weekly")
+    await lists.create(setup.database, setup.clock, DEFAULT_TENANT, "careful", requires_confirmation=True)
+    async with an_api(setup.database, setup.clock, public_pages=PublicPages(SECRET, sender="Northwind")) as api:
         yield api.anonymous
 
 
-async def moves(desk: Desk) -> list[tuple[str, str, str]]:
-    """What was told since the last look, and of which list, by which page."""
-    desk.receiver.requests.clear()
-    await desk.dispatch_one()
-    return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
+async def new_deliveries(setup: WebhookSetup) -> list[tuple[str, str, str]]:
+    """Dispatch and return type, list and source of the new deliveries."""
+    setup.receiver.requests.clear()
+    await setup.dispatch()
+    return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in setup.delivered()]
 
 
-async def test_unsubscribe_and_resubscribe_are_delivered_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
-    await desk.add()
+async def test_unsubscribe_and_resubscribe_are_delivered_once_each(
+    setup: WebhookSetup, public_page: httpx.AsyncClient
+) -> None:
+    await setup.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     for _ in range(2):
-        await reader.post(f"/unsubscribe?token={leaves}")
-    assert await moves(desk) == [("left", "weekly", "reader")]
-    [told] = desk.told()
-    person = await contacts.find_by_email(desk.database, DEFAULT_TENANT, ADA)
-    assert (told["message"], told["contact"]) == (None, {"contactId": person.contact_id, "email": ADA})
-    assert "contactKey" not in told["metadata"]
+        await public_page.post(f"/unsubscribe?token={leaves}")
+    assert await new_deliveries(setup) == [("left", "weekly", "reader")]
+    [delivered] = setup.delivered()
+    person = await contacts.find_by_email(setup.database, DEFAULT_TENANT, ADA)
+    assert (delivered["message"], delivered["contact"]) == (None, {"contactId": person.contact_id, "email": ADA})
+    assert "contactKey" not in delivered["metadata"]
     for _ in range(2):
-        await reader.post(f"/resubscribe?token={returns}")
-    assert await moves(desk) == [("joined", "weekly", "reader")]
+        await public_page.post(f"/resubscribe?token={returns}")
+    assert await new_deliveries(setup) == [("joined", "weekly", "reader")]
 
 
-async def test_preference_changes_are_delivered_per_list(desk: Desk, reader: httpx.AsyncClient) -> None:
-    await desk.add()
+async def test_preference_changes_are_delivered_per_list(setup: WebhookSetup, public_page: httpx.AsyncClient) -> None:
+    await setup.add()
     page = f"/preferences?token={TOKENS.make(ADA, 'weekly')}"
     shown = {"shown": ["weekly", "careful"]}
-    await reader.post(page, data={**shown, "list": ["weekly"]})
-    assert await moves(desk) == [("joined", "weekly", "reader")]
-    await reader.post(page, data={**shown, "list": ["weekly"]})
-    assert await moves(desk) == []
-    await reader.post(page, data={"everything": "on"})
-    assert await moves(desk) == [("left", "general", "reader")]
+    await public_page.post(page, data={**shown, "list": ["weekly"]})
+    assert await new_deliveries(setup) == [("joined", "weekly", "reader")]
+    await public_page.post(page, data={**shown, "list": ["weekly"]})
+    assert await new_deliveries(setup) == []
+    await public_page.post(page, data={"everything": "on"})
+    assert await new_deliveries(setup) == [("left", "general", "reader")]
 
 
-async def test_sign_up_is_delivered_after_confirmation(desk: Desk, reader: httpx.AsyncClient) -> None:
-    await desk.add("/hook", EventType.JOINED, EventType.LEFT)
-    await reader.post("/subscribe/weekly", data={"email": ADA})
-    assert await moves(desk) == [("joined", "weekly", "sign-up")]
-    await reader.post("/subscribe/careful", data={"email": ADA})
-    assert await moves(desk) == []
-    await reader.post(f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'careful')}")
-    assert await moves(desk) == [("joined", "careful", "opt-in")]
+async def test_sign_up_is_delivered_after_confirmation(setup: WebhookSetup, public_page: httpx.AsyncClient) -> None:
+    await setup.add("/hook", EventType.JOINED, EventType.LEFT)
+    await public_page.post("/subscribe/weekly", data={"email": ADA})
+    assert await new_deliveries(setup) == [("joined", "weekly", "sign-up")]
+    await public_page.post("/subscribe/careful", data={"email": ADA})
+    assert await new_deliveries(setup) == []
+    await public_page.post(f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'careful')}")
+    assert await new_deliveries(setup) == [("joined", "careful", "opt-in")]
 
 
-async def test_concurrent_identical_requests_are_delivered_once(desk: Desk, reader: httpx.AsyncClient) -> None:
-    """A mail program that asks twice, a button that is pressed twice: also of somebody who was not known before."""
-    await desk.add()
+async def test_concurrent_identical_requests_are_delivered_once(
+    setup: WebhookSetup, public_page: httpx.AsyncClient
+) -> None:
+    """For example an email client that requests twice, also for an unknown contact."""
+    await setup.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     page, choice = f"/preferences?token={leaves}", {"shown": ["weekly", "careful"], "list": ["careful"]}
 
     async def at_once(path: str, data: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
-        answers = await asyncio.gather(*[reader.post(path, data=data) for _ in range(6)])
+        answers = await asyncio.gather(*[public_page.post(path, data=data) for _ in range(6)])
         assert {answer.status_code for answer in answers} == {200}
-        return await moves(desk)
+        return await new_deliveries(setup)
 
     assert await at_once("/subscribe/weekly", {"email": ADA}) == [("joined", "weekly", "sign-up")]
     assert await at_once(f"/unsubscribe?token={leaves}") == [("left", "weekly", "reader")]
@@ -279,98 +283,100 @@ async def test_concurrent_identical_requests_are_delivered_once(desk: Desk, read
     ]
 
 
-async def test_erased_contact_is_not_in_delivery(desk: Desk, reader: httpx.AsyncClient) -> None:
-    await desk.add()
-    await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
-    await erase(desk.database, desk.clock, DEFAULT_TENANT, ADA, actor="test")
-    await desk.dispatch_one()
-    assert [(each["type"], each["contact"]) for each in desk.told()] == [("left", None)]
-    assert ADA not in repr(desk.receiver.requests)
+async def test_erased_contact_is_not_in_delivery(setup: WebhookSetup, public_page: httpx.AsyncClient) -> None:
+    await setup.add()
+    await public_page.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
+    await erase(setup.database, setup.clock, DEFAULT_TENANT, ADA, actor="test")
+    await setup.dispatch()
+    assert [(each["type"], each["contact"]) for each in setup.delivered()] == [("left", None)]
+    assert ADA not in repr(setup.receiver.requests)
 
 
-# Nothing is passed over.
+# No event is missed.
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-async def test_event_committed_out_of_order_is_delivered(database: Database, desk: Desk) -> None:
-    """Keys are given out before the commit, and SQLite has one writer: only PostgreSQL can show them out of order."""
-    await desk.add()
+async def test_event_committed_out_of_order_is_delivered(database: Database, setup: WebhookSetup) -> None:
+    """Keys are assigned before commit; only PostgreSQL can commit them out of order, since SQLite has one writer."""
+    await setup.add()
     async with database.write() as slow:
-        await slow.execute(insert(events), [desk.an_event(1, EventType.DELIVERED)])
-        await desk.happens(EventType.SENT)
-        await desk.dispatch_one()
-        assert desk.told() == []  # the later one is seen, and not passed yet
-    await desk.dispatch_one()
-    await desk.dispatch_one()
-    assert sorted(each["type"] for each in desk.told()) == ["SENT", "delivered"]
+        await slow.execute(insert(events), [setup.an_event(1, EventType.DELIVERED)])
+        await setup.add_events(EventType.SENT)
+        await setup.dispatch()
+        assert setup.delivered() == []  # the later event is visible but not processed yet
+    await setup.dispatch()
+    await setup.dispatch()
+    assert sorted(each["type"] for each in setup.delivered()) == ["SENT", "delivered"]
 
 
-async def test_events_of_several_batches_are_delivered_once(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    async with desk.database.write() as tx:
-        await tx.execute(insert(events), [desk.an_event(each, EventType.SENT) for each in range(BATCH_SIZE + 7)])
-    while await derive_deliveries(desk.database, desk.clock):
+async def test_events_of_several_batches_are_delivered_once(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    async with setup.database.write() as tx:
+        await tx.execute(insert(events), [setup.an_event(each, EventType.SENT) for each in range(BATCH_SIZE + 7)])
+    while await derive_deliveries(setup.database, setup.clock):
         pass
-    await derive_deliveries(desk.database, desk.clock)
-    assert len(await desk.deliveries.list_deliveries(endpoint, limit=10_000)) == BATCH_SIZE + 7
+    await derive_deliveries(setup.database, setup.clock)
+    assert len(await setup.deliveries.list_deliveries(endpoint, limit=10_000)) == BATCH_SIZE + 7
 
 
 @pytest.mark.promise("webhook-once-each")
-async def test_concurrent_processes_create_each_delivery_once(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
+async def test_concurrent_processes_create_each_delivery_once(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
     for _ in range(5):
-        await desk.happens(EventType.SENT, EventType.DELIVERED)
-    others = [another_process(desk) for _ in range(3)]
-    await asyncio.gather(*(each.dispatch_all() for each in (desk.posting, *others)))
-    await desk.dispatch_one()
+        await setup.add_events(EventType.SENT, EventType.DELIVERED)
+    others = [another_process(setup) for _ in range(3)]
+    await asyncio.gather(*(each.dispatch_all() for each in (setup.dispatcher, *others)))
+    await setup.dispatch()
     for each in others:
         await each.close()
-    ids = [each["id"] for each in desk.told()]
+    ids = [each["id"] for each in setup.delivered()]
     assert len(ids) == len(set(ids)) == 10
-    assert {each.status for each in await desk.log(endpoint)} == {DELIVERED}
+    assert {each.status for each in await setup.log(endpoint)} == {DELIVERED}
 
 
-# Signed.
+# Signatures.
 
 
 @pytest.mark.promise("webhook-signed")
-async def test_request_is_signed_with_the_shown_secret(desk: Desk) -> None:
-    endpoint, secret = await desk.add()
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    [request] = desk.receiver.requests
+async def test_request_is_signed_with_the_shown_secret(setup: WebhookSetup) -> None:
+    endpoint, secret = await setup.add()
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    [request] = setup.receiver.requests
     assert is_signed(request, secret)
     assert not is_signed(request, secret + "x")
-    assert f"t={desk.clock.now() // SECOND}," in request.headers["Mailwright-Signature"]
+    assert f"t={setup.clock.now() // SECOND}," in request.headers["Mailwright-Signature"]
 
 
-async def test_replaced_secret_signs_for_one_more_day(desk: Desk) -> None:
-    endpoint, before = await desk.add()
-    _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    desk.clock.advance(SECRET_OVERLAP)
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    during, later = desk.receiver.requests
+async def test_replaced_secret_signs_for_one_more_day(setup: WebhookSetup) -> None:
+    endpoint, before = await setup.add()
+    _, after = await setup.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    setup.clock.advance(SECRET_OVERLAP)
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    during, later = setup.receiver.requests
     assert [is_signed(during, before), is_signed(during, after)] == [True, True]
     assert [is_signed(later, before), is_signed(later, after)] == [False, True]
 
 
-async def test_secret_is_not_in_audit_log(desk: Desk) -> None:
-    endpoint, secret = await desk.add("/hook?key=hidden")
-    noted = repr(await list_entries(desk.database, tenant_id=None, limit=10))
+async def test_secret_is_not_in_audit_log(setup: WebhookSetup) -> None:
+    endpoint, secret = await setup.add("/hook?key=hidden")
+    noted = repr(await list_entries(setup.database, tenant_id=None, limit=10))
     assert endpoint.webhook_id in noted
     assert secret not in noted
     assert "hidden" not in noted
 
 
-async def test_test_and_redelivery_are_in_audit_log(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    made = await desk.deliveries.create_test(endpoint, actor="ada")
-    await desk.dispatch_one()
-    await desk.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
-    again, first, _ = await list_entries(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
+async def test_test_and_redelivery_are_in_audit_log(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    made = await setup.deliveries.create_test(endpoint, actor="ada")
+    await setup.dispatch()
+    await setup.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
+    again, first, _ = await list_entries(
+        setup.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id
+    )
     assert [(each.actor, each.action) for each in (first, again)] == [
         ("ada", "webhook.test"),
         ("ben", "webhook.redeliver"),
@@ -378,213 +384,219 @@ async def test_test_and_redelivery_are_in_audit_log(desk: Desk) -> None:
     assert first.detail == again.detail == {"deliveryId": made.delivery_id}
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.promise("webhook-retried")
 @pytest.mark.parametrize(
     "answer", [Answer(500, b"broken"), Answer(302, headers={"Location": "/elsewhere"}), Answer(404)]
 )
-async def test_failed_delivery_is_retried_with_same_id(desk: Desk, answer: Answer) -> None:
-    endpoint, _ = await desk.add()
-    await desk.happens(EventType.SENT)
-    desk.receiver.answer(answer, times=1)
-    await desk.dispatch_one()
-    [waiting] = await desk.log(endpoint)
+async def test_failed_delivery_is_retried_with_same_id(setup: WebhookSetup, answer: Answer) -> None:
+    endpoint, _ = await setup.add()
+    await setup.add_events(EventType.SENT)
+    setup.receiver.answer(answer, times=1)
+    await setup.dispatch()
+    [waiting] = await setup.log(endpoint)
     assert (waiting.status, waiting.log[0]["status"]) == (PENDING, answer.status)
-    assert waiting.due_at > desk.clock.now()
-    assert (await desk.now(endpoint)).state == "failing"
-    await desk.dispatch_one()
-    assert len(desk.told()) == 1  # not before its time, and a redirect leads nowhere
-    desk.clock.advance(10 * SECOND)
-    await desk.dispatch_one()
-    [taken] = await desk.log(endpoint)
-    assert (taken.status, taken.attempts, (await desk.now(endpoint)).state) == (DELIVERED, 2, "active")
-    assert len({each["id"] for each in desk.told()}) == 1
+    assert waiting.due_at > setup.clock.now()
+    assert (await setup.reload(endpoint)).state == "failing"
+    await setup.dispatch()
+    assert len(setup.delivered()) == 1  # not before it is due, and redirects are not followed
+    setup.clock.advance(10 * SECOND)
+    await setup.dispatch()
+    [taken] = await setup.log(endpoint)
+    assert (taken.status, taken.attempts, (await setup.reload(endpoint)).state) == (DELIVERED, 2, "active")
+    assert len({each["id"] for each in setup.delivered()}) == 1
 
 
 @pytest.mark.promise("webhook-retried")
 @pytest.mark.parametrize("step", [Step.CONNECTED, Step.HEAD, Step.BODY, Step.ANSWER, Step.MIDDLE])
-async def test_cut_connection_loses_no_delivery(desk: Desk, step: Step) -> None:
-    endpoint, _ = await desk.add()
-    await desk.happens(EventType.SENT)
-    desk.receiver.cut(step, times=1)
-    await desk.dispatch_one()
-    [waiting] = await desk.log(endpoint)
+async def test_cut_connection_loses_no_delivery(setup: WebhookSetup, step: Step) -> None:
+    endpoint, _ = await setup.add()
+    await setup.add_events(EventType.SENT)
+    setup.receiver.cut(step, times=1)
+    await setup.dispatch()
+    [waiting] = await setup.log(endpoint)
     assert (waiting.status, waiting.log[0]["status"]) == (PENDING, None)
     assert waiting.log[0]["error"]
-    desk.clock.advance(10 * SECOND)
-    await desk.dispatch_one()
-    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
+    setup.clock.advance(10 * SECOND)
+    await setup.dispatch()
+    assert [each.status for each in await setup.log(endpoint)] == [DELIVERED]
 
 
-async def test_hanging_receiver_does_not_delay_others(desk: Desk) -> None:
-    slow, _ = await desk.add("/slow")
-    quick, _ = await desk.add("/quick")
-    hold = desk.receiver.hold(Step.ANSWER, path="/slow")
-    await desk.happens(EventType.SENT)
-    await desk.posting.dispatch_due()
+async def test_hanging_receiver_does_not_delay_others(setup: WebhookSetup) -> None:
+    slow, _ = await setup.add("/slow")
+    quick, _ = await setup.add("/quick")
+    hold = setup.receiver.hold(Step.ANSWER, path="/slow")
+    await setup.add_events(EventType.SENT)
+    await setup.dispatcher.dispatch_due()
     await hold.reached.wait()
-    while [each.status for each in await desk.log(quick)] != [DELIVERED]:
+    while [each.status for each in await setup.log(quick)] != [DELIVERED]:
         await asyncio.sleep(0.01)
-    await desk.posting.wait_until_idle()
+    await setup.dispatcher.wait_until_idle()
     hold.release()
-    [late] = await desk.log(slow)
+    [late] = await setup.log(slow)
     assert (late.status, late.log[0]["error"]) == (PENDING, "no response in time")
 
 
-async def test_failed_delivery_can_be_redelivered(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    outbox_id = await desk.happens(EventType.SENT)
-    desk.receiver.answer(Answer(503), path="/hook")
+async def test_failed_delivery_can_be_redelivered(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    outbox_id = await setup.add_events(EventType.SENT)
+    setup.receiver.answer(Answer(503), path="/hook")
     for _ in range(SCHEDULE.max_attempts):
-        await desk.dispatch_one()
-        await desk.endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test")
-        desk.clock.advance(2 * DAY)
-    [failed] = await desk.log(endpoint)
-    assert (failed.status, failed.attempts, len(desk.told())) == (FAILED, SCHEDULE.max_attempts, SCHEDULE.max_attempts)
-    desk.receiver.forget_rules()
-    await desk.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.dispatch_one()
-    [taken] = await desk.log(endpoint)
+        await setup.dispatch()
+        await setup.endpoints.edit(
+            endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test"
+        )
+        setup.clock.advance(2 * DAY)
+    [failed] = await setup.log(endpoint)
+    assert (failed.status, failed.attempts, len(setup.delivered())) == (
+        FAILED,
+        SCHEDULE.max_attempts,
+        SCHEDULE.max_attempts,
+    )
+    setup.receiver.forget_rules()
+    await setup.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await setup.dispatch()
+    [taken] = await setup.log(endpoint)
     assert (taken.status, taken.delivery_id) == (DELIVERED, failed.delivery_id)
-    assert {each["message"]["outboxId"] for each in desk.told()} == {outbox_id}
+    assert {each["message"]["outboxId"] for each in setup.delivered()} == {outbox_id}
 
 
-async def test_pending_delivery_cannot_be_redelivered(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    waiting = await desk.deliveries.create_test(endpoint, actor="test")
+async def test_pending_delivery_cannot_be_redelivered(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    waiting = await setup.deliveries.create_test(endpoint, actor="test")
     with pytest.raises(NotPossibleNow):
-        await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
+        await setup.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
 
 
-async def test_endpoint_failing_three_days_is_paused_with_reason(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    desk.receiver.answer(Answer(500), path="/hook")
-    await desk.happens(EventType.SENT)
-    await desk.dispatch_one()
-    desk.clock.advance(3 * DAY)
-    await desk.dispatch_one()
-    paused = await desk.now(endpoint)
+async def test_endpoint_failing_three_days_is_paused_with_reason(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    setup.receiver.answer(Answer(500), path="/hook")
+    await setup.add_events(EventType.SENT)
+    await setup.dispatch()
+    setup.clock.advance(3 * DAY)
+    await setup.dispatch()
+    paused = await setup.reload(endpoint)
     assert paused.state == "paused"
     assert "500" in (paused.pause_reason or "")
-    asked = len(desk.told())
-    desk.clock.advance(DAY)
-    await desk.happens(EventType.SENT)
-    await desk.dispatch_one()
-    assert len(desk.told()) == asked
-    desk.receiver.forget_rules()
-    await desk.endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test")
-    await desk.happens(EventType.DELIVERED)
-    await desk.dispatch_one()
-    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
+    asked = len(setup.delivered())
+    setup.clock.advance(DAY)
+    await setup.add_events(EventType.SENT)
+    await setup.dispatch()
+    assert len(setup.delivered()) == asked
+    setup.receiver.forget_rules()
+    await setup.endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test")
+    await setup.add_events(EventType.DELIVERED)
+    await setup.dispatch()
+    assert [each.status for each in await setup.log(endpoint)] == [DELIVERED, DELIVERED]
 
 
-async def test_failures_before_edit_do_not_pause_endpoint(desk: Desk) -> None:
-    endpoint, _ = await desk.add("/old")
-    await desk.happens(EventType.SENT)
-    await derive_deliveries(desk.database, desk.clock)
+async def test_failures_before_edit_do_not_pause_endpoint(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add("/old")
+    await setup.add_events(EventType.SENT)
+    await derive_deliveries(setup.database, setup.clock)
     for _ in range(2):
-        failing = await desk.now(endpoint)
-        claimed = await desk.deliveries.claim(failing)
-        if failing.failures:  # its last request is still under way
-            await desk.endpoints.edit(
-                endpoint.webhook_id, WebhookEndpointInput(f"{desk.receiver.url}/new"), tenant_id=None, actor="test"
+        failing = await setup.reload(endpoint)
+        claimed = await setup.deliveries.claim(failing)
+        if failing.failures:  # its last request is still in progress
+            await setup.endpoints.edit(
+                endpoint.webhook_id, WebhookEndpointInput(f"{setup.receiver.url}/new"), tenant_id=None, actor="test"
             )
-        await desk.deliveries.settle(failing, [(each, NoReceiverResponse("timeout", 1)) for each in claimed])
-        desk.clock.advance(3 * DAY)
-    assert (await desk.now(endpoint)).state == "active"
-    await desk.dispatch_one()
-    assert [each["type"] for each in desk.told("/new")] == ["SENT"]
+        await setup.deliveries.settle(failing, [(each, NoReceiverResponse("timeout", 1)) for each in claimed])
+        setup.clock.advance(3 * DAY)
+    assert (await setup.reload(endpoint)).state == "active"
+    await setup.dispatch()
+    assert [each["type"] for each in setup.delivered("/new")] == ["SENT"]
 
 
-async def test_gone_endpoint_is_paused_at_once(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    desk.receiver.answer(Answer(410))
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    assert (await desk.now(endpoint)).state == "paused"
+async def test_gone_endpoint_is_paused_at_once(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    setup.receiver.answer(Answer(410))
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    assert (await setup.reload(endpoint)).state == "paused"
 
 
-async def test_failing_receiver_gets_one_request_at_a_time(desk: Desk) -> None:
-    await desk.add()
+async def test_failing_receiver_gets_one_request_at_a_time(setup: WebhookSetup) -> None:
+    await setup.add()
     for _ in range(30):
-        await desk.happens(EventType.SENT)
-    desk.receiver.answer(Answer(500), path="/hook")
-    await desk.dispatch_one()
-    first = len(desk.told())
+        await setup.add_events(EventType.SENT)
+    setup.receiver.answer(Answer(500), path="/hook")
+    await setup.dispatch()
+    first = len(setup.delivered())
     assert first <= 20
-    desk.clock.advance(5 * MINUTE)
-    await desk.dispatch_one()
-    assert len(desk.told()) == first + 1
-    desk.receiver.forget_rules()
-    desk.clock.advance(5 * MINUTE)
+    setup.clock.advance(5 * MINUTE)
+    await setup.dispatch()
+    assert len(setup.delivered()) == first + 1
+    setup.receiver.forget_rules()
+    setup.clock.advance(5 * MINUTE)
     for _ in range(3):
-        await desk.dispatch_one()
-    assert len({each["id"] for each in desk.told()}) == 30
+        await setup.dispatch()
+    assert len({each["id"] for each in setup.delivered()}) == 30
 
 
-# Killed in the middle.
+# Crashes.
 
 
-async def test_crashed_process_loses_no_delivery(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    await desk.happens(EventType.SENT)
-    hold = desk.receiver.hold(Step.ANSWER)
-    dying = another_process(desk)
+async def test_crashed_process_loses_no_delivery(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    await setup.add_events(EventType.SENT)
+    hold = setup.receiver.hold(Step.ANSWER)
+    dying = another_process(setup)
     await dying.dispatch_due()
     await hold.reached.wait()
     await dying.close()
-    await desk.dispatch_one()
-    assert [each.status for each in await desk.log(endpoint)] == [PENDING]  # its claim has not ended
-    assert len(desk.told()) == 1
-    desk.clock.advance(LEASE)
-    await desk.dispatch_one()
-    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
-    assert len({each["id"] for each in desk.told()}) == 1
+    await setup.dispatch()
+    assert [each.status for each in await setup.log(endpoint)] == [PENDING]  # its lease has not expired
+    assert len(setup.delivered()) == 1
+    setup.clock.advance(LEASE)
+    await setup.dispatch()
+    assert [each.status for each in await setup.log(endpoint)] == [DELIVERED]
+    assert len({each["id"] for each in setup.delivered()}) == 1
 
 
-async def test_expired_claim_sends_and_changes_nothing(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    await desk.deliveries.create_test(endpoint, actor="test")
-    claimed = await desk.deliveries.claim(endpoint)
-    desk.clock.advance(LEASE)
-    assert await desk.posting.send_claimed(endpoint, claimed) == 0
-    assert desk.told() == []
-    await desk.dispatch_one()
-    assert [each.attempts for each in await desk.log(endpoint)] == [1]
+async def test_expired_claim_sends_and_changes_nothing(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    await setup.deliveries.create_test(endpoint, actor="test")
+    claimed = await setup.deliveries.claim(endpoint)
+    setup.clock.advance(LEASE)
+    assert await setup.dispatcher.send_claimed(endpoint, claimed) == 0
+    assert setup.delivered() == []
+    await setup.dispatch()
+    assert [each.attempts for each in await setup.log(endpoint)] == [1]
 
 
-# Whose addresses are taken.
+# URL validation.
 
 
 @pytest.mark.promise("webhook-guarded")
-async def test_private_address_receives_no_request(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=PRIVATE_ADDRESS)))
-    await desk.deliveries.create_test(endpoint, actor="test")
+async def test_private_address_receives_no_request(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    guarded = WebhookDispatcher(setup.database, setup.clock, HttpClient(resolve=public_only(otherwise=PRIVATE_ADDRESS)))
+    await setup.deliveries.create_test(endpoint, actor="test")
     await guarded.dispatch_all()
     await guarded.close()
-    [kept_back] = await desk.log(endpoint)
-    assert (kept_back.status, desk.receiver.connections) == (PENDING, 0)
+    [kept_back] = await setup.log(endpoint)
+    assert (kept_back.status, setup.receiver.connections) == (PENDING, 0)
     assert kept_back.log[0]["error"] == PRIVATE_ADDRESS
 
 
 @pytest.mark.promise("webhook-guarded")
-async def test_host_that_becomes_private_is_not_connected(desk: Desk) -> None:
-    """What a name means is judged at each connection, by the address that is then connected to."""
-    port = desk.receiver.port
+async def test_host_that_becomes_private_is_not_connected(setup: WebhookSetup) -> None:
+    """Every connection checks the address that it connects to."""
+    port = setup.receiver.port
     wanted = WebhookEndpointInput(f"http://hooks.example:{port}/hook")
-    endpoint, _ = await desk.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
+    endpoint, _ = await setup.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
 
     async def turned(_host: str, port: int) -> Any:
         return await addresses_of("127.0.0.1", port)
 
-    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(turned)))
-    await desk.deliveries.create_test(endpoint, actor="test")
+    guarded = WebhookDispatcher(setup.database, setup.clock, HttpClient(resolve=public_only(turned)))
+    await setup.deliveries.create_test(endpoint, actor="test")
     await guarded.dispatch_all()
     await guarded.close()
-    assert desk.receiver.connections == 0
+    assert setup.receiver.connections == 0
 
 
 @pytest.mark.parametrize(
@@ -639,47 +651,47 @@ async def test_private_url_is_rejected_on_create(database: Database, clock: Manu
     await allowing.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test")
 
 
-async def test_unknown_event_type_is_rejected_with_choices(desk: Desk) -> None:
+async def test_unknown_event_type_is_rejected_with_choices(setup: WebhookSetup) -> None:
     with pytest.raises(InvalidInput, match="bounce"):
-        await desk.add("/hook", "bounced")
+        await setup.add("/hook", "bounced")
 
 
-async def test_number_of_endpoints_is_limited(desk: Desk) -> None:
+async def test_number_of_endpoints_is_limited(setup: WebhookSetup) -> None:
     for _ in range(MAX_ENDPOINTS):
-        await desk.add()
+        await setup.add()
     with pytest.raises(TooManyWebhooks):
-        await desk.add()
+        await setup.add()
 
 
-# What is kept.
+# Retention.
 
 
-async def test_old_deliveries_are_deleted_except_pending(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    desk.clock.advance(31 * DAY)
-    await desk.deliveries.create_test(endpoint, actor="test")
-    assert await desk.deliveries.delete_old() == 1
-    assert [each.status for each in await desk.log(endpoint)] == [PENDING]
+async def test_old_deliveries_are_deleted_except_pending(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    setup.clock.advance(31 * DAY)
+    await setup.deliveries.create_test(endpoint, actor="test")
+    assert await setup.deliveries.delete_old() == 1
+    assert [each.status for each in await setup.log(endpoint)] == [PENDING]
 
 
-async def test_response_excerpt_is_short_and_masked(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
-    await desk.deliveries.create_test(endpoint, actor="test")
-    await desk.dispatch_one()
-    [told] = await desk.log(endpoint)
-    assert "jane@example.org" not in told.log[0]["answer"]
-    assert re.match(r"thanks, .*x+$", told.log[0]["answer"])
-    assert len(told.log[0]["answer"]) <= 500
+async def test_response_excerpt_is_short_and_masked(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    setup.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
+    await setup.deliveries.create_test(endpoint, actor="test")
+    await setup.dispatch()
+    [delivered] = await setup.log(endpoint)
+    assert "jane@example.org" not in delivered.log[0]["answer"]
+    assert re.match(r"thanks, .*x+$", delivered.log[0]["answer"])
+    assert len(delivered.log[0]["answer"]) <= 500
 
 
-async def test_removed_webhook_deletes_its_deliveries(desk: Desk) -> None:
-    endpoint, _ = await desk.add()
-    await desk.happens(EventType.SENT)
-    await derive_deliveries(desk.database, desk.clock)
-    await desk.endpoints.remove(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.dispatch_one()
-    assert desk.told() == []
-    assert await desk.log(endpoint) == []
+async def test_removed_webhook_deletes_its_deliveries(setup: WebhookSetup) -> None:
+    endpoint, _ = await setup.add()
+    await setup.add_events(EventType.SENT)
+    await derive_deliveries(setup.database, setup.clock)
+    await setup.endpoints.remove(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await setup.dispatch()
+    assert setup.delivered() == []
+    assert await setup.log(endpoint) == []

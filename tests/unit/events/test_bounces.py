@@ -1,4 +1,4 @@
-"""Reading letters: what came back is told apart, reader by reader, and our own mail is found in it."""
+"""Parse bounce emails: formats, recipients and the original message."""
 
 import json
 from base64 import b64encode
@@ -20,25 +20,25 @@ from mailwright.events.bounces import (
     UnrelatedEmail,
     parse_bounce_mail,
 )
-from tests.unit.events.bounce_letters import ORIGINAL, OURS, READER, a_feedback, a_group, a_report, a_text
+from tests.unit.events.bounce_emails import ORIGINAL, OURS, READER, a_feedback, a_group, a_report, a_text
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
 
-def bounced(mail: bytes) -> BounceReport:
-    letter = parse_bounce_mail(mail)
-    assert isinstance(letter, BounceReport), letter
-    return letter
+def bounce_report(mail: bytes) -> BounceReport:
+    parsed = parse_bounce_mail(mail)
+    assert isinstance(parsed, BounceReport), parsed
+    return parsed
 
 
-def complained(mail: bytes) -> FeedbackReport:
-    letter = parse_bounce_mail(mail)
-    assert isinstance(letter, FeedbackReport), letter
-    return letter
+def feedback_report(mail: bytes) -> FeedbackReport:
+    parsed = parse_bounce_mail(mail)
+    assert isinstance(parsed, FeedbackReport), parsed
+    return parsed
 
 
-def only(mail: bytes) -> BouncedRecipient:
-    [recipient] = bounced(mail).recipients
+def only_recipient(mail: bytes) -> BouncedRecipient:
+    [recipient] = bounce_report(mail).recipients
     return recipient
 
 
@@ -46,11 +46,11 @@ def only(mail: bytes) -> BouncedRecipient:
 
 
 def test_standard_report_is_parsed_completely() -> None:
-    letter = bounced(a_report(a_group(diagnostic="550 5.1.1 nobody of that name")))
-    assert letter.reporting_mta == "mx.reader.example"
-    assert (letter.original.outbox_id, letter.original.message_id) == (OURS, f"<{OURS}@sender.example>")
-    assert letter.original.recipients == (READER,)
-    [reader] = letter.recipients
+    parsed = bounce_report(a_report(a_group(diagnostic="550 5.1.1 nobody of that name")))
+    assert parsed.reporting_mta == "mx.reader.example"
+    assert (parsed.original.outbox_id, parsed.original.message_id) == (OURS, f"<{OURS}@sender.example>")
+    assert parsed.original.recipients == (READER,)
+    [reader] = parsed.recipients
     assert (reader.address, reader.action, reader.kind) == (READER, DsnAction.FAILED, HARD)
     assert (reader.status, reader.reply_code) == ("5.1.1", 550)
     assert reader.diagnostic == "550 5.1.1 nobody of that name"
@@ -66,7 +66,7 @@ def test_standard_report_is_parsed_completely() -> None:
     ],
 )
 def test_content_type_variant_does_not_matter(content_type: str) -> None:
-    assert only(a_report(content_type=content_type)).kind is HARD
+    assert only_recipient(a_report(content_type=content_type)).kind is HARD
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_content_type_variant_does_not_matter(content_type: str) -> None:
         ("FAILURE", "5.1.1", DsnAction.FAILED, HARD),
         ("failed (bad destination mailbox)", "5.1.1", DsnAction.FAILED, HARD),
         ("error", "5.1.1", DsnAction.FAILED, HARD),
-        ("failed", "4.4.7", DsnAction.FAILED, SOFT),  # given up after days
+        ("failed", "4.4.7", DsnAction.FAILED, SOFT),  # gave up after days
         ("failed", "5.2.2", DsnAction.FAILED, SOFT),
         ("failed", "5.7.1 (refused)", DsnAction.FAILED, SOFT),
         ("delayed", "4.2.2", DsnAction.DELAYED, SOFT),
-        ("delayed", "5.1.1", DsnAction.DELAYED, SOFT),  # it is still being tried, whatever it says
+        ("delayed", "5.1.1", DsnAction.DELAYED, SOFT),  # still being retried, whatever the status
         ("delivered", "2.0.0", DsnAction.DELIVERED, None),
         ("deliverable", "2.1.5", DsnAction.DELIVERED, None),
         ("relayed", "2.1.9", DsnAction.RELAYED, None),
@@ -96,7 +96,7 @@ def test_content_type_variant_does_not_matter(content_type: str) -> None:
 def test_action_and_status_decide_together(
     action: str, status: str, wanted_action: DsnAction, wanted_kind: BounceKind | None
 ) -> None:
-    reader = only(a_report(a_group(action=action, status=status)))
+    reader = only_recipient(a_report(a_group(action=action, status=status)))
     assert (reader.action, reader.kind) == (wanted_action, wanted_kind)
 
 
@@ -107,21 +107,21 @@ def test_action_and_status_decide_together(
         ("5.0.0", "550-5.1.1 unknown 550 5.1.1 really", "5.1.1", 550),
         ("5.0.0", "5.1.0 - wrong 550-'5.2.2 full'", "5.2.2", 550),
         ("5.0.0", "550 #5.1.0 refused", "5.1.0", 550),
-        ("5.2.2", "550 5.1.1 unknown", "5.2.2", 550),  # the field is exact: it is believed
-        ("4.0.0", "554 5.1.1 unknown", "4.0.0", 554),  # the server says that it may still succeed
-        ("5.0.0", "550 refused, see 5.6.7.8", "5.0.0", 550),  # the address of a host
+        ("5.2.2", "550 5.1.1 unknown", "5.2.2", 550),  # the field is specific, so it wins
+        ("4.0.0", "554 5.1.1 unknown", "4.0.0", 554),  # the server may still succeed
+        ("5.0.0", "550 refused, see 5.6.7.8", "5.0.0", 550),  # an IP address
         ("5.0.0 (permanent failure)", "no words", "5.0.0", None),
         ("553", "", None, 553),
         ("", "421 4.7.0 later", "4.7.0", 421),
     ],
 )
 def test_most_specific_status_wins(status: str, diagnostic: str, wanted: str | None, code: int | None) -> None:
-    reader = only(a_report(a_group(action="failed", status=status, diagnostic=diagnostic), text=""))
+    reader = only_recipient(a_report(a_group(action="failed", status=status, diagnostic=diagnostic), text=""))
     assert (reader.status, reader.reply_code) == (wanted, code)
 
 
 def test_each_recipient_has_its_own_outcome() -> None:
-    letter = bounced(
+    parsed = bounce_report(
         a_report(
             a_group("dead@reader.example", status="5.1.1"),
             a_group("full@reader.example", status="5.2.2"),
@@ -129,35 +129,35 @@ def test_each_recipient_has_its_own_outcome() -> None:
             a_group("well@reader.example", "delivered", "2.0.0"),
         )
     )
-    assert [(each.address, each.action, each.kind) for each in letter.recipients] == [
+    assert [(each.address, each.action, each.kind) for each in parsed.recipients] == [
         ("dead@reader.example", DsnAction.FAILED, HARD),
         ("full@reader.example", DsnAction.FAILED, SOFT),
         ("late@reader.example", DsnAction.DELAYED, SOFT),
         ("well@reader.example", DsnAction.DELIVERED, None),
     ]
-    assert len({each.identity for each in letter.recipients}) == 4
+    assert len({each.identity for each in parsed.recipients}) == 4
 
 
 def test_text_about_one_recipient_does_not_affect_others() -> None:
     text = "<dead@reader.example>: user unknown\n\n<other@reader.example>: something went wrong\n"
     groups = [a_group(f"{name}@reader.example", status="5.0.0") for name in ("dead", "other", "unnamed")]
-    letter = bounced(a_report(*groups, text=text))
-    assert [each.kind for each in letter.recipients] == [HARD, SOFT, SOFT]
+    parsed = bounce_report(a_report(*groups, text=text))
+    assert [each.kind for each in parsed.recipients] == [HARD, SOFT, SOFT]
 
 
 def test_cisco_field_is_parsed() -> None:
     group = a_group(status="5.0.0") + 'X-Supplementary-Info: <192.0.2.1 #5.0.0 smtp; 550 "Unknown User">\n'
-    reader = only(a_report(group, text=""))
+    reader = only_recipient(a_report(group, text=""))
     assert (reader.kind, reader.reply_code) == (HARD, 550)
 
 
 def test_repeated_group_counts_once() -> None:
-    assert len(bounced(a_report(a_group(), a_group())).recipients) == 1
+    assert len(bounce_report(a_report(a_group(), a_group())).recipients) == 1
 
 
 def test_original_recipient_wins_over_forwarding_target() -> None:
     group = f"Original-Recipient: rfc822;{READER}\n" + a_group("forwarded@elsewhere.example")
-    assert only(a_report(group)).address == READER
+    assert only_recipient(a_report(group)).address == READER
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_original_recipient_wins_over_forwarding_target() -> None:
     ],
 )
 def test_invalid_recipient_address_is_none(written: str, wanted: str | None) -> None:
-    assert only(a_report(a_group(written))).address == wanted
+    assert only_recipient(a_report(a_group(written))).address == wanted
 
 
 def test_status_fields_in_body_are_parsed() -> None:
     fields = f"Reporting-MTA: dns; mx.example\n\n{a_group(status='5.2.1')}"
-    letter = bounced(a_text(f"The mail system\n\n{fields}\n\nReturn-Path: <a@b.example>\n"))
-    assert ([each.status for each in letter.recipients], letter.reporting_mta) == (["5.2.1"], "mx.example")
+    parsed = bounce_report(a_text(f"The mail system\n\n{fields}\n\nReturn-Path: <a@b.example>\n"))
+    assert ([each.status for each in parsed.recipients], parsed.reporting_mta) == (["5.2.1"], "mx.example")
 
 
 def test_base64_report_is_parsed() -> None:
@@ -187,13 +187,13 @@ def test_base64_report_is_parsed() -> None:
         "Subject: Undelivered\nContent-Type: multipart/report; boundary=edge\n\n--edge\n"
         f"Content-Type: message/delivery-status\nContent-Transfer-Encoding: base64\n\n{fields}\n--edge--\n"
     )
-    assert only(mail.encode()).address == READER
+    assert only_recipient(mail.encode()).address == READER
 
 
 def test_truncated_report_is_parsed_as_far_as_possible() -> None:
     whole = a_report(a_group("first@reader.example"), a_group("second@reader.example"))
     cut = whole[: whole.index(b"second@")]
-    assert [each.address for each in bounced(cut).recipients] == ["first@reader.example"]
+    assert [each.address for each in bounce_report(cut).recipients] == ["first@reader.example"]
 
 
 def test_report_without_report_part_is_unreadable() -> None:
@@ -202,12 +202,12 @@ def test_report_without_report_part_is_unreadable() -> None:
 
 
 def test_outer_report_wins_over_returned_report() -> None:
-    """Our mail was a report, too: only the outer one is about it."""
+    """Our message was itself a report; only the outer one is about it."""
     inner = a_report(a_group("inner@reader.example")).decode().replace("edge", "inner")
-    assert [each.address for each in bounced(a_report(original=inner)).recipients] == [READER]
+    assert [each.address for each in bounce_report(a_report(original=inner)).recipients] == [READER]
 
 
-# In plain words.
+# Plain text bounces.
 
 QMAIL = """Hi. This is a mail program. I wasn't able to deliver your message to the following addresses.
 
@@ -235,28 +235,28 @@ EXIM = """A message that you sent could not be delivered to one or more of its r
 
 
 def test_plain_text_with_several_recipients() -> None:
-    letter = bounced(a_text(QMAIL.format(ours=OURS)))
-    assert [(each.address, each.kind, each.status, each.reply_code) for each in letter.recipients] == [
+    parsed = bounce_report(a_text(QMAIL.format(ours=OURS)))
+    assert [(each.address, each.kind, each.status, each.reply_code) for each in parsed.recipients] == [
         ("dead@reader.example", HARD, "5.1.1", 550),
         ("busy@reader.example", SOFT, "4.2.2", 452),
     ]
-    assert letter.original.outbox_id == OURS
+    assert parsed.original.outbox_id == OURS
 
 
 def test_plain_text_bounce_marked_as_auto_reply() -> None:
     more = "Auto-Submitted: auto-replied\nX-Failed-Recipients: ann@reader.example\n"
-    reader = only(a_text(EXIM, subject="Mail delivery failed", more=more))
+    reader = only_recipient(a_text(EXIM, subject="Mail delivery failed", more=more))
     assert (reader.address, reader.kind, reader.reply_code) == (READER, HARD, 550)
 
 
 def test_plain_text_delay_warning() -> None:
     text = "THIS IS A WARNING ONLY. It will be retried.\n\n<ann@reader.example>: user unknown\n"
-    reader = only(a_text(text, subject="Delayed Mail"))
+    reader = only_recipient(a_text(text, subject="Delayed Mail"))
     assert (reader.action, reader.kind) == (DsnAction.DELAYED, SOFT)
 
 
 def test_reason_before_the_recipient() -> None:
-    reader = only(
+    reader = only_recipient(
         a_text("The mailbox is full: <ann@reader.example>\nUnable to deliver mail.\n", subject="Returned mail")
     )
     assert (reader.address, reader.kind) == (READER, SOFT)
@@ -265,27 +265,27 @@ def test_reason_before_the_recipient() -> None:
 
 def test_first_reason_counts() -> None:
     text = "It could not be delivered.\n\n<ann@reader.example>: user unknown\n\n<ann@reader.example>: see our page\n"
-    assert only(a_text(text)).kind is HARD
+    assert only_recipient(a_text(text)).kind is HARD
 
 
 def test_html_only_bounce_is_parsed() -> None:
     text = (
         "<html><body><p>Your message could not be delivered to:</p><p>ann@reader.example</p><b>User unknown</b></body>"
     )
-    assert only(a_text(text, more="Content-Type: text/html\n")).kind is HARD
+    assert only_recipient(a_text(text, more="Content-Type: text/html\n")).kind is HARD
 
 
 def test_bounce_without_recipient_is_matched_by_id() -> None:
     text = f"Your message could not be delivered.\n\nMessage-ID: <{OURS}@sender.example>\n"
-    letter = bounced(a_text(text))
-    assert (letter.original.outbox_id, letter.recipients[0].address) == (OURS, None)
+    parsed = bounce_report(a_text(text))
+    assert (parsed.original.outbox_id, parsed.recipients[0].address) == (OURS, None)
 
 
 def test_bounce_without_recipient_and_id_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_text("Your message could not be delivered.")), UnreadableReport)
 
 
-# What is no bounce.
+# Other emails.
 
 RECEIPT = (
     b"Return-Path: <>\nFrom: ann@reader.example\nSubject: Read: Hello\n"
@@ -307,9 +307,9 @@ RECEIPT = (
 )
 def test_auto_reply_is_no_bounce(headers: str) -> None:
     mail = f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
-    letter = parse_bounce_mail(mail.encode())
-    assert isinstance(letter, AutoReply)
-    assert letter.original.outbox_id == OURS
+    parsed = parse_bounce_mail(mail.encode())
+    assert isinstance(parsed, AutoReply)
+    assert parsed.original.outbox_id == OURS
 
 
 @pytest.mark.parametrize(
@@ -331,14 +331,14 @@ def test_ordinary_email_is_unrelated(mail: bytes) -> None:
 
 
 def test_complaint_has_message_and_recipient() -> None:
-    letter = complained(a_feedback(f"Feedback-Type: abuse\nUser-Agent: Loop/1\nOriginal-Rcpt-To: <{READER}>\n"))
-    assert letter.feedback_type.is_complaint
-    assert (letter.recipients, letter.reporter, letter.original.outbox_id) == ((READER,), "Loop/1", OURS)
+    parsed = feedback_report(a_feedback(f"Feedback-Type: abuse\nUser-Agent: Loop/1\nOriginal-Rcpt-To: <{READER}>\n"))
+    assert parsed.feedback_type.is_complaint
+    assert (parsed.recipients, parsed.reporter, parsed.original.outbox_id) == ((READER,), "Loop/1", OURS)
 
 
 def test_complaint_with_hidden_recipient_is_matched_by_id() -> None:
-    letter = complained(a_feedback(original=ORIGINAL.replace(READER, "undisclosed")))
-    assert (letter.recipients, letter.original.outbox_id) == ((), OURS)
+    parsed = feedback_report(a_feedback(original=ORIGINAL.replace(READER, "undisclosed")))
+    assert (parsed.recipients, parsed.original.outbox_id) == ((), OURS)
 
 
 @pytest.mark.parametrize(
@@ -354,15 +354,15 @@ def test_complaint_with_hidden_recipient_is_matched_by_id() -> None:
     ],
 )
 def test_not_every_feedback_is_a_complaint(stated: str, wanted: FeedbackType, *, is_complaint: bool) -> None:
-    letter = complained(a_feedback(f"Feedback-Type: {stated}\n"))
-    assert (letter.feedback_type, letter.feedback_type.is_complaint) == (wanted, is_complaint)
+    parsed = feedback_report(a_feedback(f"Feedback-Type: {stated}\n"))
+    assert (parsed.feedback_type, parsed.feedback_type.is_complaint) == (wanted, is_complaint)
 
 
 def test_feedback_without_type_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_feedback("User-Agent: Loop/1\n")), UnreadableReport)
 
 
-# Amazon's notices by mail.
+# SES notices by email.
 
 
 def a_notice(**parts: object) -> str:
@@ -375,17 +375,17 @@ def test_ses_bounce_notice_is_parsed() -> None:
     notice = a_notice(notificationType="Bounce", bounce={"bounceType": "Permanent", "bouncedRecipients": [named]})
     enveloped = json.dumps({"Type": "Notification", "Message": notice})
     for text in (notice, enveloped, notice.replace("bouncedRecipients", "bounced!\n Recipients")):
-        letter = bounced(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification"))
-        assert [(each.address, each.kind) for each in letter.recipients] == [(READER, HARD)]
-        assert letter.original.outbox_id == OURS
+        parsed = bounce_report(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification"))
+        assert [(each.address, each.kind) for each in parsed.recipients] == [(READER, HARD)]
+        assert parsed.original.outbox_id == OURS
 
 
 def test_ses_complaint_and_delivery_notices_are_parsed() -> None:
     complaint = {"complainedRecipients": [{"emailAddress": READER}], "complaintFeedbackType": "not-spam"}
-    letter = complained(a_text(a_notice(eventType="Complaint", complaint=complaint), sender="a@sns.example"))
-    assert (letter.feedback_type, letter.recipients) == (FeedbackType.NOT_SPAM, (READER,))
+    parsed = feedback_report(a_text(a_notice(eventType="Complaint", complaint=complaint), sender="a@sns.example"))
+    assert (parsed.feedback_type, parsed.recipients) == (FeedbackType.NOT_SPAM, (READER,))
     delivery = {"recipients": [READER], "smtpResponse": "250 2.6.0 taken"}
-    reader = only(a_text(a_notice(eventType="Delivery", delivery=delivery), sender="a@sns.example"))
+    reader = only_recipient(a_text(a_notice(eventType="Delivery", delivery=delivery), sender="a@sns.example"))
     assert (reader.action, reader.kind, reader.status) == (DsnAction.DELIVERED, None, "2.6.0")
 
 
@@ -399,15 +399,15 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
     )
 
 
-# Which mail it is about.
+# The original message.
 
 
 @pytest.mark.parametrize(
     "mail",
     [
-        a_report(original=ORIGINAL.replace(f"{OURS}@sender", "replaced@provider")),  # our header alone
+        a_report(original=ORIGINAL.replace(f"{OURS}@sender", "replaced@provider")),  # only our header
         a_report(original=ORIGINAL.partition("\n")[2]),  # without any Message-ID
-        a_report(original=ORIGINAL.replace("X-Mailwright-Message", "X-Other")),  # the Message-ID alone
+        a_report(original=ORIGINAL.replace("X-Mailwright-Message", "X-Other")),  # only the Message-ID
         a_report(original=ORIGINAL, original_type="text/rfc822-headers"),
         a_report(original="", headers=f"In-Reply-To: <{OURS}@sender.example>\n"),
         a_report(original="", headers=f"References: <a@b.example>\n <{OURS}@sender.example>\n"),
@@ -428,30 +428,30 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
     ],
 )
 def test_original_is_found_wherever_its_id_is(mail: bytes) -> None:
-    assert bounced(mail).original.outbox_id == OURS
+    assert bounce_report(mail).original.outbox_id == OURS
 
 
 def test_forwarded_report_is_about_our_message() -> None:
     report = a_report().decode().replace("report-1@", f"{uuid7(1_600_000_000_000)}@")
     outer = "Subject: Fwd\nContent-Type: multipart/mixed; boundary=out\n\n--out\n"
     mail = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
-    original = bounced(mail.replace("X-Mailwright-Message", "X-Other").encode()).original
+    original = bounce_report(mail.replace("X-Mailwright-Message", "X-Other").encode()).original
     assert (original.outbox_id, original.message_id) == (OURS, f"<{OURS}@sender.example>")
 
 
 def test_generated_ids_are_found() -> None:
     outbox_id = uuid7(1_700_000_000_000)
     original = f"Message-ID: {message_id(outbox_id, 'bücher.example')}\nTo: {READER}\n\n"
-    assert bounced(a_report(original=original)).original.outbox_id == outbox_id
+    assert bounce_report(a_report(original=original)).original.outbox_id == outbox_id
 
 
 def test_foreign_id_is_not_ours() -> None:
     other = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
-    letter = bounced(a_report(original=f"Message-ID: <{other}@client.example>\nTo: {READER}\n\n"))
-    assert (letter.original.outbox_id, letter.original.message_id) == (None, f"<{other}@client.example>")
+    parsed = bounce_report(a_report(original=f"Message-ID: <{other}@client.example>\nTo: {READER}\n\n"))
+    assert (parsed.original.outbox_id, parsed.original.message_id) == (None, f"<{other}@client.example>")
 
 
-# Once.
+# Identity.
 
 
 def test_copy_on_another_route_has_same_identity() -> None:
@@ -468,16 +468,16 @@ def test_emails_without_id_differ_by_content() -> None:
 
 def test_delay_and_later_failure_are_distinct() -> None:
     delayed, failed = a_report(a_group(action="delayed", status="4.4.1")), a_report(a_group(status="4.4.7"))
-    [first], [second] = bounced(delayed).recipients, bounced(failed).recipients
+    [first], [second] = bounce_report(delayed).recipients, bounce_report(failed).recipients
     assert first.identity != second.identity
 
 
-def identities(letter: BounceMail) -> set[str]:
-    assert isinstance(letter, BounceReport)
-    return {letter.identity, *(each.identity for each in letter.recipients)}
+def identities(parsed: BounceMail) -> set[str]:
+    assert isinstance(parsed, BounceReport)
+    return {parsed.identity, *(each.identity for each in parsed.recipients)}
 
 
 def test_diagnostic_is_one_bounded_line() -> None:
-    reader = only(a_report(a_group(diagnostic="550 no\n \x00\x1b[31m" + "very " * 2_000)))
+    reader = only_recipient(a_report(a_group(diagnostic="550 no\n \x00\x1b[31m" + "very " * 2_000)))
     assert len(reader.diagnostic) <= 1_000
     assert reader.diagnostic.isprintable()

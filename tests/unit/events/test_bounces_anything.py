@@ -1,4 +1,4 @@
-"""Any bytes are read: never an exception, never a long wait, and never more than is there."""
+"""Any bytes are parsed without an exception, in bounded time and with bounded output."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from mailwright.events.bounces import (
     parse_bounce_mail,
 )
 from mailwright.events.bounces.email_parts import MAX_DEPTH, MAX_PARTS, split_parts
-from tests.unit.events.bounce_letters import READER, a_feedback, a_group, a_report, a_text
+from tests.unit.events.bounce_emails import READER, a_feedback, a_group, a_report, a_text
 from tests.unit.events.test_bounces_corpus import COLLECTION
 
 LETTERS = (BounceReport, FeedbackReport, AutoReply, UnrelatedEmail, UnreadableReport)
@@ -29,7 +29,7 @@ SAMPLES = [
     *(file.read_bytes() for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]"))),
 ]
 
-# Pieces that matter to the reader: mutations hit them more often than by chance.
+# Tokens that matter to the parser, so that mutations hit them often.
 PIECES = [
     b"\r\n\r\n",
     b"\n--edge\n",
@@ -97,7 +97,7 @@ TEN_MEGABYTES = 10_000_000
 HEAD = b"From: MAILER-DAEMON@x.example\nSubject: Undelivered\nReturn-Path: <>\n"
 STATUS = b"Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822;a@b.example\nAction: failed\n"
 
-# Each is what some part of the reader likes least.
+# Worst cases for parts of the parser.
 HUGE: dict[str, Callable[[], bytes]] = {
     "one line": lambda: HEAD + b"\n" + b"a" * TEN_MEGABYTES,
     "brackets": lambda: HEAD + b"\n" + b"<" * TEN_MEGABYTES,
@@ -125,6 +125,6 @@ HUGE: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("what", HUGE)
 def test_ten_megabytes_are_parsed_quickly(what: str) -> None:
     mail = HUGE[what]()
-    began = time.process_time()  # of our own work: the machine may be busy with something else
+    began = time.process_time()  # CPU time, because the machine may be busy
     assert isinstance(parse_bounce_mail(mail), LETTERS)
     assert time.process_time() - began < 3

@@ -1,4 +1,4 @@
-"""Real bounces and complaints of many servers, read in place where the collection is present."""
+"""Real bounces and complaints of many servers, tested if the corpus is present."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not DSN.is_dir(), reason="the collection of real
 
 LEAST_SCORE = 0.95
 
-# Where we judge otherwise than the collection does, and mean it. Whoever improves the reader shortens this list.
+# Intended differences from the corpus. An improved parser shortens this list.
 DISAGREEMENTS = {
     "lhost-postfix-01.eml": "5.1.1 and 'no such user' are hard for us, also when a local delivery program says it",
     "lhost-postfix-03.eml": "'unknown user' is hard for us, also when it comes after the content",
@@ -36,7 +36,7 @@ DISAGREEMENTS = {
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
-# Of mails for which the collection itself expects nothing.
+# Emails without an expectation in the corpus.
 OURS: dict[str, list[tuple[str | None, BounceKind | None, str | None]]] = {
     "lhost-courier-01.eml": [("kijitora@example.co.jp", HARD, "5.1.1")],
     "lhost-exim-01.eml": [("kijitora@example.ed.jp", SOFT, "5.7.0")],
@@ -77,7 +77,7 @@ def judges_alike(read_letter: BounceMail, wanted: list[dict[str, Any]]) -> bool:
 
 
 def unless_invented(status: str) -> str | None:
-    """The collection gives numbers from 900 on to mails that have no status."""
+    """The corpus uses numbers from 900 for emails without a status."""
     return None if int(status.split(".")[2]) >= 900 else status
 
 
@@ -126,7 +126,7 @@ def test_every_email_of_the_corpus_is_parsed() -> None:
 def test_other_emails_are_no_bounces() -> None:
     assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
     assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
-    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # a person forwards one
+    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # forwarded by a person
 
 
 def test_complaining_recipient_is_parsed_if_present() -> None:
@@ -146,7 +146,7 @@ def test_original_of_nearly_every_report_is_found() -> None:
 
 
 def test_our_id_is_found_in_real_reports() -> None:
-    """Each mail is read as if it had been ours: with our Message-ID in place of the one that it was about."""
+    """Parse each email with our Message-ID in place of the original one."""
     ours = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
         found = letter(file)

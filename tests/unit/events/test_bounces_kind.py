@@ -1,4 +1,4 @@
-"""Hard or soft: by the enhanced status, then by the words. Only what is surely dead is hard."""
+"""Hard or soft bounces, by enhanced status and then by text."""
 
 import pytest
 from hypothesis import given

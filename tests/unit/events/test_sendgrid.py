@@ -1,4 +1,4 @@
-"""SendGrid events: signed over their very bytes, fresh, each judged by itself."""
+"""SendGrid signatures and events."""
 
 import json
 from collections import Counter
@@ -130,7 +130,7 @@ def test_invalid_key_is_reported(key: str) -> None:
         SendGridSignature(key, ManualClock())
 
 
-# What events mean.
+# Parsed events.
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_bounce_text_is_kept() -> None:
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="SendGrid's examples are not here")
 def test_sendgrid_examples_are_parsed() -> None:
     body = (FIXTURES / "twiliodocs__all_event_types.json").read_bytes()
-    told = sendgrid.parse_events(body, NOW)
-    assert Counter(each.type.value for each in told.reports) == {
+    parsed = sendgrid.parse_events(body, NOW)
+    assert Counter(each.type.value for each in parsed.reports) == {
         "accepted": 1,
         "bounce": 3,
         "click": 1,
@@ -210,13 +210,13 @@ def test_sendgrid_examples_are_parsed() -> None:
         "open": 1,
         "unsubscribe": 2,
     }
-    assert told.skipped == {"group_resubscribe": 1, "account_status_change": 1}
+    assert parsed.skipped == {"group_resubscribe": 1, "account_status_change": 1}
     assert not any(
-        (each.provider_message_id or "").strip() != (each.provider_message_id or "") for each in told.reports
+        (each.provider_message_id or "").strip() != (each.provider_message_id or "") for each in parsed.reports
     )
 
 
-# Which mail.
+# Message ids.
 
 
 def test_our_id_is_an_event_field() -> None:
@@ -250,7 +250,7 @@ def test_time_formats_are_parsed(written: Any, read_as: int) -> None:
     assert only(an_event("open", timestamp=written)).at == read_as
 
 
-# What is broken.
+# Invalid input.
 
 
 def test_invalid_event_does_not_block_others() -> None:
@@ -264,9 +264,9 @@ def test_invalid_event_does_not_block_others() -> None:
         an_event("open", email=7),
         an_event("open", email=""),
     ]
-    told = read(*bad, an_event("delivered"), {"event": "account_status_change"}, an_event("surprise"))
-    assert [each.type for each in told.reports] == [EventType.DELIVERED]
-    assert told.skipped == {"unreadable": len(bad), "account_status_change": 1, "surprise": 1}
+    parsed = read(*bad, an_event("delivered"), {"event": "account_status_change"}, an_event("surprise"))
+    assert [each.type for each in parsed.reports] == [EventType.DELIVERED]
+    assert parsed.skipped == {"unreadable": len(bad), "account_status_change": 1, "surprise": 1}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b"7", b'"x"', b"\xff", b"[" * 100_000])
@@ -283,5 +283,5 @@ FIELDS = ["email", "timestamp", "type", "status", "reason", "url", "sg_event_id"
     st.lists(st.tuples(st.sampled_from([*sendgrid.EVENT_PARSERS]), st.dictionaries(st.sampled_from(FIELDS), ANYTHING)))
 )
 def test_every_event_is_reported_or_counted(events: list[tuple[str, dict[str, Any]]]) -> None:
-    told = read(*({**fields, "event": name} for name, fields in events))
-    assert len(told.reports) + sum(told.skipped.values()) == len(events)
+    parsed = read(*({**fields, "event": name} for name, fields in events))
+    assert len(parsed.reports) + sum(parsed.skipped.values()) == len(events)

@@ -1,4 +1,4 @@
-"""SES events: both dialects, every type, one report per recipient, and the same key for every copy."""
+"""SES events: both formats, every type, one report per recipient, and stable keys."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def only(text: str) -> Report:
     return report
 
 
-# Amazon's own examples.
+# Amazon's examples.
 
 EXAMPLES = {
     "events/awsdocs__bounce": [("bounce", "hard_bounce", "recipient@example.com")],
@@ -173,7 +173,7 @@ def test_complaint_counts_unless_not_spam(feedback: str | None, verdict: Contact
     assert (report.type, report.verdict) == (EventType.COMPLAINED, verdict)
 
 
-# Others.
+# Other events.
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_unknown_event_has_no_reports() -> None:
     )
 
 
-# Which mail.
+# Message ids.
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_ses_time_formats_are_parsed(written: Any, read: str) -> None:
     assert isoformat(only(an_event("Delivery", "delivery", content)).at) == read
 
 
-# What is broken.
+# Invalid input.
 
 
 @pytest.mark.parametrize(

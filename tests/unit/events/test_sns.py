@@ -1,4 +1,4 @@
-"""SNS envelopes: what Amazon signed for us is believed, and nothing else, whatever it looks like."""
+"""SNS envelopes: only those that Amazon signed for us are accepted."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ SIGNER = Signer(clock.now())
 
 
 class Rerouted(HttpClient):
-    """Requests for Amazon go to a server of the test; everything else about them is real."""
+    """Redirects requests for Amazon to a test server."""
 
     def __init__(self, standin: HttpStandIn) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Rerouted(HttpClient):
 
 
 class Amazon(HttpStandIn):
-    """Serves certificates by their name, and confirms whatever it is asked to."""
+    """Serves certificates by name and confirms every subscription."""
 
     files: dict[str, bytes]
 
@@ -90,11 +90,11 @@ def receiver(fetch: AmazonFetcher, time: ManualClock) -> SnsVerifier:
 
 
 def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
-    """A good signature, and a certificate somewhere else."""
+    """A valid signature with another certificate URL."""
     return body_of({**SIGNER.notified(MESSAGE, TopicArn=topic), "SigningCertURL": certificate_url})
 
 
-# The real thing.
+# Genuine envelopes.
 
 
 @pytest.mark.skipif(not REAL, reason="the real vectors are not here")
@@ -257,7 +257,7 @@ async def test_made_up_certificates_do_not_delay_known_one(
     ],
 )
 async def test_certificate_must_be_from_topic_region(http: Rerouted, region: str, host: str) -> None:
-    """A bucket may be called `sns`, and then answers below amazonaws.com."""
+    """A bucket named `sns` is served below amazonaws.com."""
     receiver = SnsVerifier(clock, AmazonCertificates(AmazonFetcher(http), clock), AmazonFetcher(http))
     topic = f"arn:aws:sns:{region}:123456789012:mail-events"
     with pytest.raises(ForgedEvent):
@@ -383,7 +383,7 @@ async def test_failed_confirmation_is_reported(receiver: SnsVerifier, amazon: Am
         await receiver.confirm_subscription(envelope)
 
 
-# A folder instead of Amazon.
+# Certificates from a folder.
 
 
 async def test_certificates_can_come_from_a_folder(http: Rerouted, tmp_path: Path) -> None:

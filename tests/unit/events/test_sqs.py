@@ -1,4 +1,4 @@
-"""The queue: signed as Amazon wants it, and every way in which it can fail has a name."""
+"""The SQS client: signed requests and reported failures."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def test_received_message_stays_until_deleted(sqs: SqsStandIn, queue: SqsQ
 
 
 async def test_stand_in_works_with_botocore(sqs: SqsStandIn) -> None:
-    """So what we say to it is what Amazon's own client says."""
+    """Our requests equal those of Amazon's client."""
     sqs._clock = SystemClock()
     sqs.put("hello")
 
@@ -97,9 +97,9 @@ async def test_every_error_response_is_sqs_unavailable(
     sqs: SqsStandIn, queue: SqsQueue, answer: Answer | bytes
 ) -> None:
     sqs.answer(answer, times=1)
-    with pytest.raises(SqsUnavailable) as told:
+    with pytest.raises(SqsUnavailable) as raised:
         await queue.receive()
-    assert SECRET_KEY not in str(told.value)
+    assert SECRET_KEY not in str(raised.value)
     sqs.put("later")
     assert [each.body for each in await queue.receive()] == ["later"]
 

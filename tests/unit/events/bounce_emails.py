@@ -1,4 +1,4 @@
-"""Letters that come back, written for the tests: each builder fills in what a test does not care about."""
+"""Builders of bounce emails and feedback reports with defaults."""
 
 OURS = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
 READER = "ann@reader.example"

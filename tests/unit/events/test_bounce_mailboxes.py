@@ -1,4 +1,4 @@
-"""Boxes: a mail is handed over until it is done, in a maildir and behind IMAP alike."""
+"""Bounce mailboxes: an email is returned until it is done, from a maildir and over IMAP."""
 
 import asyncio
 from contextlib import aclosing
@@ -17,22 +17,22 @@ from tests.standins.imap import PASSWORD, UID_VALIDITY, USER, Failure, ImapServe
 UNREADABLE = Path("/proc/self/mem")
 
 
-async def take_all(box: BounceMailbox) -> list[bytes]:
-    """Everything is read, and nothing is done."""
-    async with aclosing(box.unread_emails()) as arrivals:
-        return [arrival.content async for arrival in arrivals]
+async def take_all(mailbox: BounceMailbox) -> list[bytes]:
+    """Read all emails without marking them as done."""
+    async with aclosing(mailbox.unread_emails()) as emails:
+        return [email.content async for email in emails]
 
 
-async def handle_all(box: BounceMailbox) -> list[bytes]:
+async def handle_all(mailbox: BounceMailbox) -> list[bytes]:
     handled = []
-    async with aclosing(box.unread_emails()) as arrivals:
-        async for arrival in arrivals:
-            handled.append(arrival.content)
-            await arrival.mark_done()
+    async with aclosing(mailbox.unread_emails()) as emails:
+        async for email in emails:
+            handled.append(email.content)
+            await email.mark_done()
     return handled
 
 
-# A maildir.
+# Maildir.
 
 
 @pytest.fixture
@@ -45,19 +45,19 @@ def maildir(tmp_path: Path) -> Path:
 async def test_email_stays_in_maildir_until_done(maildir: Path) -> None:
     (maildir / "new" / "2.host").write_bytes(b"second")
     (maildir / "new" / "1.host").write_bytes(b"first")
-    box = open_mailbox(f"maildir:{maildir}")
-    assert await take_all(box) == [b"first", b"second"]
-    assert await handle_all(box) == [b"first", b"second"]
-    assert await take_all(box) == []
+    mailbox = open_mailbox(f"maildir:{maildir}")
+    assert await take_all(mailbox) == [b"first", b"second"]
+    assert await handle_all(mailbox) == [b"first", b"second"]
+    assert await take_all(mailbox) == []
     assert sorted(file.name for file in (maildir / "cur").iterdir()) == ["1.host:2,S", "2.host:2,S"]
 
 
 async def test_mark_done_twice_is_harmless_in_maildir(maildir: Path) -> None:
     (maildir / "new" / "1.host").write_bytes(b"mail")
-    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
-        arrival = await anext(arrivals)
-        await arrival.mark_done()
-        await arrival.mark_done()
+    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as emails:
+        email = await anext(emails)
+        await email.mark_done()
+        await email.mark_done()
     assert (maildir / "cur" / "1.host:2,S").read_bytes() == b"mail"
 
 
@@ -65,9 +65,9 @@ async def test_email_moved_by_another_process_is_skipped(maildir: Path) -> None:
     for name in ("1", "2", "3"):
         (maildir / "new" / name).write_bytes(name.encode())
     mails = []
-    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
-        async for arrival in arrivals:
-            mails.append(arrival.content)
+    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as emails:
+        async for email in emails:
+            mails.append(email.content)
             (maildir / "new" / "2").unlink(missing_ok=True)
     assert mails == [b"1", b"3"]
 
@@ -98,7 +98,7 @@ async def test_missing_maildir_is_reported(tmp_path: Path) -> None:
 # IMAP.
 
 
-def box_of(server: ImapServer, **options: str) -> BounceMailbox:
+def mailbox_of(server: ImapServer, **options: str) -> BounceMailbox:
     assert server.certificate
     query = "&".join(
         f"{name}={quote(value)}" for name, value in {"ca": str(server.certificate.file), **options}.items()
@@ -109,18 +109,18 @@ def box_of(server: ImapServer, **options: str) -> BounceMailbox:
 async def test_email_stays_unseen_on_imap_until_done() -> None:
     async with ImapServer() as server:
         uids = [server.put(b"first\r\n)\r\n"), server.put(b"second"), server.put(b"old", "\\Seen")]
-        box = box_of(server)
-        assert await take_all(box) == [b"first\r\n)\r\n", b"second"]
+        mailbox = mailbox_of(server)
+        assert await take_all(mailbox) == [b"first\r\n)\r\n", b"second"]
         assert [server.flags(uid) for uid in uids] == [set(), set(), {"\\Seen"}]
-        assert await handle_all(box) == [b"first\r\n)\r\n", b"second"]
-        assert await take_all(box) == []
+        assert await handle_all(mailbox) == [b"first\r\n)\r\n", b"second"]
+        assert await take_all(mailbox) == []
         assert {server.folder(uid) for uid in uids} == {"INBOX"}
 
 
 async def test_done_email_is_moved_to_configured_folder() -> None:
     async with ImapServer() as server:
         uid = server.put(b"mail")
-        await handle_all(box_of(server, move="Handled mails"))
+        await handle_all(mailbox_of(server, move="Handled mails"))
         assert (server.flags(uid), server.folder(uid)) == ({"\\Seen"}, "Handled mails")
 
 
@@ -128,7 +128,7 @@ async def test_server_without_move_is_detected_early() -> None:
     async with ImapServer(capabilities="IMAP4rev1 AUTH=PLAIN") as server:
         uid = server.put(b"mail")
         with pytest.raises(MailboxUnavailable, match="cannot move"):
-            await handle_all(box_of(server, move="Handled"))
+            await handle_all(mailbox_of(server, move="Handled"))
         assert server.flags(uid) == set()
 
 
@@ -153,14 +153,14 @@ async def test_wrong_password_is_not_printed(capabilities: str, password: str) -
 async def test_identity_does_not_contain_the_account() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
-        async with aclosing(box_of(server).unread_emails()) as arrivals:
-            assert (await anext(arrivals)).identity == f"INBOX/{UID_VALIDITY}/1"
+        async with aclosing(mailbox_of(server).unread_emails()) as emails:
+            assert (await anext(emails)).identity == f"INBOX/{UID_VALIDITY}/1"
 
 
 async def test_only_start_of_huge_email_is_fetched() -> None:
     async with ImapServer() as server:
         server.put(b"x" * (MAX_BYTES + 1))
-        assert [len(mail) for mail in await take_all(box_of(server))] == [MAX_BYTES]
+        assert [len(mail) for mail in await take_all(mailbox_of(server))] == [MAX_BYTES]
 
 
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.REFUSE])
@@ -170,12 +170,12 @@ async def test_failing_server_loses_no_email_and_leaks_nothing(verb: str, failur
         uid = server.put(b"mail")
         server.fail(verb, failure)
         with pytest.raises(MailboxUnavailable) as raised:
-            await handle_all(box_of(server))
+            await handle_all(mailbox_of(server))
         assert PASSWORD not in str(raised.value)
         assert raised.value.__cause__ is None
         assert server.flags(uid) == set()
         server.recover()
-        assert await handle_all(box_of(server)) == [b"mail"]
+        assert await handle_all(mailbox_of(server)) == [b"mail"]
 
 
 async def test_vanished_email_is_skipped() -> None:
@@ -183,9 +183,9 @@ async def test_vanished_email_is_skipped() -> None:
         server.put(b"first")
         second = server.put(b"second")
         mails = []
-        async with aclosing(box_of(server).unread_emails()) as arrivals:
-            async for arrival in arrivals:
-                mails.append(arrival.content)
+        async with aclosing(mailbox_of(server).unread_emails()) as emails:
+            async for email in emails:
+                mails.append(email.content)
                 server.kept[second - 1].folder = "elsewhere"
         assert mails == [b"first"]
 
@@ -193,11 +193,11 @@ async def test_vanished_email_is_skipped() -> None:
 async def test_mark_done_after_close_fails_and_email_returns() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
-        async with aclosing(box_of(server).unread_emails()) as arrivals:
-            late = await anext(arrivals)
+        async with aclosing(mailbox_of(server).unread_emails()) as emails:
+            late = await anext(emails)
         with pytest.raises(MailboxUnavailable):
             await late.mark_done()
-        assert await take_all(box_of(server)) == [b"mail"]
+        assert await take_all(mailbox_of(server)) == [b"mail"]
 
 
 async def test_untrusted_certificate_is_rejected() -> None:
@@ -210,9 +210,9 @@ async def test_untrusted_certificate_is_rejected() -> None:
 
 async def test_unreachable_server_is_unavailable() -> None:
     async with ImapServer() as server:
-        box = box_of(server)
+        mailbox = mailbox_of(server)
     with pytest.raises(MailboxUnavailable, match="connect"):
-        await take_all(box)
+        await take_all(mailbox)
 
 
 async def test_silent_server_times_out() -> None:
@@ -230,14 +230,14 @@ async def test_cancelled_pass_ends_at_once() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
         server.fail("FETCH", Failure.HOLD)
-        waiting = asyncio.create_task(take_all(box_of(server)))
+        waiting = asyncio.create_task(take_all(mailbox_of(server)))
         await server.reached.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(waiting, 10)
 
 
-# Addresses of boxes.
+# Mailbox URLs.
 
 
 def test_imap_url_is_parsed_completely() -> None:
