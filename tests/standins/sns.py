@@ -279,7 +279,7 @@ def certificates() -> Path:
 
 
 async def serve(host: str, port: int, asked: StandInOptions) -> None:
-    """Posts events, of the mail that was asked for or of none, to a server that runs at this address."""
+    """Post events about a message, or about none, to a running server."""
     signer = Signer(time.time_ns() // 1_000_000, key=uuid.uuid4().hex)
     folder = signer.keep(certificates())
     print(f"Events for http://{host}:{port or 8025}/ses-events. The server there needs:")
