@@ -1,4 +1,4 @@
-"""How a campaign looks in a terminal: its state, how far it is, and what holds it until when."""
+"""Show a campaign in a terminal: its status, its progress and its deferral."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ BAR_WIDTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A campaign as it stands at one moment. No place and no counts before it starts."""
+    """A campaign at one point in time, without position and counts before it starts."""
 
     campaign: Campaign
     place: QueuePosition | None
@@ -38,7 +38,7 @@ class View:
 
     @property
     def is_over(self) -> bool:
-        """Nothing happens any more unless a person acts."""
+        """Whether nothing more happens unless a person acts."""
         return self.place is None or self.place.status == "COMPLETED"
 
 
@@ -60,11 +60,11 @@ def picture(view: View) -> RenderableType:
         ("campaign", campaign.campaign_id),
         ("name", campaign.name),
         ("status", status(campaign.status)),
-        ("waits", None if view.is_over else waiting(view.place, view.now)),
-        ("for", ", ".join(_audience(campaign))),
+        ("deferred", None if view.is_over else waiting(view.place, view.now)),
+        ("audience", ", ".join(_audience(campaign))),
         ("limits", ", ".join(limits(campaign)) or None),
         ("started", _time(campaign.started_at)),
-        ("ended", _time(campaign.finished_at)),
+        ("finished", _time(campaign.finished_at)),
     ]
     grid = _grid(facts)
     if counts is None:
@@ -78,10 +78,10 @@ def picture(view: View) -> RenderableType:
 def limits(campaign: Campaign) -> Iterable[str]:
     own = campaign.definition.limits
     for words, value in (
-        ("{} a second", own.rate_per_second),
+        ("{} per second", own.rate_per_second),
         ("{} ms apart", own.interval_ms),
-        ("{} an hour", own.rate_per_hour),
-        ("{} a day", own.daily_limit),
+        ("{} per hour", own.rate_per_hour),
+        ("{} per day", own.daily_limit),
         ("{}", own.working_hours),
         ("{}", own.timezone),
     ):
@@ -92,7 +92,7 @@ def limits(campaign: Campaign) -> Iterable[str]:
     if own.one_at_a_time:
         yield "one at a time"
     if own.in_readers_time_zone:
-        yield "in readers' own time"
+        yield "in recipients' time zones"
 
 
 def _audience(campaign: Campaign) -> Iterable[str]:
@@ -107,14 +107,14 @@ def _audience(campaign: Campaign) -> Iterable[str]:
 def _figures(counts: CampaignMessageCounts) -> str:
     parts = [f"{counts.sent} of {max(counts.planned, counts.recipients)} sent", f"{counts.waiting} waiting"]
     if counts.sending:
-        parts.append(f"{counts.sending} under way")
+        parts.append(f"{counts.sending} being sent")
     parts += [f"{number} {words}" for words, number in _rare(counts) if number]
     return ", ".join(parts)
 
 
 def _rare(counts: CampaignMessageCounts) -> Iterable[tuple[str, int]]:
     yield "failed", counts.failed
-    yield "left before their turn", counts.withdrawn
+    yield "unsubscribed or deleted before sending", counts.withdrawn
     yield "in doubt", counts.in_doubt
     yield "closed as unknown", counts.closed_unknown
     yield "cancelled", counts.cancelled

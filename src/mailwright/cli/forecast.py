@@ -13,8 +13,8 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json
 from mailwright.domain.clock import DAY, Instant
 from mailwright.outbox import tenants
-from mailwright.schemas import explanations
 from mailwright.schemas.explanation_text import assumption_text, deferral_label, limit_name
+from mailwright.schemas.explanations import forecast_response
 from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as compute_forecast
@@ -62,7 +62,7 @@ def forecast(
 
     found = run(work)
     if as_json:
-        print_json(explanations.forecast(found))
+        print_json(forecast_response(found))
     elif found.campaigns:
         _draw(found)
     else:

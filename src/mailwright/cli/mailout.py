@@ -19,6 +19,7 @@ from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.schemas.mailouts import mailout_response
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
@@ -254,7 +255,9 @@ def _leave_to_worker(reason: str) -> None:
 
 def _show_wait(wait: RunWait | None) -> None:
     if wait is not None:
-        out.print(Text(f"! {wait.sentence} {wait.what_would_change}", style="yellow"), soft_wrap=True)
+        text = mailout_wait_text(wait.remedy)
+        out.print(Text(f"! {text.sentence} {text.what_would_change}", style="yellow"), soft_wrap=True)
+        out.print(Text("  mailwright worker", style="cyan"))
 
 
 def _known(work: Callable[[], Found]) -> Found:

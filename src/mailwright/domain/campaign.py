@@ -1,19 +1,19 @@
-"""Campaigns: their states, and what may be done in each."""
+"""The statuses of campaigns, and the actions that each allows."""
 
 from enum import StrEnum
 
 
 class CampaignStatus(StrEnum):
     DRAFT = "DRAFT"
-    READY = "READY"  # started: its content is frozen and it has a place in line
-    SENDING = "SENDING"  # its audience becomes messages, and they leave
-    PAUSED = "PAUSED"  # keeps its place
+    READY = "READY"  # started: the content is frozen and the campaign is queued
+    SENDING = "SENDING"  # its messages are being created and sent
+    PAUSED = "PAUSED"  # keeps its position in the queue
     SENT = "SENT"
     CANCELLED = "CANCELLED"
 
 
 class QueueStatus(StrEnum):
-    """A campaign's place in line. PENDING with a reason is one that waits; the reason and its end stand beside it."""
+    """The status of a queue entry. A deferred entry is PENDING and has a reason and an end."""
 
     PENDING = "PENDING"
     PROCESSING = "PROCESSING"
@@ -21,7 +21,7 @@ class QueueStatus(StrEnum):
 
 
 class CampaignAction(StrEnum):
-    """What an operator does to a campaign; the word stands in the audit log."""
+    """What an operator can do with a campaign. The values appear in the audit log."""
 
     START = "start"
     PAUSE = "pause"
@@ -50,10 +50,10 @@ ALLOWED_STATUSES = {
     CampaignAction.TEST: frozenset(CampaignStatus),
 }
 
-# Why a lane waits, in the words that people and scripts see. Policies have theirs beside their rules.
+# Reason codes of lane deferrals. The policies define further ones.
 PAUSED = "paused"
 SCHEDULED = "scheduled"
 CANCELLED = "cancelled"
 AWAITING_WINNER = "waits_for_winner"
-# The end of a wait that only a person ends.
+# The end of a deferral that only a person ends.
 INDEFINITELY: int = 253_370_764_800_000

@@ -24,8 +24,6 @@ from mailwright.schemas.time_text import count_text, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, IN_LINE, ONE_AT_A_TIME_RATE, ForecastAssumption
 
-NO_WORKER: Final = "No worker is running, so nothing is sent."
-
 
 @dataclass(frozen=True, slots=True)
 class ExplanationText:
@@ -43,6 +41,11 @@ def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> Expla
     times = _Times(explanation.computed_at, zone)
     sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation)
     return ExplanationText(sentence, remedy_text(explanation), _forecast_sentence(times, explanation))
+
+
+def mailout_wait_text(remedy: Remedy) -> ExplanationText:
+    """Describe the wait of a mailout, which only a missing worker causes."""
+    return ExplanationText("No worker is running, so nothing is sent.", _REMEDIES[remedy])
 
 
 @dataclass(frozen=True, slots=True)

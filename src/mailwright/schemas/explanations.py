@@ -1,12 +1,59 @@
 """Explanations and forecasts as JSON: the same in the HTTP API and for `--json` on the command line."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from mailwright.domain.clock import isoformat
 from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
+from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import ExplanationText, assumption_text, campaign_text, message_text
+from mailwright.schemas.messages import ActionResponse
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
+
+
+class ForecastSegmentResponse(ResponseModel):
+    """Without a `reason` the campaign sends at full speed. Otherwise it waits or sends in batches because of it."""
+
+    begins_at: Annotated[Time, Field(alias="from")]
+    ends_at: Annotated[Time, Field(alias="to")]
+    sending: int
+    reason: str | None
+
+
+class CampaignForecastResponse(ResponseModel):
+    """A null time is outside the forecast."""
+
+    campaign_id: str
+    name: str
+    remaining: int
+    starts_at: Time | None
+    finishes_at: Time | None
+    segments: list[ForecastSegmentResponse]
+
+
+class ForecastResponse(ResponseModel):
+    computed_at: Time
+    looked_until: Time
+    rate_per_second: float
+    is_rate_measured: bool
+    assumptions: list[str]
+    campaigns: list[CampaignForecastResponse]
+
+
+class CampaignExplanationResponse(ResponseModel):
+    """Why a campaign is not sent yet, as sentences and as data."""
+
+    campaign_id: str
+    sentence: str
+    state: str
+    reason: str | None
+    detail: str | None
+    until: Time | None
+    what_would_change: str | None
+    then: str | None
+    actions: list[ActionResponse]
 
 
 def message_explanation(explanation: MessageExplanation) -> dict[str, Any]:
@@ -37,7 +84,7 @@ def _shared(explanation: Explanation, text: ExplanationText) -> dict[str, str | 
     }
 
 
-def forecast(found: Forecast) -> dict[str, Any]:
+def forecast_response(found: Forecast) -> dict[str, Any]:
     return {
         "computedAt": isoformat(found.computed_at),
         "lookedUntil": isoformat(found.looked_until),

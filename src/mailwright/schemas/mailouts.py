@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.mailouts.queue import MailoutProgress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
@@ -83,11 +84,18 @@ def mailout_response(run: MailoutRun, progress: MailoutProgress | None, wait: Ru
         error_code=run.error_code,
         error_message=run.error_message,
         delay=_delay(run),
-        wait=wait,
+        wait=_wait(wait) if wait is not None else None,
         counts=_counts(run, progress) if progress is not None else None,
         created_at=run.created_at,
         finished_at=run.finished_at,
         reported_at=run.reported_at,
+    )
+
+
+def _wait(wait: RunWait) -> MailoutWaitResponse:
+    text = mailout_wait_text(wait.remedy)
+    return MailoutWaitResponse(
+        state=wait.state, reason=wait.reason, sentence=text.sentence, what_would_change=text.what_would_change or ""
     )
 
 

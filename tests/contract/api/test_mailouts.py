@@ -109,7 +109,7 @@ async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(s
     shown = (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()
     for wait in (answer["wait"], shown["wait"], listed[0]["wait"]):
         assert (wait["state"], wait["reason"]) == ("no_worker", "no_worker")
-        assert "mailwright worker" in wait["whatWouldChange"]
+        assert wait["whatWouldChange"] == "Start a worker."
     registry = WorkerRegistry(served.bench.database, served.bench.clock, "w1")
     await registry.report(WorkerPresence("scripted"))
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None

@@ -1,10 +1,10 @@
-"""What a run waits for here, with the names that messages and campaigns have for it; waits for others are its delay."""
+"""Why a run is not sent yet, with the states and reasons of message explanations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailwright.domain.clock import Clock
-from mailwright.domain.explanation import ExplanationState
+from mailwright.domain.explanation import ExplanationState, Remedy
 from mailwright.outbox.workers import list_present
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.storage.database import Database
@@ -14,20 +14,14 @@ from mailwright.storage.database import Database
 class RunWait:
     state: ExplanationState
     reason: str
-    sentence: str
-    what_would_change: str
+    remedy: Remedy
 
 
-NO_WORKER = RunWait(
-    ExplanationState.NO_WORKER,
-    "no_worker",
-    "No worker is running, so nothing is sent.",
-    "Start a worker: `mailwright worker`, or `mailwright serve`, which has one.",
-)
+NO_WORKER = RunWait(ExplanationState.NO_WORKER, "no_worker", Remedy.START_WORKER)
 
 
 async def find_waits(database: Database, clock: Clock, runs: Sequence[MailoutRun]) -> dict[int, RunWait]:
-    """By the keys of the runs; none of what is through, and none where somebody works."""
+    """Return the waits of unsent runs by their keys. A run waits here only while no worker is present."""
     unsent = [run for run in runs if run.status not in (MailoutRunStatus.SENT, MailoutRunStatus.REFUSED)]
     if not unsent or await list_present(database, clock.now()):
         return {}

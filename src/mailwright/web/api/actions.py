@@ -1,4 +1,4 @@
-"""Actions: where in the API each deed lies, and which of them a caller may do."""
+"""Actions as API requests, limited to those that the caller may perform."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -34,17 +34,17 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
 }
 
 
-def actions(acts: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
-    """What this caller would be allowed to do; whoever may only look is offered nothing that changes anything."""
-    found = [_action(act) for act in acts]
-    return [each for each in found if scope_of(each["method"], each["path"].partition("?")[0]) in caller.scopes]
+def action_requests(actions: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
+    """Return the requests that the scopes of the caller's key allow."""
+    requests = [_request(action) for action in actions]
+    return [each for each in requests if scope_of(each["method"], each["path"].partition("?")[0]) in caller.scopes]
 
 
-def _action(act: Action) -> dict[str, Any]:
-    method, path = ROUTES[act.kind]
+def _request(action: Action) -> dict[str, Any]:
+    method, path = ROUTES[action.kind]
     return {
-        "do": act.kind,
+        "do": action.kind,
         "method": method,
-        "path": path.format(subject=quote(act.subject, safe="@")),
-        "body": act.parameters,
+        "path": path.format(subject=quote(action.subject, safe="@")),
+        "body": action.parameters,
     }

@@ -28,7 +28,7 @@ from mailwright.schemas.messages import (
 from mailwright.schemas.paging import encode_cursor
 from mailwright.sources.api.requests import BatchRequest, SendRequest
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.actions import actions
+from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep, request_context_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
@@ -100,7 +100,7 @@ async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:
 async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Explain why a message is not sent yet: the reason, until when, what would change it, and what you can do now."""
     found = await explain(engine.database, engine.clock, outboxId, tenant_id=caller.tenant_id)
-    return json_response({**message_explanation(found), "actions": actions(found.actions, caller)})
+    return json_response({**message_explanation(found), "actions": action_requests(found.actions, caller)})
 
 
 @router.post(

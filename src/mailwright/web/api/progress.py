@@ -1,4 +1,4 @@
-"""Progress over HTTP: for whoever asks again and again, and for whoever keeps listening."""
+"""The progress of the campaign queue over HTTP, by polling or as server-sent events."""
 
 from http import HTTPStatus
 
@@ -15,8 +15,8 @@ from mailwright.web.state import EngineDep, live_updates_of
 
 router = APIRouter(tags=["campaigns"])
 
-# Nobody between us and the listener keeps events back to hand them on together.
-_AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# Proxies must pass each event on at once.
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @router.get(
@@ -25,24 +25,24 @@ _AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     responses=describe_responses({HTTPStatus.OK: ProgressResponse}),
 )
 async def poll_progress(engine: EngineDep, caller: CallerDep) -> Response:
-    """Straight from the queue: the reason and its end are those that the workers go by."""
+    """Return the progress of the active campaign and the queue, as the workers see it."""
     found = await queue_progress(engine.database, engine.clock, tenant_id=caller.tenant_id)
     return json_response(progress_response(found), headers={"Cache-Control": "no-store"})
 
 
-# Not in the description: an answer that does not end is nothing that a description can state.
+# Not in the API description, which cannot describe a response without an end.
 @router.get("/v1/progress/stream", include_in_schema=False)
 async def stream(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """The same as server-sent events, whenever something has changed. `Last-Event-ID` is not needed: each event
-    stands for itself."""
+    """Send the progress as server-sent events whenever it changes. Each event is complete, so `Last-Event-ID` is not
+    needed."""
 
-    async def is_welcome() -> bool:
-        """A key that is revoked stops here as it does everywhere else."""
+    async def is_authorized() -> bool:
+        """A revoked key ends the stream."""
         try:
             await caller_of(request)
         except Unauthorized:
             return False
         return True
 
-    events = live_updates_of(request).campaign_progress(caller.tenant_id, is_welcome)
-    return StreamingResponse(events, media_type="text/event-stream", headers=_AT_ONCE)
+    events = live_updates_of(request).campaign_progress(caller.tenant_id, is_authorized)
+    return StreamingResponse(events, media_type="text/event-stream", headers=_UNBUFFERED)

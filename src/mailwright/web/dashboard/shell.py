@@ -298,6 +298,7 @@ _TEMPLATES.globals |= {
     "status_style": labels.status_style,
     "message_text": _message_text,
     "campaign_text": _campaign_text,
+    "mailout_wait_text": explanation_text.mailout_wait_text,
     "action_links": action_links,
     "deferral_label": explanation_text.deferral_label,
     "has_end": explanation_text.has_end,
