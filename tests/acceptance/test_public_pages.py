@@ -155,7 +155,7 @@ async def test_from_the_mail_to_leaving_and_back_and_the_next_mail_obeys(post: P
     assert await post.send("weekly") == "FAILED"
     assert await post.send("offers") == "SENT"
 
-    await page.get_by_role("button", name="Subscribe me again").click()
+    await page.get_by_role("button", name="Resubscribe").click()
     assert await heading(page) == "You are subscribed again"
     assert await post.receives() == {"weekly": True, "offers": True}
     assert await post.send("weekly") == "SENT"
@@ -187,9 +187,9 @@ async def test_choosing_lists_and_language_with_the_keyboard_alone(post: Post, d
     page = await desk.page(locale="en-US")
     await page.goto(post.opened().as_uri())
     await page.get_by_role("link", name="Unsubscribe").click()
-    await page.get_by_role("link", name="Choose what you receive").click()
-    assert await heading(page) == "What would you like to receive?"
-    boxes = page.get_by_role("group", name="Lists").get_by_role("checkbox")
+    await page.get_by_role("link", name="Manage preferences").click()
+    assert await heading(page) == "Email preferences"
+    boxes = page.get_by_role("group", name="Newsletters").get_by_role("checkbox")
     assert [await box.is_checked() for box in await boxes.all()] == [True, False]  # by name: Offers, Weekly digest
 
     await page.get_by_role("checkbox", name="Offers", exact=True).focus()
@@ -202,16 +202,16 @@ async def test_choosing_lists_and_language_with_the_keyboard_alone(post: Post, d
     await page.keyboard.press("Enter")  # Save
     await page.get_by_role("status").wait_for()
     assert await page.locator("html").get_attribute("lang") == "ru"
-    assert (await page.title()).startswith("Сохранено")  # what a screen reader says first
+    assert (await page.title()).startswith("Настройки сохранены")  # what a screen reader says first
     said = await page.get_by_role("status").inner_text()
     assert "Вы подписаны на Weekly digest." in said
     assert "Вы отписались от Offers." in said
-    assert "Ваш язык теперь: Русский." in said
+    assert "Ваш язык: Русский." in said
     assert await post.receives() == {"weekly": True, "offers": False}
     assert (await post.send("weekly"), await post.send("offers")) == ("SENT", "FAILED")
 
-    await page.get_by_role("button", name="Отписаться от всего").click()
-    await page.get_by_text("Вы отписались от всего.", exact=True).wait_for()
+    await page.get_by_role("button", name="Отписаться от всех").click()
+    await page.get_by_text("Вы отписались от всех рассылок.", exact=True).wait_for()
     assert await post.receives() == {"weekly": False, "offers": False}
     assert await post.send("weekly") == "FAILED"
 
@@ -227,7 +227,7 @@ async def test_where_the_settings_ask_first_the_reader_presses_one_button(post: 
     assert await post.receives() == {"weekly": True, "offers": True}
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
-    await page.get_by_role("heading", name="A sua inscrição foi cancelada").wait_for()
+    await page.get_by_role("heading", name="Inscrição cancelada").wait_for()
     assert await post.receives() == {"weekly": False, "offers": True}
 
 

@@ -125,7 +125,7 @@ async def test_link_of_one_list_keeps_the_others(api: Api, client: httpx.AsyncCl
     for list_key in ("weekly", "offers"):
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     response = await client.get(unsubscribe_path("weekly"))
-    assert "no more mail from <strong>Weekly digest</strong>" in response.text
+    assert "no longer receive emails from <strong>Weekly digest</strong>" in response.text
     assert (await status(api), await scopes(api)) == ("active", {"weekly": "unsubscribed"})
     assert await unsubscribed_at(api, "weekly") == clock.now()
     assert await unsubscribed_at(api, "offers") is None
@@ -308,7 +308,7 @@ async def test_invalid_link_returns_400_and_changes_nothing(
         assert response.status_code == 400
         is_plain_page(response)
         assert '<html lang="ru">' in response.text
-        assert "Эта ссылка не работает" in response.text
+        assert "Ссылка недействительна" in response.text
     assert await api.stored() == stored
 
 
@@ -321,7 +321,7 @@ async def test_unstored_choice_is_never_confirmed(
     monkeypatch.setattr(ContactStatusService, "unsubscribe_by_link", full)
     response = await client.post(unsubscribe_path(), headers={"Accept-Language": "pt"})
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-    assert "Tente de novo daqui a um minuto" in response.text
+    assert "Tente novamente em um minuto" in response.text
     assert "internal" not in response.text
     program = await client.post(unsubscribe_path(), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (503, "NOT_DURABLE")
@@ -379,7 +379,7 @@ async def test_undo_never_reactivates_a_bounced_contact(
     left = await client.get(unsubscribe_path())
     await ContactStatusService(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
     back = await client.post(link_on(left, "resubscribe"))
-    assert "We do not write to this address" in back.text
+    assert "We cannot send to this address" in back.text
     assert "subscribed again" not in back.text
     program = await client.post(link_on(left, "resubscribe"), headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (409, "ADDRESS_BLOCKED")
@@ -390,7 +390,7 @@ async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, client: 
     left = await client.get(unsubscribe_path("weekly"))
     await client.get(unsubscribe_path())
     back = await client.post(link_on(left, "resubscribe"))
-    assert "You have left everything" in back.text
+    assert "You are unsubscribed from everything" in back.text
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
@@ -444,13 +444,13 @@ async def test_saving_preferences_applies_and_reports_changes(
     saved = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert saved.status_code == 200
     is_plain_page(saved)
-    assert "You are on <strong>Weekly digest</strong>." in saved.text
-    assert "You have left <strong>Offers &amp; &lt;deals&gt;</strong>." in saved.text
+    assert "You are subscribed to <strong>Weekly digest</strong>." in saved.text
+    assert "You are unsubscribed from <strong>Offers &amp; &lt;deals&gt;</strong>." in saved.text
     assert boxes(saved) == {"weekly": True, "offers": False}
     assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
 
     again = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
-    assert "Everything stays as it was." in again.text
+    assert "Nothing changed." in again.text
 
 
 async def test_unsubscribe_from_all_then_resubscribe_to_one(
@@ -461,12 +461,12 @@ async def test_unsubscribe_from_all_then_resubscribe_to_one(
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
     left = await client.post(preferences_of(), data={**form, "everything": "leave"})
-    assert "You have left everything." in left.text
+    assert "You are unsubscribed from everything." in left.text
     assert boxes(left) == {"weekly": False, "offers": False}
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
     unchanged = await client.post(preferences_of(), data={"shown": SHOWN, "language": "en"})
-    assert "Everything stays as it was." in unchanged.text
+    assert "Nothing changed." in unchanged.text
 
     back = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert boxes(back) == {"weekly": True, "offers": False}
@@ -479,7 +479,7 @@ async def test_form_changes_only_lists_it_showed(api: Api, client: httpx.AsyncCl
     saved = await client.post(
         preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
     )
-    assert "Everything stays as it was." in saved.text
+    assert "Nothing changed." in saved.text
     assert boxes(saved) == {"weekly": False, "offers": True}
     assert await scopes(api) == {}
 
@@ -489,26 +489,26 @@ async def test_contact_cannot_lift_an_operators_suppression(api: Api, client: ht
     stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
     await suppressions.add(api.parts.database, api.parts.clock, DEFAULT_TENANT, JANE, **stop)
     page = await client.get(preferences_of())
-    assert "We do not write to this address" in page.text
+    assert "We cannot send to this address" in page.text
     await client.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
     back = await client.post(f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE)}")
-    assert "We do not write to this address" in back.text
+    assert "We cannot send to this address" in back.text
     assert await scopes(api) == {scope: "asked by phone"}
 
 
 async def test_chosen_language_is_stored(api: Api, client: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     kept = await client.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
-    assert "Tudo continua como estava." in kept.text
+    assert "Nada foi alterado." in kept.text
     assert (
         await ContactStatusService(api.parts.database, api.parts.clock).load_preferences(DEFAULT_TENANT, JANE)
     ).locale == "pt-BR"
     chosen = await client.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
     assert '<html lang="ru">' in chosen.text
-    assert "Ваш язык теперь: <strong>Русский</strong>." in chosen.text
+    assert "Ваш язык: <strong>Русский</strong>." in chosen.text
     assert '<html lang="ru">' in (await client.get(preferences_of())).text
     strange = await client.post(preferences_of(), data={"shown": SHOWN, "language": "xx"})
-    assert "Всё осталось как было." in strange.text
+    assert "Ничего не изменилось." in strange.text
 
 
 @pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])

@@ -1,4 +1,4 @@
-"""The archive of a list: what its author opened to everyone, page by page and as a feed."""
+"""The public archive of a list: its published campaigns as pages and as an Atom feed."""
 
 import re
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ PER_PAGE = 30
 ATOM = "http://www.w3.org/2005/Atom"
 SUMMARY = 300
 
-# A frame of ours, and nothing else.
+# The page may frame our own origin only.
 WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'self'")}
 
-# What no XML may hold, whatever an author wrote.
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML does not allow.
+_INVALID_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEAD = re.compile(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", re.IGNORECASE)
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
@@ -42,7 +42,7 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
     before = request.query_params.get("before", "")
     last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
     found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
-    shown = [await _line(parts, public_list, each, language) for each in found[:PER_PAGE]]
+    shown = [await _issue_values(parts, public_list, each, language) for each in found[:PER_PAGE]]
     older = public_list.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
     return page(
         "archive",
@@ -54,13 +54,13 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
         issues=[each for each in shown if each is not None],
         older=older,
         feed=public_list.link(f"{list_key}/feed"),
-        join=public_list.link(f"../subscribe/{list_key}"),
+        subscribe=public_list.link(f"../subscribe/{list_key}"),
     )
 
 
 @router.api_route("/archive/{list_key}/feed", methods=["GET", "HEAD"])
 async def feed(request: Request, list_key: str, parts: Parts) -> Response:
-    """Atom (RFC 4287): what newsreaders ask for again and again, answered in a few bytes while nothing is new."""
+    """Serve the Atom feed (RFC 4287), with an ETag because feed readers poll it."""
     public_list = await find_public_list(request, parts, list_key)
     found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
     content = await _atom(parts, public_list, found)
@@ -76,7 +76,7 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
     public_list = await find_public_list(request, parts, list_key)
     issue = await archive_of(parts).find_public(public_list.tenant_id, list_key, campaign_id)
     language = language_of(request)
-    line = await _line(parts, public_list, issue, language)
+    line = await _issue_values(parts, public_list, issue, language)
     if line is None:
         raise NotFound
     return page(
@@ -89,14 +89,14 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
         list=public_list.list,
         content=public_list.link(f"{campaign_id}/content"),
         back=public_list.link(f"../{list_key}"),
-        join=public_list.link(f"../../subscribe/{list_key}"),
+        subscribe=public_list.link(f"../../subscribe/{list_key}"),
         **line,
     )
 
 
 @router.api_route("/archive/{list_key}/{campaign_id}/content", methods=["GET", "HEAD"])
 async def content(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
-    """The mail itself, to be framed by its page."""
+    """Serve the email for the frame of its page."""
     public_list = await find_public_list(request, parts, list_key)
     archive = archive_of(parts)
     issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
@@ -104,13 +104,13 @@ async def content(request: Request, list_key: str, campaign_id: str, parts: Part
         html = (await archive.render(issue, language_of(request), _around(parts, public_list, issue))).html
     except InvalidTemplate as error:
         raise NotFound from error
-    return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
+    return stored_html(_open_links_in_new_tabs(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
 
 
-async def _line(
+async def _issue_values(
     parts: ApiParts, public_list: PublicList, issue: ArchivedCampaign, language: str
 ) -> dict[str, Any] | None:
-    """None for one that cannot be shown any more."""
+    """Return the values of one issue, or None if it can no longer be rendered."""
     try:
         shown = await archive_of(parts).render(issue, language, _around(parts, public_list, issue))
     except (InvalidTemplate, NotFound):
@@ -160,10 +160,10 @@ async def _atom(parts: ApiParts, public_list: PublicList, found: list[ArchivedCa
 
 def _add(parent: Element, name: str, text: str | None) -> None:
     if text:
-        SubElement(parent, name).text = _NO_XML.sub("", text)
+        SubElement(parent, name).text = _INVALID_IN_XML.sub("", text)
 
 
-def _in_new_windows(html: str) -> str:
-    """RecipientLinks open beside the page: inside its frame they would lead nowhere."""
+def _open_links_in_new_tabs(html: str) -> str:
+    """Open links in a new tab, because they do not work inside the frame."""
     end = max((found.end() for found in _HEAD.finditer(html[:10_000])), default=0)
     return f'{html[:end]}<base target="_blank">{html[end:]}'

@@ -1,4 +1,4 @@
-"""Confirming: the link of the mail that asks shows a button. Only the button acts, so link scanners confirm nothing."""
+"""Confirm a subscription. The link shows a button, because link scanners open links but press no buttons."""
 
 from http import HTTPStatus
 
@@ -17,33 +17,33 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/confirm", methods=["GET", "HEAD"])
-async def ask(request: Request, parts: Parts) -> Response:
+async def show(request: Request, parts: Parts) -> Response:
     recipient = await recipient_of(request, parts, confirms=True)
     about = await ContactStatusService(parts.database, parts.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
     is_on = recipient.list_key in about.subscription_state.subscribed
-    template = "already_confirmed" if is_on and _may_be_written_to(about) else "confirm"
+    template = "already_confirmed" if is_on and _can_receive(about) else "confirm"
     return await _show(request, parts, recipient, template, here=recipient.links.confirm)
 
 
 @router.post("/confirm")
 async def confirm(request: Request, parts: Parts) -> Response:
-    """Tells the truth: whoever bounced, complained or left everything gets no mail yet, confirmed or not."""
+    """Confirm, but report if the address is blocked or unsubscribed from everything and so gets no email."""
     recipient = await recipient_of(request, parts, confirms=True)
     is_on = await (await parts.double_opt_in()).confirm(recipient.tenant_id, recipient.email, recipient.list_key)
     about = await ContactStatusService(parts.database, parts.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    gets_it = is_on and _may_be_written_to(about)
+    can_receive = is_on and _can_receive(about)
     if wants_json(request):
-        if gets_it:
+        if can_receive:
             return json_response({"ok": True, "listKey": recipient.list_key}, headers={"Cache-Control": "no-store"})
-        return problem(HTTPStatus.CONFLICT, "NOT_CONFIRMED", "No mail of this list is sent to this address.")
-    return await _show(request, parts, recipient, "confirmed" if gets_it else "blocked", here=None)
+        return problem(HTTPStatus.CONFLICT, "NOT_CONFIRMED", "This address cannot receive emails of this list.")
+    return await _show(request, parts, recipient, "confirmed" if can_receive else "blocked", here=None)
 
 
-def _may_be_written_to(about: ContactPreferences) -> bool:
+def _can_receive(about: ContactPreferences) -> bool:
     return not is_blocked(about) and not has_unsubscribed_from_all(about)
 
 

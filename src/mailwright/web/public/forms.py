@@ -1,4 +1,4 @@
-"""Forms, as browsers send them."""
+"""Read the forms of the public pages."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qs
@@ -7,19 +7,19 @@ from starlette.requests import Request
 
 from mailwright.web.errors import BodyTooLarge
 
-# A form of a thousand lists is far smaller.
-LARGEST_FORM = 256 * 1024
-MOST_FIELDS = 4_000
+# A form with a thousand lists is far smaller.
+MAX_FORM_BYTES = 256 * 1024
+MAX_FIELDS = 4_000
 
 
 async def read_form(request: Request) -> Mapping[str, list[str]]:
-    """Any other body has no fields, and so changes nothing."""
+    """Parse a URL-encoded form. Any other body yields no fields."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
-        if len(content) > LARGEST_FORM:
-            raise BodyTooLarge("The form is larger than any of ours.")
+        if len(content) > MAX_FORM_BYTES:
+            raise BodyTooLarge("The form is too large.")
     try:
-        return parse_qs(content.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
+        return parse_qs(content.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
     except ValueError as error:
-        raise BodyTooLarge("The form has more fields than any of ours.") from error
+        raise BodyTooLarge("The form has too many fields.") from error

@@ -1,4 +1,4 @@
-"""The language of a page: what the recipient chose, else what we know of the contact, else what the browser says."""
+"""Choose the language of a public page: explicit choice, then the contact's, then the browser's."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ from starlette.requests import Request
 from mailwright.web.public.texts import LANGUAGES
 
 DEFAULT = next(iter(LANGUAGES))
-# Browsers send a few; a header with more is not read to its end.
-MOST_WISHES = 20
+# Longer Accept-Language headers are cut.
+MAX_LANGUAGES = 20
 
 
 def language_of(request: Request, locale: str | None = None) -> str:
@@ -16,35 +16,35 @@ def language_of(request: Request, locale: str | None = None) -> str:
 
 
 def chosen_language(request: Request) -> str | None:
-    """As the language links of our own pages put it."""
+    """Return the language of the `lang` parameter, which the language links set."""
     return supported_language(request.query_params.get("lang", ""))
 
 
 def usual_language(request: Request, locale: str | None) -> str:
-    """What this recipient would see without choosing."""
-    wishes = (locale or "", *_wishes(request.headers.get("accept-language", "")))
-    return next((language for wish in wishes if (language := supported_language(wish))), DEFAULT)
+    """Return the language without an explicit choice: the contact's, else the browser's."""
+    preferred = (locale or "", *_preferred(request.headers.get("accept-language", "")))
+    return next((language for locale_ in preferred if (language := supported_language(locale_))), DEFAULT)
 
 
 def supported_language(locale: str) -> str | None:
-    """`pt-BR`, `pt_BR` and `PT` are all `pt`; a language that the pages do not speak is None."""
+    """Map `pt-BR`, `pt_BR` and `PT` to `pt`; return None for an unsupported language."""
     language = locale.replace("_", "-").partition("-")[0].strip().lower()
     return language if language in LANGUAGES else None
 
 
-def _wishes(header: str) -> Iterator[str]:
-    """The best liked first; among equals the order of the header."""
-    wishes = [_wish(part) for part in header.split(",", MOST_WISHES)[:MOST_WISHES]]
-    return (language for weight, language in sorted(wishes, key=lambda wish: -wish[0]) if weight > 0)
+def _preferred(header: str) -> Iterator[str]:
+    """Yield the languages of an Accept-Language header by preference."""
+    preferred = [_preference(part) for part in header.split(",", MAX_LANGUAGES)[:MAX_LANGUAGES]]
+    return (language for weight, language in sorted(preferred, key=lambda locale_: -locale_[0]) if weight > 0)
 
 
-def _wish(part: str) -> tuple[float, str]:
+def _preference(part: str) -> tuple[float, str]:
     language, _, parameter = part.partition(";")
     name, _, weight = parameter.partition("=")
     if name.strip().lower() != "q":
         return 1.0, language.strip()
     try:
-        liking = float(weight)
+        quality = float(weight)
     except ValueError:
         return 0.0, language.strip()
-    return (liking if 0 <= liking <= 1 else 0.0), language.strip()
+    return (quality if 0 <= quality <= 1 else 0.0), language.strip()

@@ -1,4 +1,4 @@
-"""Pages: a template, the texts of a language and one style make an answer that nothing can be injected into."""
+"""Render public pages with strict security headers."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from starlette.responses import HTMLResponse
 
 from mailwright.web.public.texts import LANGUAGES
 
-# The style stands in the page itself: a page is one request, and looks right behind any proxy and path.
+# The style sheet is inlined, so that a page is one request and works behind any proxy path.
 STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
 STYLE_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
 
-# Nothing may load, run or frame the page; the only style is the one whose digest is named.
+# Nothing may load or run, nobody may frame the page, and only our own style sheet is allowed.
 RULES: Mapping[str, str] = {
     "default-src": "'none'",
     "style-src": f"'sha256-{STYLE_DIGEST}'",
@@ -27,7 +27,7 @@ RULES: Mapping[str, str] = {
 }
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in RULES.items()),
-    "Referrer-Policy": "no-referrer",  # the address of the page holds the recipient's token
+    "Referrer-Policy": "no-referrer",  # the address contains the recipient's token
     "X-Robots-Tag": "noindex, nofollow",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -45,7 +45,7 @@ def page(
     is_for_everyone: bool = False,
     **values: Any,
 ) -> HTMLResponse:
-    """`is_for_everyone`: nothing on it is about a recipient, so it may be found and kept."""
+    """Render a public page. `is_for_everyone`: it contains no personal data, so it may be indexed and cached."""
     content = _TEMPLATES.get_template(f"{template}.html").render(
         texts=LANGUAGES[language],
         language=language,
@@ -54,19 +54,23 @@ def page(
         is_for_everyone=is_for_everyone,
         **values,
     )
-    told = {**HEADERS, **(FOR_EVERYONE if is_for_everyone else {}), "Content-Language": language, **(headers or {})}
-    return HTMLResponse(content, status, headers=told)
+    all_headers = {
+        **HEADERS,
+        **(FOR_EVERYONE if is_for_everyone else {}),
+        "Content-Language": language,
+        **(headers or {}),
+    }
+    return HTMLResponse(content, status, headers=all_headers)
 
 
 def policy(**changes: str) -> str:
-    """The rules of a page of ours, with some of them changed; underscores stand for hyphens."""
+    """Return the Content-Security-Policy with some directives changed; underscores stand for hyphens."""
     rules = {**RULES, **{name.replace("_", "-"): value for name, value in changes.items()}}
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
 def stored_html(html: str, *, framed_by: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """HTML that somebody else wrote. It belongs to no site: no script runs in it, no cookie reaches it, no form leaves
-    it, and it leads nowhere by itself."""
+    """Serve untrusted HTML in a sandbox: no scripts, no cookies, no forms, no redirects."""
     rules = (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; img-src https: http: data:; "
         "font-src https:; style-src 'unsafe-inline' https:; form-action 'none'; base-uri 'none'; "
@@ -76,9 +80,9 @@ def stored_html(html: str, *, framed_by: str, headers: Mapping[str, str] | None 
 
 
 def filled(text: str, **names: str) -> Markup:
-    """Names stand out, and stay names whatever they are made of: a list may be called `<b>`."""
+    """Insert escaped, emphasized names into a text: a list may be named `<b>`."""
     strong = {name: Markup("<strong>{}</strong>").format(value) for name, value in names.items()}
-    return Markup(escape(text)).format(**strong)  # noqa: S704 - escaped in the same breath
+    return Markup(escape(text)).format(**strong)  # noqa: S704 - escaped above
 
 
 _TEMPLATES = Environment(

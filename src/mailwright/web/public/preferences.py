@@ -1,4 +1,4 @@
-"""The preference centre: which lists a recipient gets and in which language, on one plain form."""
+"""The preferences page: lists and language of a subscriber."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ async def show(request: Request, parts: Parts) -> Response:
 
 @router.post("/preferences")
 async def save(request: Request, parts: Parts) -> Response:
-    """The answer says what changed, and shows the form again as things are now."""
+    """Save the choice and show the form again with a list of changes."""
     recipient = await recipient_of(request, parts)
     form = await read_form(request)
     about = await ContactStatusService(parts.database, parts.clock).load_preferences(
@@ -46,7 +46,7 @@ async def save(request: Request, parts: Parts) -> Response:
     choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
         selected=frozenset(form.get("list", ())),
-        # Whoever keeps what the page was shown in has not chosen anything.
+        # Keeping the language of the page is not a choice.
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,
     )
@@ -54,7 +54,7 @@ async def save(request: Request, parts: Parts) -> Response:
         parts.database, parts.clock, recipient.tenant_id, recipient.email, choice, source=SOURCE
     )
     language = language or language_of(request, about.locale)
-    changes = _error_page(outcome, language)
+    changes = _describe_changes(outcome, language)
     return preferences_page(request, parts, recipient, outcome.after, language=language, changes=changes)
 
 
@@ -78,17 +78,17 @@ def preferences_page(
         lists=about.lists,
         on=subscribed_lists(about),
         is_blocked=is_blocked(about),
-        has_left_everything=has_unsubscribed_from_all(about),
+        has_unsubscribed_from_all=has_unsubscribed_from_all(about),
         changes=changes,
     )
 
 
-def _error_page(outcome: PreferenceUpdate, language: str) -> list[Markup]:
+def _describe_changes(outcome: PreferenceUpdate, language: str) -> list[Markup]:
     texts = LANGUAGES[language]
     if outcome.unsubscribed_from_all:
-        return [filled(texts.everything_left)]
-    changes = [filled(texts.joined, list=name) for name in outcome.subscribed]
-    changes += [filled(texts.left, list=name) for name in outcome.unsubscribed]
+        return [filled(texts.unsubscribed_all_change)]
+    changes = [filled(texts.subscribed_change, list=name) for name in outcome.subscribed]
+    changes += [filled(texts.unsubscribed_change, list=name) for name in outcome.unsubscribed]
     if outcome.after.locale != outcome.before.locale:
         changes.append(filled(texts.language_changed, language=texts.name))
     return changes

@@ -1,4 +1,4 @@
-"""Visiting: pages of a list that are for everyone, whoever they are."""
+"""Public lists: find a list for its sign-up form and archive."""
 
 from dataclasses import dataclass
 
@@ -15,27 +15,27 @@ from mailwright.web.public.subscribers import tenant_named
 
 @dataclass(frozen=True, slots=True)
 class PublicList:
-    """A public list, and what the links between its pages carry along."""
+    """A public list, with the tenant and language that its links keep."""
 
     tenant_id: int
     list: List
-    tenant: str | None  # None for the first one, which no link names
-    language: str | None  # as the visitor chose it
+    tenant: str | None  # None for the first tenant, which links do not name
+    language: str | None  # chosen by the visitor
 
     @property
     def here(self) -> str:
-        """This page, for links to it in other languages."""
+        """The base of the language links."""
         return "?" if self.tenant is None else f"?tenant={self.tenant}"
 
     def link(self, path: str, **query: str) -> str:
-        """Relative, so that it holds behind any proxy and path."""
+        """Return a relative link, which works behind any proxy path."""
         given = {"tenant": self.tenant, **query, "lang": self.language}
         named = "&".join(f"{name}={value}" for name, value in given.items() if value is not None)
         return f"{path}?{named}" if named else path
 
 
 async def find_public_list(request: Request, parts: ApiParts, list_key: str) -> PublicList:
-    """Only a public list: one that is not, like one that never was, is not there."""
+    """Find a public list; a private list does not exist for visitors."""
     name = request.query_params.get("tenant", tenants.DEFAULT)
     try:
         tenant_id = await tenant_named(parts, name)

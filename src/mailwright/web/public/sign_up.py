@@ -1,4 +1,4 @@
-"""Signing up: a plain form for each public list, to link to, to frame, or to post to from a form of one's own."""
+"""The public sign-up form of a list, to link to, to embed or to post to."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from mailwright.web.public.pages import page, policy
 from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
 
-# It shows nothing of anybody and knows no session: framing it gains nothing but a subscriber.
+# The form may be framed by other sites: it shows no personal data and has no session.
 FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
 RETRY_SECONDS = "3600"
 
@@ -32,7 +32,7 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
 
 @router.post("/subscribe/{list_key}")
 async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
-    """The same answer for everyone: nobody learns from it who is on a list."""
+    """Sign up. The response is the same for everyone, so that it does not reveal who is subscribed."""
     public_list = await find_public_list(request, parts, list_key)
     form = await read_form(request)
     language = supported_language(form.get("lang", [""])[0]) or language_of(request)
@@ -50,14 +50,14 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
         case SignUpResult.ACCEPTED:
             return _page("signed_up", parts, public_list, language, here=None)
         case SignUpResult.INVALID_ADDRESS if wants_json(request):
-            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "This is not an email address.")
+            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "Enter a valid email address.")
         case SignUpResult.INVALID_ADDRESS:
             return _form(parts, public_list, language, wish)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "TOO_MANY_SIGN_UPS",
-                "Too many subscriptions from this network.",
+                "Too many sign-ups from this network. Try again later.",
                 headers={"Retry-After": RETRY_SECONDS},
             )
         case SignUpResult.RATE_LIMITED:
@@ -77,8 +77,8 @@ def _form(parts: Parts, public_list: PublicList, language: str, wrong: SignUpReq
         status=status,
         here=public_list.here,
         action=public_list.link(public_list.list.list_key),
-        is_wrong=wrong is not None,
-        given="" if wrong is None else wrong.email[:254],
+        is_invalid=wrong is not None,
+        entered_email="" if wrong is None else wrong.email[:254],
     )
 
 

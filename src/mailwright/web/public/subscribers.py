@@ -1,4 +1,4 @@
-"""Readers: a token says who follows a link and to leave which list. Whoever has no good one is told so, and no more."""
+"""Signed links of recipients: verify tokens, render pages and errors."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mailwright.web.parts import ApiParts
 from mailwright.web.public.language import chosen_language, language_of
 from mailwright.web.public.pages import page
 
-# Who says so, where a contact's status and lists are shown.
+# The source that is recorded with changes made on these pages.
 SOURCE = "reader"
 
 log = logger(__name__)
@@ -28,19 +28,22 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecipientLinks:
-    """Where a recipient can go from here. Relative, so that they hold behind any proxy and path."""
+    """The links of a recipient. They are relative, so that they work behind any proxy path."""
 
-    leave: str
-    back: str
+    unsubscribe: str
+    resubscribe: str
     preferences: str
     confirm: str
 
     def in_language(self, language: str | None) -> "RecipientLinks":
-        """Whoever chose a language keeps it from page to page."""
+        """Keep the chosen language in all links."""
         if language is None:
             return self
         return RecipientLinks(
-            *(f"{link}&lang={language}" for link in (self.leave, self.back, self.preferences, self.confirm))
+            *(
+                f"{link}&lang={language}"
+                for link in (self.unsubscribe, self.resubscribe, self.preferences, self.confirm)
+            )
         )
 
 
@@ -53,14 +56,14 @@ class LinkRecipient:
 
     @property
     def masked(self) -> str:
-        """Mails are forwarded, links and all: whoever opens one does not learn the address from us."""
+        """The masked address: emails get forwarded, and the link must not reveal it."""
         return address.mask(self.email)
 
 
 async def recipient_of(
     request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False
 ) -> LinkRecipient:
-    """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
+    """Verify the token of a link. `returns` expects a resubscribe link, `confirms` a confirmation link."""
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
     tenant_id = await tenant_named(parts, name)
     tokens = UnsubscribeTokens(*await link_secrets(parts)).for_tenant(tenant_id)
@@ -72,8 +75,8 @@ async def recipient_of(
     tenant = None if tenant_id == FIRST_TENANT else name
     leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
     links = RecipientLinks(
-        leave=unsubscribe_link("unsubscribe", leave, tenant),
-        back=unsubscribe_link("resubscribe", back, tenant),
+        unsubscribe=unsubscribe_link("unsubscribe", leave, tenant),
+        resubscribe=unsubscribe_link("resubscribe", back, tenant),
         preferences=unsubscribe_link("preferences", leave, tenant),
         confirm=unsubscribe_link("confirm", tokens.for_confirmation().make(*leaving), tenant),
     )
@@ -90,7 +93,7 @@ def recipient_page(
     language: str | None = None,
     **values: Any,
 ) -> Response:
-    """A page for this recipient, in the language that they chose just now, or else in the one that fits them best."""
+    """Render a page for a recipient in their language."""
     chosen = language or chosen_language(request)
     return page(
         template,
@@ -104,7 +107,7 @@ def recipient_page(
 
 async def tenant_named(parts: ApiParts, name: str) -> int:
     if not name.isascii() or not name.isprintable():
-        raise InvalidToken  # no name of a tenant; some databases stumble over such text
+        raise InvalidToken  # not a tenant name; some databases reject such text
     try:
         return (await tenants.find(parts.database, name)).id
     except NotFound as error:
@@ -124,13 +127,13 @@ async def link_secrets(parts: ApiParts) -> list[str]:
 
 
 def wants_json(request: Request) -> bool:
-    """Programs that say so; mailbox providers and browsers get the page."""
+    """Check for a client that asks for JSON; mailbox providers and browsers get HTML."""
     accepted = request.headers.get("accept", "").lower()
     return "application/json" in accepted and "text/html" not in accepted
 
 
 class PublicRoute(APIRoute):
-    """What goes wrong is told as a page in the recipient's language, and as a problem to programs."""
+    """A route that renders errors as a page in the visitor's language, or as a problem for API clients."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -143,7 +146,7 @@ class PublicRoute(APIRoute):
             except NotFound as error:
                 return _error_page(request, "not_found", HTTPStatus.NOT_FOUND, error.code, str(error))
             except NotDurable as error:
-                # The database's own words are for the log only, as everywhere.
+                # The error message of the database is only logged.
                 log.warning("not_durable", path=request.url.path, reason=str(error))
                 return _error_page(
                     request, "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, error.code, str(NotDurable())
@@ -153,7 +156,7 @@ class PublicRoute(APIRoute):
 
 
 async def page_not_found(request: Request, _error: Exception) -> Response:
-    """An address that no route knows: whoever sits at a browser is told so in a page."""
+    """Answer requests that match no route: a page for browsers, a problem for other clients."""
     status = HTTPStatus.NOT_FOUND
     if "text/html" not in request.headers.get("accept", "").lower():
         return problem(status, status.name, status.description)
@@ -163,6 +166,6 @@ async def page_not_found(request: Request, _error: Exception) -> Response:
 def _error_page(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
     if wants_json(request):
         return problem(status, code, detail)
-    # A page about a bad link can be read in any language; a page about a choice that was not stored is left alone.
+    # Offer other languages, except after a failed save, where the link would repeat the request.
     here = "?token=" if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) else None
     return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)

@@ -1,4 +1,4 @@
-"""What the pages say, in every language that they speak. A text that is missing in one of them is a type error."""
+"""Texts of the public pages in every language. A missing text is a type error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """`{email}` is the recipient's masked address and `{list}` the name of a list, wherever they stand."""
+    """The texts of one language. `{email}` is the masked address, `{list}` the name of a list."""
 
-    name: str  # of the language, in itself
+    name: str  # of the language, in that language
     other_languages: str
 
-    leave_title: str
-    leave_list: str
-    leave_general: str
-    leave_button: str
+    unsubscribe_title: str
+    unsubscribe_list: str
+    unsubscribe_general: str
+    unsubscribe_button: str
     choose_instead: str
 
-    left_title: str
-    left_list: str
-    left_general: str
-    left_on_its_way: str
-    left_still_arrives: str
+    unsubscribed_title: str
+    unsubscribed_list: str
+    unsubscribed_general: str
+    unsubscribed_in_transit: str
+    transactional_still_sent: str
     undo_question: str
     undo_button: str
     choose: str
@@ -33,15 +33,15 @@ class Texts:
     confirmed_list: str
     confirmed_already: str
 
-    return_title: str
-    return_list: str
-    return_general: str
-    return_button: str
+    resubscribe_title: str
+    resubscribe_list: str
+    resubscribe_general: str
+    resubscribe_button: str
 
-    returned_title: str
-    returned_list: str
-    returned_general: str
-    leave_again: str
+    resubscribed_title: str
+    resubscribed_list: str
+    resubscribed_general: str
+    unsubscribe_again: str
 
     blocked_title: str
     blocked: str
@@ -50,19 +50,19 @@ class Texts:
     preferences_for: str
     lists: str
     no_lists: str
-    everything_is_left: str
+    no_subscriptions: str
     language: str
     save: str
-    everything_title: str
-    everything_explained: str
-    everything_button: str
+    unsubscribe_all_title: str
+    unsubscribe_all_explained: str
+    unsubscribe_all_button: str
 
     saved: str
     nothing_changed: str
-    joined: str
-    left: str
+    subscribed_change: str
+    unsubscribed_change: str
     language_changed: str
-    everything_left: str
+    unsubscribed_all_change: str
 
     invalid_title: str
     invalid: str
@@ -73,12 +73,12 @@ class Texts:
     sign_up_title: str
     sign_up_list: str
     sign_up_email: str
-    sign_up_asks: str
+    sign_up_double_opt_in: str
     sign_up_button: str
     sign_up_trap: str
-    sign_up_no_address: str
-    asked_title: str
-    asked: str
+    sign_up_invalid_email: str
+    confirmation_sent_title: str
+    confirmation_sent: str
     signed_up_title: str
     signed_up: str
     too_many_title: str
@@ -89,265 +89,259 @@ class Texts:
     archive_older: str
     archive_back: str
     archive_feed: str
-    archive_join: str
-    absent_title: str
-    absent: str
+    archive_subscribe: str
+    not_found_title: str
+    not_found: str
 
 
 ENGLISH = Texts(
     name="English",
     other_languages="This page in other languages",
-    leave_title="Unsubscribe?",
-    leave_list="{email} will get no more mail from {list}.",
-    leave_general="{email} will get no more newsletters from us.",
-    leave_button="Unsubscribe",
-    choose_instead="Choose what you receive instead",
-    left_title="You are unsubscribed",
-    left_list="{email} gets no more mail from {list}.",
-    left_general="{email} gets no more newsletters from us.",
-    left_on_its_way="A mail that has already left may still arrive.",
-    left_still_arrives="Mail about your own account, such as receipts, still reaches you.",
-    undo_question="Was that a mistake?",
-    undo_button="Subscribe me again",
-    choose="Choose what you receive",
+    unsubscribe_title="Unsubscribe?",
+    unsubscribe_list="{email} will no longer receive emails from {list}.",
+    unsubscribe_general="{email} will no longer receive our newsletters.",
+    unsubscribe_button="Unsubscribe",
+    choose_instead="Manage preferences instead",
+    unsubscribed_title="You are unsubscribed",
+    unsubscribed_list="{email} will no longer receive emails from {list}.",
+    unsubscribed_general="{email} will no longer receive our newsletters.",
+    unsubscribed_in_transit="An email that was already sent may still arrive.",
+    transactional_still_sent="You will still receive emails about your account, such as receipts.",
+    undo_question="Was this a mistake?",
+    undo_button="Resubscribe",
+    choose="Manage preferences",
     confirm_title="Confirm your subscription",
-    confirm_list="{email} will get mail from {list} once you agree.",
-    confirm_button="Yes, send it to me",
+    confirm_list="Confirm that {email} should receive emails from {list}.",
+    confirm_button="Confirm subscription",
     confirmed_title="You are subscribed",
-    confirmed_list="{email} gets mail from {list} from now on.",
-    confirmed_already="{email} already gets mail from {list}.",
-    return_title="Subscribe again?",
-    return_list="{email} will get mail from {list} again.",
-    return_general="{email} will get our newsletters again.",
-    return_button="Subscribe me again",
-    returned_title="You are subscribed again",
-    returned_list="{email} gets mail from {list} again, as before.",
-    returned_general="{email} gets our newsletters again, as before.",
-    leave_again="Unsubscribe after all",
-    blocked_title="We do not write to this address",
+    confirmed_list="{email} will receive emails from {list}.",
+    confirmed_already="{email} already receives emails from {list}.",
+    resubscribe_title="Resubscribe?",
+    resubscribe_list="{email} will receive emails from {list} again.",
+    resubscribe_general="{email} will receive our newsletters again.",
+    resubscribe_button="Resubscribe",
+    resubscribed_title="You are subscribed again",
+    resubscribed_list="{email} will receive emails from {list} again.",
+    resubscribed_general="{email} will receive our newsletters again.",
+    unsubscribe_again="Unsubscribe again",
+    blocked_title="We cannot send to this address",
     blocked=(
-        "Mail to {email} came back to us, was marked as spam, or was stopped by the sender. "
-        "If you would like to hear from us again, please write to us from this address."
+        "Emails to {email} bounced, were marked as spam, or were blocked by the sender. To receive our emails "
+        "again, please write to us from this address."
     ),
-    preferences_title="What would you like to receive?",
+    preferences_title="Email preferences",
     preferences_for="For {email}",
-    lists="Lists",
-    no_lists="There are no lists to choose from at the moment.",
-    everything_is_left="You have left everything. To receive a list again, tick it and save.",
+    lists="Newsletters",
+    no_lists="There are no newsletters to choose from.",
+    no_subscriptions="You are unsubscribed from everything. To receive a newsletter again, select it and save.",
     language="Language",
     save="Save",
-    everything_title="No newsletters at all",
-    everything_explained=(
-        "You leave every list at once. Mail about your own account, such as receipts, still reaches you."
+    unsubscribe_all_title="Unsubscribe from everything",
+    unsubscribe_all_explained=(
+        "You will receive no more newsletters. You will still receive emails about your account, such as receipts."
     ),
-    everything_button="Leave everything",
-    saved="Saved",
-    nothing_changed="Everything stays as it was.",
-    joined="You are on {list}.",
-    left="You have left {list}.",
+    unsubscribe_all_button="Unsubscribe from all",
+    saved="Preferences saved",
+    nothing_changed="Nothing changed.",
+    subscribed_change="You are subscribed to {list}.",
+    unsubscribed_change="You are unsubscribed from {list}.",
     language_changed="Your language is now {language}.",
-    everything_left="You have left everything.",
-    invalid_title="This link does not work",
-    invalid="It was cut off or changed on its way here, so we cannot tell who you are. Nothing was changed.",
-    invalid_advice="Please open the mail again and follow the link in it, or answer the mail and ask us to stop.",
+    unsubscribed_all_change="You are unsubscribed from everything.",
+    invalid_title="This link is not valid",
+    invalid="The link is incomplete or was changed. Nothing was changed.",
+    invalid_advice="Please open the link in the email again, or reply to the email and ask us to unsubscribe you.",
     unavailable_title="Please try again in a minute",
-    unavailable="Your choice could not be stored just now. Nothing was changed.",
+    unavailable="We could not save your choice. Nothing was changed.",
     sign_up_title="Subscribe",
-    sign_up_list="You will get mail from {list}.",
-    sign_up_email="Your email address",
-    sign_up_asks="First we send you a mail with a link. Nothing else comes before you follow it.",
+    sign_up_list="Subscribe to emails from {list}.",
+    sign_up_email="Email address",
+    sign_up_double_opt_in="We will send you an email with a confirmation link.",
     sign_up_button="Subscribe",
-    sign_up_trap="Please leave this field empty",
-    sign_up_no_address="This does not look like an email address. Please check it.",
-    asked_title="Please look into your mailbox",
-    asked="We have sent you a mail with a link. Once you follow it, you get mail from {list}.",
-    signed_up_title="Thank you",
+    sign_up_trap="Leave this field empty",
+    sign_up_invalid_email="Please enter a valid email address.",
+    confirmation_sent_title="Check your inbox",
+    confirmation_sent="We sent you an email. Open the link in it to subscribe to {list}.",
+    signed_up_title="Thank you for subscribing",
     signed_up=(
-        "You get mail from {list} from now on. If you had unsubscribed before, please follow the link in the mail that "
-        "we have sent you."
+        "You will receive emails from {list}. If you unsubscribed before, please confirm with the link in the "
+        "email that we sent you."
     ),
     too_many_title="Please try again later",
-    too_many="Too many subscriptions have come from your network within an hour. Nothing was changed.",
+    too_many="There were too many sign-ups from your network in the last hour. Nothing was changed.",
     archive_title="Archive",
-    archive_empty="There is nothing to read here yet.",
-    archive_older="Older mails",
-    archive_back="All mails",
-    archive_feed="Follow with a feed recipient",
-    archive_join="Subscribe",
-    absent_title="There is nothing here",
-    absent="This page does not exist, or it is no longer open to everyone.",
+    archive_empty="There are no emails here yet.",
+    archive_older="Older emails",
+    archive_back="All emails",
+    archive_feed="Follow in a feed reader",
+    archive_subscribe="Subscribe",
+    not_found_title="Page not found",
+    not_found="This page does not exist or is no longer public.",
 )
 
 RUSSIAN = Texts(
     name="Русский",
     other_languages="Эта страница на других языках",
-    leave_title="Отписаться?",
-    leave_list="На адрес {email} больше не будут приходить письма рассылки {list}.",
-    leave_general="На адрес {email} больше не будут приходить наши рассылки.",
-    leave_button="Отписаться",
-    choose_instead="Выбрать, какие письма получать",
-    left_title="Вы отписались",
-    left_list="На адрес {email} больше не приходят письма рассылки {list}.",
-    left_general="На адрес {email} больше не приходят наши рассылки.",
-    left_on_its_way="Письмо, которое уже отправлено, ещё может прийти.",
-    left_still_arrives="Письма о ваших собственных делах, например чеки, по-прежнему приходят.",
-    undo_question="Это вышло случайно?",
+    unsubscribe_title="Отписаться?",
+    unsubscribe_list="Письма рассылки {list} больше не будут приходить на {email}.",
+    unsubscribe_general="Наши рассылки больше не будут приходить на {email}.",
+    unsubscribe_button="Отписаться",
+    choose_instead="Настроить рассылки",
+    unsubscribed_title="Вы отписались",
+    unsubscribed_list="Письма рассылки {list} больше не будут приходить на {email}.",
+    unsubscribed_general="Наши рассылки больше не будут приходить на {email}.",
+    unsubscribed_in_transit="Уже отправленное письмо ещё может прийти.",
+    transactional_still_sent="Письма о вашем аккаунте, например чеки, по-прежнему будут приходить.",
+    undo_question="Отписались случайно?",
     undo_button="Подписаться снова",
-    choose="Выбрать, какие письма получать",
+    choose="Настроить рассылки",
     confirm_title="Подтвердите подписку",
-    confirm_list="{email} будет получать письма рассылки {list}, когда вы согласитесь.",
-    confirm_button="Да, присылайте",
+    confirm_list="Подтвердите, что хотите получать письма рассылки {list} на {email}.",
+    confirm_button="Подтвердить подписку",
     confirmed_title="Вы подписаны",
-    confirmed_list="{email} теперь получает письма рассылки {list}.",
-    confirmed_already="{email} уже получает письма рассылки {list}.",
-    return_title="Подписаться снова?",
-    return_list="На адрес {email} снова будут приходить письма рассылки {list}.",
-    return_general="На адрес {email} снова будут приходить наши рассылки.",
-    return_button="Подписаться снова",
-    returned_title="Вы снова подписаны",
-    returned_list="На адрес {email} снова, как и прежде, приходят письма рассылки {list}.",
-    returned_general="На адрес {email} снова, как и прежде, приходят наши рассылки.",
-    leave_again="Всё-таки отписаться",
-    blocked_title="Мы не пишем на этот адрес",
+    confirmed_list="Письма рассылки {list} будут приходить на {email}.",
+    confirmed_already="Письма рассылки {list} уже приходят на {email}.",
+    resubscribe_title="Подписаться снова?",
+    resubscribe_list="Письма рассылки {list} снова будут приходить на {email}.",
+    resubscribe_general="Наши рассылки снова будут приходить на {email}.",
+    resubscribe_button="Подписаться снова",
+    resubscribed_title="Вы снова подписаны",
+    resubscribed_list="Письма рассылки {list} снова будут приходить на {email}.",
+    resubscribed_general="Наши рассылки снова будут приходить на {email}.",
+    unsubscribe_again="Всё-таки отписаться",
+    blocked_title="Мы не можем отправлять письма на этот адрес",
     blocked=(
-        "Письма на адрес {email} возвращались к нам, были отмечены как спам или остановлены отправителем. "
-        "Если вы хотите снова получать наши письма, напишите нам с этого адреса."
+        "Письма на {email} не доставлялись, были отмечены как спам или заблокированы отправителем. Чтобы "
+        "снова получать наши письма, напишите нам с этого адреса."
     ),
-    preferences_title="Какие письма вы хотите получать?",
-    preferences_for="Для адреса {email}",
+    preferences_title="Настройки рассылок",
+    preferences_for="Для {email}",
     lists="Рассылки",
-    no_lists="Сейчас нет рассылок, из которых можно выбрать.",
-    everything_is_left="Вы отписались от всего. Чтобы снова получать рассылку, отметьте её и сохраните.",
+    no_lists="Сейчас нет доступных рассылок.",
+    no_subscriptions="Вы отписаны от всех рассылок. Чтобы снова получать рассылку, отметьте её и сохраните.",
     language="Язык",
     save="Сохранить",
-    everything_title="Никаких рассылок",
-    everything_explained=(
-        "Вы отписываетесь от всех рассылок сразу. Письма о ваших собственных делах, например чеки, "
-        "по-прежнему приходят."
-    ),
-    everything_button="Отписаться от всего",
-    saved="Сохранено",
-    nothing_changed="Всё осталось как было.",
-    joined="Вы подписаны на {list}.",
-    left="Вы отписались от {list}.",
-    language_changed="Ваш язык теперь: {language}.",
-    everything_left="Вы отписались от всего.",
-    invalid_title="Эта ссылка не работает",
-    invalid="По дороге она была обрезана или изменена, и мы не можем узнать, кто вы. Ничего не изменилось.",
-    invalid_advice=(
-        "Откройте письмо ещё раз и перейдите по ссылке в нём или ответьте на письмо и попросите больше не писать."
-    ),
+    unsubscribe_all_title="Отписаться от всех рассылок",
+    unsubscribe_all_explained="Рассылки больше не будут приходить. Письма о вашем аккаунте, например чеки, останутся.",
+    unsubscribe_all_button="Отписаться от всех",
+    saved="Настройки сохранены",
+    nothing_changed="Ничего не изменилось.",
+    subscribed_change="Вы подписаны на {list}.",
+    unsubscribed_change="Вы отписались от {list}.",
+    language_changed="Ваш язык: {language}.",
+    unsubscribed_all_change="Вы отписались от всех рассылок.",
+    invalid_title="Ссылка недействительна",
+    invalid="Ссылка неполная или была изменена. Ничего не изменилось.",
+    invalid_advice="Откройте ссылку из письма ещё раз или ответьте на письмо и попросите отписать вас.",
     unavailable_title="Попробуйте ещё раз через минуту",
-    unavailable="Сейчас не удалось сохранить ваш выбор. Ничего не изменилось.",
-    sign_up_title="Подписаться",
-    sign_up_list="Вы будете получать письма рассылки {list}.",
-    sign_up_email="Ваш адрес электронной почты",
-    sign_up_asks="Сначала мы пришлём вам письмо со ссылкой. Пока вы не перейдёте по ней, других писем не будет.",
+    unavailable="Не удалось сохранить ваш выбор. Ничего не изменилось.",
+    sign_up_title="Подписка",
+    sign_up_list="Подпишитесь на рассылку {list}.",
+    sign_up_email="Адрес электронной почты",
+    sign_up_double_opt_in="Мы отправим вам письмо со ссылкой для подтверждения.",
     sign_up_button="Подписаться",
-    sign_up_trap="Пожалуйста, оставьте это поле пустым",
-    sign_up_no_address="Это не похоже на адрес электронной почты. Пожалуйста, проверьте его.",
-    asked_title="Пожалуйста, проверьте почту",
-    asked="Мы отправили вам письмо со ссылкой. Перейдите по ней, и вы начнёте получать письма рассылки {list}.",
-    signed_up_title="Спасибо",
+    sign_up_trap="Оставьте это поле пустым",
+    sign_up_invalid_email="Введите правильный адрес электронной почты.",
+    confirmation_sent_title="Проверьте почту",
+    confirmation_sent="Мы отправили вам письмо. Перейдите по ссылке в нём, чтобы подписаться на {list}.",
+    signed_up_title="Спасибо за подписку",
     signed_up=(
-        "Теперь вы получаете письма рассылки {list}. Если раньше вы отписывались, перейдите, пожалуйста, по ссылке из "
-        "письма, которое мы вам отправили."
+        "Вы будете получать письма рассылки {list}. Если раньше вы отписывались, подтвердите подписку по "
+        "ссылке в нашем письме."
     ),
-    too_many_title="Пожалуйста, попробуйте позже",
-    too_many="За час из вашей сети пришло слишком много подписок. Ничего не изменилось.",
+    too_many_title="Попробуйте позже",
+    too_many="За последний час из вашей сети было слишком много подписок. Ничего не изменилось.",
     archive_title="Архив",
-    archive_empty="Здесь пока нечего читать.",
+    archive_empty="Здесь пока нет писем.",
     archive_older="Более ранние письма",
     archive_back="Все письма",
-    archive_feed="Читать через ленту новостей",
-    archive_join="Подписаться",
-    absent_title="Здесь ничего нет",
-    absent="Такой страницы не существует, или она больше не открыта для всех.",
+    archive_feed="Читать в RSS-ридере",
+    archive_subscribe="Подписаться",
+    not_found_title="Страница не найдена",
+    not_found="Такой страницы нет, или она больше не доступна.",
 )
 
 PORTUGUESE = Texts(
     name="Português",
     other_languages="Esta página em outros idiomas",
-    leave_title="Cancelar a inscrição?",
-    leave_list="{email} não receberá mais mensagens de {list}.",
-    leave_general="{email} não receberá mais os nossos boletins.",
-    leave_button="Cancelar a inscrição",
-    choose_instead="Em vez disso, escolher o que receber",
-    left_title="A sua inscrição foi cancelada",
-    left_list="{email} não recebe mais mensagens de {list}.",
-    left_general="{email} não recebe mais os nossos boletins.",
-    left_on_its_way="Uma mensagem que já saiu ainda pode chegar.",
-    left_still_arrives="Mensagens sobre a sua própria conta, como recibos, continuam a chegar.",
-    undo_question="Foi um engano?",
-    undo_button="Inscrever-me de novo",
-    choose="Escolher o que receber",
+    unsubscribe_title="Cancelar a inscrição?",
+    unsubscribe_list="{email} deixará de receber e-mails de {list}.",
+    unsubscribe_general="{email} deixará de receber as nossas newsletters.",
+    unsubscribe_button="Cancelar inscrição",
+    choose_instead="Gerenciar preferências",
+    unsubscribed_title="Inscrição cancelada",
+    unsubscribed_list="{email} deixará de receber e-mails de {list}.",
+    unsubscribed_general="{email} deixará de receber as nossas newsletters.",
+    unsubscribed_in_transit="Um e-mail já enviado ainda pode chegar.",
+    transactional_still_sent="Você continuará recebendo e-mails sobre a sua conta, como recibos.",
+    undo_question="Foi engano?",
+    undo_button="Reativar inscrição",
+    choose="Gerenciar preferências",
     confirm_title="Confirme a sua inscrição",
-    confirm_list="{email} receberá mensagens de {list} quando você concordar.",
-    confirm_button="Sim, quero receber",
+    confirm_list="Confirme que {email} deve receber e-mails de {list}.",
+    confirm_button="Confirmar inscrição",
     confirmed_title="Inscrição confirmada",
-    confirmed_list="{email} recebe mensagens de {list} a partir de agora.",
-    confirmed_already="{email} já recebe mensagens de {list}.",
-    return_title="Inscrever-se de novo?",
-    return_list="{email} voltará a receber mensagens de {list}.",
-    return_general="{email} voltará a receber os nossos boletins.",
-    return_button="Inscrever-me de novo",
-    returned_title="A sua inscrição está ativa de novo",
-    returned_list="{email} volta a receber mensagens de {list}, como antes.",
-    returned_general="{email} volta a receber os nossos boletins, como antes.",
-    leave_again="Cancelar mesmo assim",
-    blocked_title="Não escrevemos para este endereço",
+    confirmed_list="{email} receberá e-mails de {list}.",
+    confirmed_already="{email} já recebe e-mails de {list}.",
+    resubscribe_title="Reativar a inscrição?",
+    resubscribe_list="{email} voltará a receber e-mails de {list}.",
+    resubscribe_general="{email} voltará a receber as nossas newsletters.",
+    resubscribe_button="Reativar inscrição",
+    resubscribed_title="Inscrição reativada",
+    resubscribed_list="{email} voltará a receber e-mails de {list}.",
+    resubscribed_general="{email} voltará a receber as nossas newsletters.",
+    unsubscribe_again="Cancelar novamente",
+    blocked_title="Não podemos enviar e-mails para este endereço",
     blocked=(
-        "As mensagens para {email} voltaram para nós, foram marcadas como spam ou foram interrompidas pelo remetente. "
-        "Se quiser voltar a receber as nossas mensagens, escreva para nós a partir deste endereço."
+        "Os e-mails para {email} foram devolvidos, marcados como spam ou bloqueados pelo remetente. Para "
+        "voltar a receber os nossos e-mails, escreva para nós a partir deste endereço."
     ),
-    preferences_title="O que gostaria de receber?",
+    preferences_title="Preferências de e-mail",
     preferences_for="Para {email}",
-    lists="Listas",
-    no_lists="No momento não há listas para escolher.",
-    everything_is_left="A sua inscrição em tudo foi cancelada. Para voltar a receber uma lista, marque-a e salve.",
+    lists="Newsletters disponíveis",
+    no_lists="Não há newsletters disponíveis no momento.",
+    no_subscriptions="Você não está inscrito em nenhuma newsletter. Para voltar a receber uma, marque-a e salve.",
     language="Idioma",
     save="Salvar",
-    everything_title="Nenhum boletim",
-    everything_explained=(
-        "Cancela todas as listas de uma vez. Mensagens sobre a sua própria conta, como recibos, continuam a chegar."
+    unsubscribe_all_title="Cancelar todas as inscrições",
+    unsubscribe_all_explained=(
+        "Você deixará de receber newsletters. E-mails sobre a sua conta, como recibos, continuarão a chegar."
     ),
-    everything_button="Cancelar tudo",
-    saved="Salvo",
-    nothing_changed="Tudo continua como estava.",
-    joined="A sua inscrição em {list} está ativa.",
-    left="A sua inscrição em {list} foi cancelada.",
+    unsubscribe_all_button="Cancelar todas",
+    saved="Preferências salvas",
+    nothing_changed="Nada foi alterado.",
+    subscribed_change="Você está inscrito em {list}.",
+    unsubscribed_change="Inscrição em {list} cancelada.",
     language_changed="O seu idioma agora é {language}.",
-    everything_left="Todas as suas inscrições foram canceladas.",
-    invalid_title="Este link não funciona",
-    invalid="Ele foi cortado ou alterado no caminho, e não sabemos quem você é. Nada foi alterado.",
-    invalid_advice="Abra a mensagem de novo e siga o link que está nela, ou responda pedindo que deixemos de escrever.",
-    unavailable_title="Tente de novo daqui a um minuto",
-    unavailable="Não foi possível guardar a sua escolha agora. Nada foi alterado.",
-    sign_up_title="Inscrever-se",
-    sign_up_list="Você receberá mensagens de {list}.",
-    sign_up_email="O seu endereço de e-mail",
-    sign_up_asks="Primeiro enviamos uma mensagem com um link. Antes de você abri-lo, não enviamos mais nada.",
-    sign_up_button="Inscrever-me",
-    sign_up_trap="Deixe este campo vazio, por favor",
-    sign_up_no_address="Isto não parece um endereço de e-mail. Verifique-o, por favor.",
-    asked_title="Veja a sua caixa de entrada",
-    asked="Enviamos uma mensagem com um link. Depois de abri-lo, você recebe mensagens de {list}.",
-    signed_up_title="Obrigado",
+    unsubscribed_all_change="Todas as suas inscrições foram canceladas.",
+    invalid_title="Este link não é válido",
+    invalid="O link está incompleto ou foi alterado. Nada foi alterado.",
+    invalid_advice="Abra novamente o link do e-mail ou responda ao e-mail pedindo o cancelamento.",
+    unavailable_title="Tente novamente em um minuto",
+    unavailable="Não foi possível salvar a sua escolha. Nada foi alterado.",
+    sign_up_title="Inscreva-se",
+    sign_up_list="Inscreva-se para receber e-mails de {list}.",
+    sign_up_email="Endereço de e-mail",
+    sign_up_double_opt_in="Enviaremos um e-mail com um link de confirmação.",
+    sign_up_button="Inscrever-se",
+    sign_up_trap="Deixe este campo vazio",
+    sign_up_invalid_email="Digite um endereço de e-mail válido.",
+    confirmation_sent_title="Confira a sua caixa de entrada",
+    confirmation_sent="Enviamos um e-mail para você. Abra o link para se inscrever em {list}.",
+    signed_up_title="Obrigado por se inscrever",
     signed_up=(
-        "A partir de agora você recebe mensagens de {list}. Se tinha cancelado a inscrição antes, abra o link da "
-        "mensagem que enviamos."
+        "Você receberá e-mails de {list}. Se já cancelou a inscrição antes, confirme pelo link do e-mail que enviamos."
     ),
-    too_many_title="Tente de novo mais tarde",
-    too_many="Vieram inscrições demais da sua rede em uma hora. Nada foi alterado.",
+    too_many_title="Tente novamente mais tarde",
+    too_many="Houve inscrições demais a partir da sua rede na última hora. Nada foi alterado.",
     archive_title="Arquivo",
-    archive_empty="Ainda não há nada para ler aqui.",
-    archive_older="Mensagens mais antigas",
-    archive_back="Todas as mensagens",
-    archive_feed="Acompanhar com um leitor de feeds",
-    archive_join="Inscrever-se",
-    absent_title="Não há nada aqui",
-    absent="Esta página não existe ou já não está aberta a todos.",
+    archive_empty="Ainda não há e-mails aqui.",
+    archive_older="E-mails mais antigos",
+    archive_back="Todos os e-mails",
+    archive_feed="Acompanhar em um leitor de feeds",
+    archive_subscribe="Inscrever-se",
+    not_found_title="Página não encontrada",
+    not_found="Esta página não existe ou já não é pública.",
 )
 
-# The first one is supported_language where a recipient's own is not among them.
+# The first language is used if none of the visitor's languages is available.
 LANGUAGES: Mapping[str, Texts] = {"en": ENGLISH, "ru": RUSSIAN, "pt": PORTUGUESE}

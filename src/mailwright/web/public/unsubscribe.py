@@ -1,4 +1,4 @@
-"""Leaving and coming back: a link, or one click in the mail program (RFC 8058), and a page that offers to undo it."""
+"""Unsubscribe and resubscribe through links, or with one click in the email client (RFC 8058)."""
 
 from http import HTTPStatus
 
@@ -21,7 +21,7 @@ from mailwright.web.public.subscribers import (
     wants_json,
 )
 
-# Browsers and their helpers fetch links ahead of their readers, and say so in one of these.
+# Headers in which browsers announce a prefetch, which must not unsubscribe anybody.
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 PREFETCHES = ("prefetch", "prerender", "preview", "preload")
 
@@ -29,47 +29,45 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/unsubscribe", methods=["GET", "HEAD"])
-async def follow(request: Request, parts: Parts) -> Response:
-    """Who opens the link leaves, unless the settings ask first. What only looks at links changes nothing."""
+async def open_link(request: Request, parts: Parts) -> Response:
+    """Unsubscribe, or ask first if so configured. HEAD requests and prefetches change nothing."""
     recipient = await recipient_of(request, parts)
     is_asked = parts.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
     if not is_asked:
-        return await _leave(request, parts, recipient)
+        return await _unsubscribe(request, parts, recipient)
     if wants_json(request):
-        return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Nobody has left: send the same request as POST.")
-    # Whoever has left is not asked again: the links to other languages lead here.
+        return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Send the request as POST to unsubscribe.")
+    # Do not ask again after unsubscribing: the language links lead here.
     about = await ContactStatusService(parts.database, parts.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
     template = "unsubscribed" if recipient.list_key in about.scopes else "unsubscribe"
-    return await _show(request, parts, recipient, template, here=recipient.links.leave)
+    return await _show(request, parts, recipient, template, here=recipient.links.unsubscribe)
 
 
 @router.post("/unsubscribe")
-async def leave(request: Request, parts: Parts) -> Response:
-    """One click, or the button of the page. The address says everything; what the body says does not matter."""
-    return await _leave(request, parts, await recipient_of(request, parts))
+async def unsubscribe(request: Request, parts: Parts) -> Response:
+    """Unsubscribe with one click (RFC 8058) or the button of the page. The body is ignored."""
+    return await _unsubscribe(request, parts, await recipient_of(request, parts))
 
 
 @router.api_route("/resubscribe", methods=["GET", "HEAD"])
-async def ask_to_return(request: Request, parts: Parts) -> Response:
-    """Only the button acts."""
+async def show_resubscribe(request: Request, parts: Parts) -> Response:
+    """Show the button that resubscribes."""
     recipient = await recipient_of(request, parts, returns=True)
-    return await _show(request, parts, recipient, "resubscribe", here=recipient.links.back)
+    return await _show(request, parts, recipient, "resubscribe", here=recipient.links.resubscribe)
 
 
 @router.post("/resubscribe")
-async def come_back(request: Request, parts: Parts) -> Response:
-    """Undoes the leaving, and tells the truth: whoever bounced, complained or left everything gets no mail yet."""
+async def resubscribe(request: Request, parts: Parts) -> Response:
+    """Resubscribe, but report if the address is blocked or unsubscribed from everything."""
     recipient = await recipient_of(request, parts, returns=True)
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     now = await standing.load_preferences(recipient.tenant_id, recipient.email)
     if is_blocked(now):
         if wants_json(request):
-            return problem(
-                HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "No mail is sent to this address, for other reasons."
-            )
+            return problem(HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "This address is blocked for other reasons.")
         return recipient_page(request, parts, recipient, "blocked", locale=now.locale, here=None)
     if wants_json(request):
         return _done(recipient)
@@ -78,12 +76,12 @@ async def come_back(request: Request, parts: Parts) -> Response:
     return await _show(request, parts, recipient, "resubscribed", here=None)
 
 
-async def _leave(request: Request, parts: ApiParts, recipient: LinkRecipient) -> Response:
+async def _unsubscribe(request: Request, parts: ApiParts, recipient: LinkRecipient) -> Response:
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     if wants_json(request):
         return _done(recipient)
-    return await _show(request, parts, recipient, "unsubscribed", here=recipient.links.leave)
+    return await _show(request, parts, recipient, "unsubscribed", here=recipient.links.unsubscribe)
 
 
 def _done(recipient: LinkRecipient) -> Response:
@@ -101,7 +99,7 @@ async def _show(
 
 
 async def _list_name(parts: ApiParts, recipient: LinkRecipient) -> str | None:
-    """None for all bulk mail. A list that is gone is called by its key: its links are still good for leaving."""
+    """Return the name of the list, None for all bulk email. A deleted list is named by its key."""
     if recipient.list_key == GENERAL:
         return None
     lists = await list_all(parts.database, recipient.tenant_id)
@@ -109,5 +107,5 @@ async def _list_name(parts: ApiParts, recipient: LinkRecipient) -> str | None:
 
 
 def _is_prefetch(request: Request) -> bool:
-    said = " ".join(request.headers.get(name, "") for name in PREFETCH_HEADERS).lower()
-    return any(word in said for word in PREFETCHES)
+    values = " ".join(request.headers.get(name, "") for name in PREFETCH_HEADERS).lower()
+    return any(word in values for word in PREFETCHES)

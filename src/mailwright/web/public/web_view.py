@@ -1,4 +1,4 @@
-"""The web view: a mail in the browser, as its recipient got it, for whoever has its link."""
+"""The web view: an email in the browser, for anyone with its link."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
