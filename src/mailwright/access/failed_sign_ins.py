@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,6 +15,7 @@ from sqlalchemy import delete, select, update
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.network import network_of
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import failed_sign_ins
@@ -74,16 +74,7 @@ def account_key(name: str) -> LockoutKey:
 
 
 def address_key(host: str | None) -> LockoutKey:
-    """Return the key of a network address. IPv6 is counted per /64, because one household owns all addresses of it."""
-    try:
-        address = ip_address(host or "")
-    except ValueError:
-        return LockoutKey(f"address:{(host or 'unknown')[:100]}", ADDRESS_POLICY)
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return LockoutKey(f"address:{address.ipv4_mapped}", ADDRESS_POLICY)
-        return LockoutKey(f"address:{IPv6Address(int(address) >> 64 << 64)}/64", ADDRESS_POLICY)
-    return LockoutKey(f"address:{address}", ADDRESS_POLICY)
+    return LockoutKey(f"address:{network_of(host or 'unknown')}", ADDRESS_POLICY)
 
 
 class FailedSignIns:

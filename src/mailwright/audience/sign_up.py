@@ -8,7 +8,6 @@ without storing network addresses.
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from sqlalchemy import and_, select
@@ -23,6 +22,7 @@ from mailwright.audience.double_opt_in import (
 )
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
+from mailwright.domain.network import network_of
 from mailwright.domain.permits import LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.storage.database import Database, Transaction
@@ -93,20 +93,9 @@ class SignUpService:
     async def _is_within_limit(self, remote_address: str) -> bool:
         number = self._clock.now() // HOUR
         ends = (number + 1) * HOUR
-        digest = blake2b(_network(remote_address).encode(), key=self._secret, digest_size=12).hexdigest()
+        digest = blake2b(network_of(remote_address).encode(), key=self._secret, digest_size=12).hexdigest()
         window = LimitWindow(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
         return (await self._ledger.reserve((window,), 1)).count == 1
-
-
-def _network(remote_address: str) -> str:
-    """Count IPv6 per /64, because one household owns all addresses of it."""
-    try:
-        address_ = ip_address(remote_address)
-    except ValueError:
-        return remote_address[:64]
-    if isinstance(address_, IPv6Address) and address_.ipv4_mapped is None:
-        return str(IPv6Address(int(address_) >> 64 << 64))
-    return str(address_)
 
 
 async def _has_unsubscribed(tx: Transaction, request: DoubleOptInRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Tell public network addresses from private ones, to keep requests out of internal networks."""
+"""Classify network addresses: public or private, and which of them share a limit."""
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -19,6 +19,17 @@ def is_private_host(host: str) -> bool:
         return True
     ip = _parse_ip(name)
     return ip is not None and not _is_public(ip)
+
+
+def network_of(host: str) -> str:
+    """Return what identifies one household in limits: an IPv4 address, or the /64 that holds its IPv6 addresses."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host[:100]
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or f"{IPv6Address(int(address) >> 64 << 64)}/64")
 
 
 def _is_public(ip: IPv4Address | IPv6Address) -> bool:
