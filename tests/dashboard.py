@@ -1,6 +1,6 @@
-"""The dashboard in a browser: a served installation with the sample of `mailwright demo`, and people who sign in to it.
+"""A served dashboard with the sample data of `mailwright demo`, for browser tests.
 
-The server has a thread and an event loop of its own; tests speak to it as browsers do, and to its parts with `do`.
+The server runs in its own thread and event loop. Tests use it through a browser, and reach its services with `do`.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ PEOPLE: Final = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 PHONE: Final = {"width": 375, "height": 780}
 DESK: Final = {"width": 1440, "height": 900}
 
-# Every page that a signed-in administrator can open, by the name of its picture. `{Name}` is a campaign of the sample,
-# `{mail to …}` the latest mail to that address.
+# Every page of an administrator by the name of its screenshot. `{Name}` is a campaign of the sample,
+# `{mail to …}` the latest message to that address.
 PAGES: Final = {
     "overview": "/",
     "campaigns": "/campaigns",
@@ -88,8 +88,8 @@ PAGES: Final = {
     "settings-domain": "/settings/domain",
     "settings-audit-log": "/settings/audit-log",
 }
-# Those that stand alone, for whoever is not in yet.
-ALONE: Final = {"sign-in": "/sign-in"}
+# Pages without navigation, for visitors who are not signed in.
+STANDALONE_PAGES: Final = {"sign-in": "/sign-in"}
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Dashboard:
     loop: asyncio.AbstractEventLoop
 
     def do(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Asks the parts behind the pages, on their own loop."""
+        """Run a coroutine on the event loop of the server."""
 
         async def doing() -> T:
             return await work()
@@ -109,7 +109,7 @@ class Dashboard:
         return asyncio.run_coroutine_threadsafe(doing(), self.loop).result(60)
 
     def url(self, path: str) -> str:
-        """Of a page in PAGES."""
+        """Return the address of a page in PAGES."""
         return self.address + re.sub(r"\{([^}]+)\}", lambda found: self._id_of(found[1]), path)
 
     def _id_of(self, name: str) -> str:
@@ -142,8 +142,8 @@ def a_dashboard(
     people: Mapping[str, Role] = PEOPLE,
     **changes: Any,
 ) -> Iterator[Dashboard]:
-    """`moves`: with a campaign that is being sent all the while; whoever compares two looks wants none. A worker runs
-    where there is a sample, or a database at an address of its own, `url`."""
+    """Serve a dashboard. `moves` adds a campaign that is being sent continuously. A worker runs if there is a sample
+    or a database `url`."""
     ready: dict[str, Any] = {}
     is_ready = threading.Event()
 

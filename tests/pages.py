@@ -1,7 +1,6 @@
-"""The dashboard without a browser: somebody opens pages and sends their forms, and no script runs.
+"""A dashboard client without a browser: open pages and submit their forms, without scripts.
 
-What is sent is what stands on the page: a button that is not there cannot be pressed, and a form without an address of
-its own goes nowhere.
+Only forms and buttons that exist on the page can be submitted.
 """
 
 import re
@@ -27,11 +26,11 @@ class Form:
     method: str
     attributes: dict[str, str]
     fields: list[tuple[str, str]] = field(default_factory=list)
-    named: set[str] = field(default_factory=set)  # also boxes that are not ticked
+    named: set[str] = field(default_factory=set)  # including unchecked boxes
     buttons: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     def filled(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """What a browser would send; a change to None leaves a box unticked."""
+        """Return what a browser would send; None leaves a box unchecked."""
         unknown = set(changes) - self.named
         assert not unknown, f"the form {self.action} has no {unknown}"
         sent: dict[str, Any] = {}
@@ -61,7 +60,7 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         has = {name: value or "" for name, value in attrs}
         if tag == "form":
-            assert self._form is None, "a form within a form"
+            assert self._form is None, "nested forms"
             self._form = Form(has.get("action"), has.get("method", "get").lower(), has)
             self.forms.append(self._form)
         elif self._form is None:
@@ -103,7 +102,7 @@ class _Reader(HTMLParser):
 
 
 class Visit:
-    """Somebody who is in, and the page before them."""
+    """A signed-in user and their current page."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
@@ -118,13 +117,13 @@ class Visit:
         return self.answer.request.url.path
 
     @property
-    def said(self) -> str:
-        """What the page says of what was just done."""
+    def flash(self) -> str:
+        """Return the flash message."""
         found = re.search(r'<p class="flash[^>]*>(?:<svg.*?</svg>)?(.*?)</p>', self.text, re.DOTALL)
         return found[1] if found else ""
 
     def words(self) -> str:
-        """The page's own words, without its tags."""
+        """Return the text of the page without tags."""
         main = self.text.partition("<main")[2]
         return " ".join(re.sub(r"<[^>]+>", " ", main).split())
 
@@ -140,7 +139,7 @@ class Visit:
         return self
 
     async def press(self, button: str, status: int = 200, *, nth: int = 0, **changes: Any) -> "Visit":
-        """The nth button of these words, after its form is filled in; whatever follows is opened."""
+        """Fill in a form, press its nth button with this label and follow redirects."""
         found = [(form, has) for form in self.forms() for words, has in form.buttons if words == button]
         assert len(found) > nth, f"{self.path} has no such button as {button!r}: {self.buttons()}"
         form, has = found[nth]
@@ -163,7 +162,7 @@ async def a_visit(app: FastAPI, login: str = "ada", password: str = PASSWORD) ->
         yield Visit(client)
 
 
-async def journal_of(parts: Engine, subject: str) -> Sequence[str]:
-    """What people did to it, the first deed first."""
+async def actions_on(parts: Engine, subject: str) -> Sequence[str]:
+    """Return the recorded actions on a subject, oldest first."""
     found = await list_entries(parts.database, tenant_id=None, limit=50, subject=subject)
     return [deed.action for deed in reversed(found)]

@@ -1,4 +1,4 @@
-"""Pictures of the dashboard's pages, for docs/screens: `python -m tests.screens [NAME …]`, or all without a name."""
+"""Take screenshots of the dashboard for docs/screens: `python -m tests.screens [NAME …]`."""
 
 import base64
 import sys
@@ -8,13 +8,13 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Page
 
-from tests.dashboard import ALONE, DESK, PAGES, PHONE, a_browser, a_dashboard
+from tests.dashboard import DESK, PAGES, PHONE, STANDALONE_PAGES, a_browser, a_dashboard
 
 TARGET = Path("docs/screens")
-# Two looks of each are enough to show: the suite looks at all four.
+# Two variants per page are enough for the docs.
 LOOKS = (("desk", DESK, "light"), ("phone", PHONE, "dark"))
 TALLEST = 1_400
-# A tenth of what a PNG of the same page weighs, and its letters are still sharp.
+# A tenth of the size of a PNG, and text stays sharp.
 QUALITY = 80
 
 
@@ -29,11 +29,11 @@ def main(wanted: list[str], target: Path = TARGET, looks: Any = LOOKS) -> None:
             look: Any = {"viewport": viewport, "color_scheme": scheme, "timezone_id": "Europe/Lisbon"}
             context = browser.new_context(**look)
             page = context.new_page()
-            for pages in (ALONE, PAGES):
+            for pages in (STANDALONE_PAGES, PAGES):
                 for name, path in pages.items():
                     if not wanted or name in wanted:
                         page.goto(dashboard.url(path))
-                        # What is asked for after the page is there, is there.
+                        # Wait for the parts that load after the page.
                         page.wait_for_timeout(1_500)
                         (target / f"{name}-{size}.webp").write_bytes(picture(context, page, viewport))
                 page = page if pages is PAGES else dashboard.sign_in(context)
@@ -41,7 +41,7 @@ def main(wanted: list[str], target: Path = TARGET, looks: Any = LOOKS) -> None:
 
 
 def picture(context: BrowserContext, page: Page, viewport: Any) -> bytes:
-    """Long lists show no more by being long."""
+    """Take a screenshot, cut at TALLEST."""
     height = page.evaluate("document.documentElement.scrollHeight")
     height = min(max(height, viewport["height"]), TALLEST)
     clip = {"x": 0, "y": 0, "width": viewport["width"], "height": height, "scale": 1}

@@ -1,4 +1,4 @@
-"""Pages for everyone in a real browser: a form without scripts, and mails that can do nothing to whoever reads them."""
+"""Sign-up, web view and archive in a real browser."""
 
 import asyncio
 import contextlib
@@ -68,7 +68,7 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Place, browser: Browser) -> None:
+async def test_sign_up_works_without_scripts(place: Place, browser: Browser) -> None:
     database, clock = place.bench.database, place.bench.clock
     await lists.create(database, clock, DEFAULT_TENANT, "weekly", name="Weekly digest")
     page = await (await browser.new_context(java_script_enabled=False, locale="pt-BR")).new_page()
@@ -84,7 +84,7 @@ async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Plac
     assert await page.context.cookies() == []
 
 
-async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place, browser: Browser) -> None:
+async def test_web_view_runs_no_scripts(place: Place, browser: Browser) -> None:
     mail = a_newsletter(to=ADA, payload={"to": ADA, "subject": "Hello", "html": EVIL})
     await place.bench.accept(mail)
     context = await browser.new_context()
@@ -98,7 +98,7 @@ async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place
     assert (await page.title(), page.url) == ("harmless", address)
 
 
-async def test_an_issue_is_read_in_its_frame_and_the_way_leads_on(place: Place, browser: Browser) -> None:
+async def test_archived_issue_is_framed_and_links_to_sign_up(place: Place, browser: Browser) -> None:
     desk = CampaignHarness(place.bench)
     await join(desk.database, [ADA])
     body = '<p>Spring books for {{ name|default("you") }}</p><a href="{{ unsubscribe_url }}">Leave</a>'

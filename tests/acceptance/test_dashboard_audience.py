@@ -1,4 +1,4 @@
-"""Messages, the mailbox and people in a real browser: found, looked at, decided; and what people may not do."""
+"""Messages, mailbox and audience pages in a real browser."""
 
 import re
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def confirm(page: Page) -> None:
 
 
 def some(dashboard: Dashboard, status: str, count: int = 1, tenant_id: int = DEFAULT_TENANT) -> list[Any]:
-    """The oldest messages in that state."""
+    """Return the oldest messages with that status."""
     joined = messages.join(deliveries, deliveries.c.message_key == messages.c.id)
     query = select(messages.c.id, messages.c.outbox_id, messages.c.to_email, messages.c.subject).select_from(joined)
     mine = (deliveries.c.status == status, messages.c.tenant_id == tenant_id)
@@ -69,14 +69,14 @@ def change(dashboard: Dashboard, *statements: Any) -> None:
     dashboard.do(work)
 
 
-def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(
+def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    entries = dashboard.do(
         lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
-    return [(each.actor, each.action) for each in reversed(noted)]
+    return [(each.actor, each.action) for each in reversed(entries)]
 
 
-def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard: Dashboard, ada: Page) -> None:
+def test_message_is_found_by_search_and_shows_its_timeline(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
     open_page(ada, dashboard, "/messages")
     ada.get_by_label("Search").fill(sent.to_email)
@@ -100,7 +100,7 @@ def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard:
     expect(ada.locator(".email-text")).to_contain_text("MIME-Version: 1.0")
 
 
-def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Page) -> None:
+def test_selected_dead_letters_are_retried(dashboard: Dashboard, ada: Page) -> None:
     failed = some(dashboard, "FAILED", 2)
     letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
     rows = [{"message_key": each.id, "created_at": 1_800_000_000_000, **letter} for each in failed]
@@ -109,15 +109,15 @@ def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Pa
     expect(ada.locator("tbody tr")).to_have_count(2)
     expect(ada.locator("tbody")).to_contain_text("550 No such user")
     ada.get_by_role("button", name="Select all on this page").click()
-    # Somebody else is faster with one of them.
+    # Another user cancels one of them meanwhile.
     change(dashboard, update(deliveries).where(deliveries.c.message_key == failed[0].id).values(status="CANCELLED"))
     ada.get_by_role("button", name="Retry selected").click()
     expect(ada.locator("#flash")).to_have_text("1 email queued again. 1 could no longer be retried.")
-    assert deeds_of(dashboard, failed[1].outbox_id) == [("ada", "message.retry")]
-    assert deeds_of(dashboard, failed[0].outbox_id) == []
+    assert actions_on(dashboard, failed[1].outbox_id) == [("ada", "message.retry")]
+    assert actions_on(dashboard, failed[0].outbox_id) == []
 
 
-def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: Dashboard, ada: Page) -> None:
+def test_unconfirmed_message_is_resolved_after_confirmation(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
     values: dict[str, Any] = {
         "status": "IN_DOUBT",
@@ -130,18 +130,18 @@ def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: 
     ada.get_by_role("link", name=sent.subject).click()
     ada.get_by_role("button", name="Mark as sent").click()
     expect(ada.locator("#confirm-text")).to_contain_text("is not sent again")
-    # The page is live, and leaves the button alone while its question is open.
+    # Live updates must not replace the button while its dialog is open.
     ada.wait_for_timeout(2_500)
     confirm(ada)
     expect(ada.locator("#flash")).to_have_text("Email marked as sent.")
     expect(ada.locator("#status .status")).to_have_text("Sent")
-    assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
+    assert actions_on(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
 
 
-def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: Page) -> None:
+def test_new_email_appears_in_open_mailbox(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/mailbox")
     before = ada.locator(".inbox li").count()
-    # One more arrives: a mail that waits for next week is moved to now.
+    # Make a scheduled message due now.
     [waiting] = some(dashboard, "PENDING")
     now = {"claimable_at": 0, "next_attempt_at": None, "defer_reason": None}
     change(dashboard, update(deliveries).where(deliveries.c.message_key == waiting.id).values(**now))
@@ -154,12 +154,12 @@ def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: 
     assert ada.locator(".email-frame").bounding_box()["width"] < 380  # type: ignore[index]
     ada.get_by_role("link", name="Text", exact=True).click()
     expect(ada.locator(".email-text")).to_be_visible()
-    # The other tenant's mails are in the same folder, and not shown.
+    # Emails of the other tenant are in the same folder and must not be shown.
     [other] = some(dashboard, "SENT", tenant_id=DEFAULT_TENANT + 1)
     assert ada.request.get(f"{dashboard.address}/mailbox/{other.outbox_id}").status == 404
 
 
-def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -> None:
+def test_contact_is_added_edited_reactivated_and_erased(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/contacts/new")
     ada.get_by_label("Email").fill("maryam@example.com")
     ada.get_by_label("Attributes").fill("city Tehran")
@@ -182,7 +182,7 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     ada.get_by_role("button", name="Unsubscribe").click()
     confirm(ada)
     expect(ada.locator(".item-list").first).to_contain_text("Unsubscribed")
-    assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
+    assert ("ada", "contact.unsubscribe") in actions_on(dashboard, "maryam@example.com")
 
     dashboard.do(lambda: _standing(dashboard).bounce(DEFAULT_TENANT, "maryam@example.com", source="test"))
     ada.reload()
@@ -191,7 +191,7 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("Contact reactivated.")
     expect(ada.locator(".status-card .status").first).to_have_text("Active")
-    assert ("ada", "contact.activate") in deeds_of(dashboard, "maryam@example.com")
+    assert ("ada", "contact.activate") in actions_on(dashboard, "maryam@example.com")
 
     ada.get_by_label("Enter the email address to confirm").fill("maryam@example.com")
     ada.get_by_role("button", name="Erase contact").click()
@@ -204,7 +204,7 @@ def _standing(dashboard: Dashboard) -> ContactStatusService:
     return ContactStatusService(dashboard.parts.database, dashboard.parts.clock)
 
 
-def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Page) -> None:
+def test_suppression_is_added_and_removed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/suppressions")
     form = ada.locator("form.stack")
     form.get_by_label("Email").fill("emmy@example.com")
@@ -216,10 +216,10 @@ def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Pa
     line.get_by_role("button", name="Remove suppression").click()
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("removed")
-    assert deeds_of(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
+    assert actions_on(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
 
 
-def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
+def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
     open_page(ada, dashboard, "/imports?list=news")
@@ -237,10 +237,10 @@ def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Pa
     report = ada.request.get(f"{ada.url}/report.csv").text()
     assert "karen.s@example.com,added" in report
     assert "nobody,refused" in report
-    assert deeds_of(dashboard, ada.url.rpartition("/")[2]) == [("ada", "import.begin")]
+    assert actions_on(dashboard, ada.url.rpartition("/")[2]) == [("ada", "import.begin")]
 
 
-def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard, ada: Page) -> None:
+def test_segment_editor_counts_contacts_live(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/segments/new")
     ada.get_by_label("Name", exact=True).fill("Buyers")
     ada.get_by_label("Key").fill("buyers")
@@ -260,10 +260,10 @@ def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard,
     ada.get_by_role("link", name="Edit").click()
     expect(ada.locator("#q0-0-value")).to_have_value("10")
     expect(ada.locator("#q1-0-value")).to_have_value("London")
-    assert deeds_of(dashboard, "buyers") == [("ada", "segment.create")]
+    assert actions_on(dashboard, "buyers") == [("ada", "segment.create")]
 
 
-def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: Dashboard, browser: Browser) -> None:
+def test_viewer_cannot_change_or_see_other_tenants_messages(dashboard: Dashboard, browser: Browser) -> None:
     context = browser.new_context(viewport=DESK)
     alan = dashboard.sign_in(context, "alan")
     [sent] = some(dashboard, "SENT")
@@ -298,7 +298,7 @@ def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: D
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
 @pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", DESK)], ids=["light-narrow", "dark-wide"])
-def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
+def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page = dashboard.sign_in(context)
     sent = some(dashboard, "SENT", 2)[1].outbox_id

@@ -1,4 +1,4 @@
-"""Campaigns and templates in a real browser: written, looked at, started, watched; and what people may not do."""
+"""Campaign and template pages in a real browser."""
 
 import re
 from collections.abc import Iterator
@@ -58,11 +58,11 @@ def created(dashboard: Dashboard, name: str, **changes: Any) -> str:
     return made.campaign_id
 
 
-def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(
+def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    entries = dashboard.do(
         lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
-    return [(each.actor, each.action) for each in reversed(noted)]
+    return [(each.actor, each.action) for each in reversed(entries)]
 
 
 def open_page(page: Page, dashboard: Dashboard, path: str) -> None:
@@ -73,7 +73,7 @@ def confirm(page: Page) -> None:
     page.locator("#confirm-yes").click()
 
 
-def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboard: Dashboard, ada: Page) -> None:
+def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("Letter of autumn")
     ada.get_by_role("textbox", name="Subject").fill("Autumn, {{ name }}")
@@ -84,7 +84,7 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     ada.keyboard.type("# Autumn in ")
     ada.locator('[data-insert="city"]').click()
     ada.locator("#as_contact").fill("grace@example.com")
-    # The preview follows the typing, as that reader would see it.
+    # The preview follows the typing, with the data of that contact.
     mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(mail.locator("h1")).to_have_text("Autumn in New York")
     expect(ada.locator("#preview-details b").first).to_have_text("Autumn, Grace Hopper")
@@ -99,12 +99,10 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     confirm(ada)
     expect(ada.locator("#header")).to_contain_text("Sent", timeout=10_000)
     expect(ada.locator("#progress")).to_contain_text("100 %", timeout=10_000)
-    assert deeds_of(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
+    assert actions_on(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
 
 
-def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_lost(
-    dashboard: Dashboard, ada: Page
-) -> None:
+def test_invalid_form_keeps_input_and_shows_errors_beside_fields(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("Half a campaign")
     ada.get_by_label("From").fill("nobody")
@@ -115,7 +113,7 @@ def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_l
     expect(ada.locator("[id='from-error']")).to_be_visible()
     expect(ada.get_by_label("Name", exact=True)).to_have_value("Half a campaign")
     expect(ada.get_by_label("Emails per hour")).to_have_value("many")
-    # A text that cannot be read is told of with its line, and the mail that could be shown stays.
+    # A syntax error is reported with its line, and the last valid preview stays.
     ada.get_by_role("textbox", name="Subject").fill("A subject")
     ada.locator(".editor .cm-content").click()
     ada.keyboard.press("Control+End")
@@ -124,7 +122,7 @@ def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_l
     ada.on("dialog", lambda dialog: dialog.accept())
 
 
-def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Dashboard, ada: Page) -> None:
+def test_failed_check_disables_start_and_lists_errors_with_advice(dashboard: Dashboard, ada: Page) -> None:
     content = {"subject": "News", "body": '<p>{{ shoe_size }}</p><a href="/news">here</a>'}
     campaign_id = created(dashboard, "Refused", content=content)
     open_page(ada, dashboard, f"/campaigns/{campaign_id}")
@@ -135,7 +133,7 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
         "href", re.compile(rf"/campaigns/{campaign_id}/edit#")
     )
     expect(ada.get_by_role("button", name="Start campaign")).to_be_disabled()
-    # Whoever is faster than the panel is refused by the server.
+    # The server also rejects the start if the check has not loaded.
     preflight = f"**/campaigns/{campaign_id}/checks"
     ada.route(preflight, lambda route: route.abort())
     ada.reload()
@@ -146,7 +144,7 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
     assert found(dashboard, "Refused").status == "DRAFT"
 
 
-def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:
+def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = found(dashboard, HELD).campaign_id
     open_page(ada, dashboard, "/campaigns")
     expect(ada.locator(f"[id='state-{campaign_id}']")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
@@ -157,7 +155,7 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     expect(ada.locator(".forecast-card")).to_contain_text("once somebody resumes it")
     ada.get_by_role("button", name="Resume campaign").click()
     expect(ada.locator("#header .status")).to_have_text("Deferred")
-    # What was said of a deed goes when the state does.
+    # The flash message disappears when the status changes.
     ada.get_by_role("button", name="Pause campaign").click()
     expect(ada.locator("#flash")).not_to_be_empty()
     dashboard.do(lambda: dashboard.parts.campaigns.resume(ADA, campaign_id))
@@ -167,14 +165,14 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     ada.get_by_label("Working hours").fill("18:00-09:00")
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.locator("[id='limits.workingHours-error']")).to_be_visible()
-    actions = [action for _, action in deeds_of(dashboard, campaign_id)]
+    actions = [action for _, action in actions_on(dashboard, campaign_id)]
     assert actions[-2:] == ["campaign.pause", "campaign.resume"]
 
 
-def test_the_report_shows_what_readers_did_and_hands_out_a_file(dashboard: Dashboard, ada: Page) -> None:
+def test_report_shows_statistics_and_downloads_csv(dashboard: Dashboard, ada: Page) -> None:
     campaign = found(dashboard, SENT)
     open_page(ada, dashboard, f"/campaigns/{campaign.campaign_id}/report")
-    # Of the five readers of the sample four opened it, one of them twice, and two followed a link.
+    # Of five recipients in the sample, four opened it (one twice) and two clicked a link.
     expect(ada.locator(".figure", has_text="Opened")).to_contain_text("80 %")
     expect(ada.locator(".figure", has_text="Clicked")).to_contain_text("40 %")
     assert ada.locator(".columns-chart rect.is-open").count() >= 1
@@ -186,7 +184,7 @@ def test_the_report_shows_what_readers_did_and_hands_out_a_file(dashboard: Dashb
     expect(ada.get_by_role("cell", name="ada@example.com")).to_be_visible()
 
 
-def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ada: Page) -> None:
+def test_email_preview_frame_is_sandboxed(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = found(dashboard, DRAFT).campaign_id
     answer = ada.request.get(f"{dashboard.address}/campaigns/{campaign_id}/mail?scheme=dark")
     policy = answer.headers["content-security-policy"]
@@ -201,7 +199,7 @@ def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ad
     expect(ada.locator("#preview-text")).to_contain_text("how are the")
 
 
-def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: Dashboard, ada: Page) -> None:
+def test_template_versions_are_saved_compared_and_tested(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/templates/~new")
     ada.get_by_label("Template ID").fill("greeting")
     ada.get_by_role("textbox", name="Subject").fill("Hello {{ name }}")
@@ -222,10 +220,10 @@ def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: 
     ada.get_by_label("To", exact=True).fill("ada@example.com")
     ada.get_by_role("button", name="Send test email").click()
     expect(ada.locator("main")).to_contain_text("Test email sent.")
-    assert deeds_of(dashboard, "greeting") == [("ada", "template.write")] * 2
+    assert actions_on(dashboard, "greeting") == [("ada", "template.write")] * 2
 
 
-def test_a_viewer_looks_and_changes_nothing(dashboard: Dashboard, browser: Browser) -> None:
+def test_viewer_cannot_change_campaigns(dashboard: Dashboard, browser: Browser) -> None:
     campaign_id = found(dashboard, HELD).campaign_id
     context = browser.new_context(viewport=DESK)
     alan = dashboard.sign_in(context, "alan")
@@ -240,7 +238,7 @@ def test_a_viewer_looks_and_changes_nothing(dashboard: Dashboard, browser: Brows
     context.close()
 
 
-def test_the_campaign_of_another_tenant_is_not_there(dashboard: Dashboard, ada: Page) -> None:
+def test_campaign_of_another_tenant_is_not_found(dashboard: Dashboard, ada: Page) -> None:
     parts = dashboard.parts
     other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)
     definition = found(dashboard, DRAFT).definition

@@ -1,4 +1,4 @@
-"""Every deed of the dashboard by its own button, on both engines, without a script: what it says and does."""
+"""Every action of the dashboard through its own button, without scripts, on both engines."""
 
 import asyncio
 import csv
@@ -32,7 +32,7 @@ from tests.campaigns import CampaignHarness, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
 from tests.notifications import a_queue_setup, make_tables
-from tests.pages import HOME, PASSWORD, Visit, a_visit, journal_of
+from tests.pages import HOME, PASSWORD, Visit, a_visit, actions_on
 from tests.standins.provider import ScriptedProvider
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "notifications"
@@ -59,28 +59,26 @@ def desk(bench: Bench) -> CampaignHarness:
 # Campaigns.
 
 
-async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: CampaignHarness) -> None:
+async def test_failures_are_retried_then_accepted(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(REFUSAL, REFUSAL))
     await ada.open(f"/campaigns/{campaign_id}/recipients?show=failed")
     assert address_of(0) in ada.text
     assert REFUSAL.code in ada.text
     await ada.press("Retry all")
-    assert (ada.path, ada.said) == (f"/campaigns/{campaign_id}", "Failed emails are being retried.")
+    assert (ada.path, ada.flash) == (f"/campaigns/{campaign_id}", "Failed emails are being retried.")
     await desk.bench.drain(ScriptedProvider(REFUSAL))
     await ada.open(f"/campaigns/{campaign_id}")
     assert "Failures to review" in ada.text
     await ada.press("Accept failures")
-    assert ada.said == "Failures accepted. The campaign is finished."
+    assert ada.flash == "Failures accepted. The campaign is finished."
     assert await desk.status(campaign_id) == "SENT"
     assert (await desk.counts(campaign_id)).failed == 1
     assert (await desk.audit_actions(campaign_id))[-2:] == ["retry_failed", "accept_failures"]
     assert "Accept failures" not in ada.buttons()
 
 
-async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(
-    ada: Visit, desk: CampaignHarness
-) -> None:
+async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0)])
     campaign_id = await desk.create()
     ada.client.cookies.set("zone", "Europe/Lisbon")
@@ -88,7 +86,7 @@ async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(
     await ada.press("Start campaign", 422, when="later", scheduledAt="")
     assert "Choose a date and time." in ada.text
     await ada.press("Start campaign", when="later", scheduledAt="2027-06-01T09:30")
-    assert "Campaign scheduled." in ada.said
+    assert "Campaign scheduled." in ada.flash
     found = await desk.campaign(campaign_id)
     assert (found.status, found.definition.scheduled_at) == ("READY", 1_811_838_600_000)  # summer time in Lisbon
     await desk.bench.drain(ScriptedProvider())
@@ -98,7 +96,7 @@ async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(
     assert "Cancel campaign" not in ada.buttons()
 
 
-async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: Visit, desk: CampaignHarness) -> None:
+async def test_start_confirmation_states_recipients_and_limits(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0), address_of(1)])
     limits = {"ratePerHour": 500, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"}
     campaign_id = await desk.create(limits=limits)
@@ -113,7 +111,7 @@ async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: V
     assert " disabled" in ada.text
 
 
-async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Visit, desk: CampaignHarness) -> None:
+async def test_advice_does_not_repeat_its_issue(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0)])
     links = "".join(
         f'<a href="{to}">Shop</a>' for to in ("/shop", "http://localhost/", "#", "https://bit.ly/a", "htp://a")
@@ -135,12 +133,12 @@ async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Vis
 
 
 def pairs(text: str) -> set[tuple[str, str]]:
-    """Words that follow one another, without the short ones."""
+    """Return pairs of consecutive words, without short words."""
     words = re.findall(r"[a-z]{4,}", text.lower())
     return set(pairwise(words))
 
 
-async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: CampaignHarness) -> None:
+async def test_forecast_links_to_what_would_change_it(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3, limits={"ratePerHour": 1})
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}/forecast")
@@ -154,15 +152,15 @@ async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk
     assert "Change the limits" not in ada.text
 
 
-async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: CampaignHarness) -> None:
+async def test_campaign_is_extended_to_new_recipients_and_duplicated(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Send to new recipients")
-    assert "flash is-bad" in ada.text  # nobody has joined
+    assert "flash is-bad" in ada.text  # no new recipients
     await join(desk.database, ["late@example.com"])
     await ada.press("Send to new recipients")
-    assert "Campaign extended to new recipients." in ada.said
+    assert "Campaign extended to new recipients." in ada.flash
     await desk.bench.drain(provider := ScriptedProvider())
     assert [mail.recipients for mail in provider.mails] == [("late@example.com",)]
 
@@ -177,11 +175,11 @@ async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Camp
     assert await desk.status(copied[1]) == "CANCELLED"
 
 
-async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: CampaignHarness) -> None:
+async def test_user_chooses_the_winning_variant(ada: Visit, desk: CampaignHarness) -> None:
     versions = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
     campaign_id = await desk.start(10, experiment=versions)
     await desk.bench.drain(ScriptedProvider())
-    await ada.open(f"/campaigns/{campaign_id}/report/figures")  # as the link leads to where no script runs
+    await ada.open(f"/campaigns/{campaign_id}/report/figures")  # opened directly, as without scripts
     assert "Main" in ada.text
     await ada.press("Choose as winner", nth=1)
     assert ada.path == f"/campaigns/{campaign_id}/report"
@@ -195,9 +193,7 @@ async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: Campaign
 # Messages.
 
 
-async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_change_it(
-    ada: Visit, bench: Bench, clock: ManualClock
-) -> None:
+async def test_bounced_message_is_explained_in_viewer_time_zone(ada: Visit, bench: Bench, clock: ManualClock) -> None:
     [outbox_id] = await bench.accept(a_message(to="lost@example.com"))
     await bench.drain(ScriptedProvider())
     clock.advance(60_000)
@@ -216,17 +212,17 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     assert "lost@example.com" not in (await ada.open("/suppressions")).words()
 
 
-async def test_a_doubt_that_nobody_can_find_out_about_is_closed_as_unknown(ada: Visit, bench: Bench) -> None:
+async def test_unconfirmed_message_is_closed_as_unknown(ada: Visit, bench: Bench) -> None:
     [outbox_id] = await bench.accept(a_message(on_doubt=OnDoubt.HOLD))
     await bench.drain(ScriptedProvider(UNKNOWN))
     await ada.open(f"/messages/{outbox_id}")
     assert "counts neither as sent nor as failed. This cannot be undone." in ada.words()
     await ada.press("Close as unknown")
-    assert ada.said == "Email closed as unknown."
+    assert ada.flash == "Email closed as unknown."
     assert "Close as unknown" not in ada.buttons()
 
 
-async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench: Bench) -> None:
+async def test_dead_letters_are_mentioned_only_if_there_are_some(ada: Visit, bench: Bench) -> None:
     await bench.accept(a_message())
     await bench.drain(ScriptedProvider(REFUSAL))
     await ada.open("/messages?status=FAILED")
@@ -244,8 +240,8 @@ async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench
 # People.
 
 
-async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, bench: Bench) -> None:
-    """Also those that are too old to be listed beside it."""
+async def test_contact_history_shows_rendered_subjects(ada: Visit, bench: Bench) -> None:
+    """This includes emails that are too old for the list of recent emails."""
     plain = {"to": "grace@example.com", "subject": "Order {{ number }}", "html": "<p>Thank you</p>"}
     for number in range(12):
         payload = {**plain, "variables": {"number": f"#{number}"}}
@@ -256,7 +252,7 @@ async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, benc
     assert sorted(told) == sorted(f"Order #{number}" for number in range(12))
 
 
-async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada: Visit, parts: wiring.Engine) -> None:
+async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, parts: wiring.Engine) -> None:
     await lists.create(parts.database, parts.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
     await ada.open("/imports")
     [form] = [form for form in ada.forms() if form.action == "/imports/file"]
@@ -267,7 +263,7 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
     assert "ada@example.com" in ada.words()
     await ada.press("Update preview")
     await ada.press("Start import", 422)
-    assert "requires confirmation" in ada.said
+    assert "requires confirmation" in ada.flash
     assert "ada@example.com" in ada.words()
     await ada.press("Update preview", confirmed="yes")
     assert "consent confirmed" in ada.words()
@@ -277,32 +273,28 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
     assert "ada@example.com,added" in ada.text
 
 
-async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its_field(
-    ada: Visit, parts: wiring.Engine
-) -> None:
+async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, parts: wiring.Engine) -> None:
     await a_list(parts.database)
     await ada.open("/lists/news")
     assert 'href="/lists/news/edit"' in ada.text
-    # Where a line stands as a block, each cell still says what it is.
+    # Cells carry their column name for narrow screens.
     assert '<td data-label="opt-in"' in (await ada.open("/lists")).text
     await ada.open("/lists/news/edit")
     await ada.press("Save list", 422, name="N" * 201, description="Twice a month")
     assert 'id="name-error"' in ada.text
     assert 'value="Twice a month"' in ada.text
-    await ada.press("Save", name="Shop news", optIn="confirmed", isPublic=None)
-    assert (ada.path, ada.said) == ("/lists/news", "List saved.")
+    await ada.press("Save list", name="Shop news", optIn="confirmed", isPublic=None)
+    assert (ada.path, ada.flash) == ("/lists/news", "List saved.")
     assert "Double opt-in" in ada.text
     assert "Private: shown to its subscribers only" in ada.text
-    assert await journal_of(parts, "news") == ["list.edit"]
+    assert await actions_on(parts, "news") == ["list.edit"]
     await ada.open("/lists/news/edit")
     await ada.press("Save list")
-    assert await journal_of(parts, "news") == ["list.edit"]  # nothing was changed
+    assert await actions_on(parts, "news") == ["list.edit"]  # nothing changed
     await ada.open("/lists/none/edit", 404)
 
 
-async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_factor_away(
-    ada: Visit, parts: wiring.Engine
-) -> None:
+async def test_administrator_resets_password_and_second_factor(ada: Visit, parts: wiring.Engine) -> None:
     await parts.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
     await ada.open("/settings/users")
     assert 'href="/settings/users/grace"' in ada.text
@@ -310,7 +302,7 @@ async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_f
     await ada.press("Reset password", 422, password="short")
     assert 'id="password-error"' in ada.text
     await ada.press("Reset password", password="another horse battery")
-    assert "Password of grace changed" in ada.said
+    assert "Password of grace changed" in ada.flash
     async with a_visit(create_app(parts), "grace", "another horse battery") as grace:
         await grace.open("/account")
         await grace.press("Set up two-factor authentication")
@@ -321,14 +313,14 @@ async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_f
     await ada.open("/settings/users/grace")
     await ada.press("Turn off")
     assert not (await parts.users.find("grace")).has_second_factor
-    assert (await journal_of(parts, "grace"))[-1] == "user_second_factor_gone"
+    assert (await actions_on(parts, "grace"))[-1] == "user_second_factor_gone"
     await ada.open("/settings/users/grace")
     await ada.press("Disable user")
     await ada.press("Enable")
     assert (await parts.users.find("grace")).disabled_at is None
 
 
-async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, parts: wiring.Engine) -> None:
+async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, parts: wiring.Engine) -> None:
     html = "<p>{{ order }}</p>{% for item in items %}<p>{{ item.name }}: {{ item.price }}</p>{% endfor %}"
     await parts.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
     await ada.open("/templates/receipt")
@@ -340,7 +332,7 @@ async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, p
 # Webhooks.
 
 
-async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: wiring.Engine) -> None:
+async def test_webhook_is_edited_rotated_and_deleted(ada: Visit, parts: wiring.Engine) -> None:
     made, first = await parts.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
@@ -356,9 +348,9 @@ async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit,
     assert shown[1] != first
     assert shown[1] not in (await ada.open(path)).text
     await ada.press("Delete webhook")
-    assert ada.said == "Webhook deleted."
+    assert ada.flash == "Webhook deleted."
     await ada.open(path, 404)
-    assert await journal_of(parts, made.webhook_id) == [
+    assert await actions_on(parts, made.webhook_id) == [
         "webhook.create",
         "webhook.edit",
         "webhook.rotate",
@@ -366,9 +358,7 @@ async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit,
     ]
 
 
-async def test_what_a_listener_asked_for_is_answered_before_the_database_is_closed(
-    bench: Bench, clock: ManualClock
-) -> None:
+async def test_shutdown_waits_for_live_rendering(bench: Bench, clock: ManualClock) -> None:
     live, may_answer, answered = LiveUpdates(bench.database, clock), asyncio.Event(), []
 
     async def look() -> bytes:
@@ -383,7 +373,7 @@ async def test_what_a_listener_asked_for_is_answered_before_the_database_is_clos
     await anext(events)
     listening = asyncio.create_task(anext(events))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    listening.cancel()  # the browser is closed
+    listening.cancel()  # the browser disconnects
     finishing = asyncio.create_task(live.finish())
     await asyncio.wait([listening])
     assert not finishing.done()
@@ -395,9 +385,7 @@ async def test_what_a_listener_asked_for_is_answered_before_the_database_is_clos
 # Articles, notifications, mailouts.
 
 
-async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
-    ada: Visit, bench: Bench, parts: wiring.Engine
-) -> None:
+async def test_exported_article_can_be_imported_again(ada: Visit, bench: Bench, parts: wiring.Engine) -> None:
     written = await write_slices(bench, *the_slices())
     key = written[0].article_key
     await ada.open(f"/articles/{key}")
@@ -418,7 +406,7 @@ async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
     assert again == {each.slice_id: each.body_md.replace("Ohio", "OHIO") for each in written}
 
 
-async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or_all(
+async def test_notifications_are_filtered_by_type_and_requeued(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     queue = f"sqlite:///{tmp_path}/queue.db"
@@ -437,18 +425,18 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/notifications/1")
             await ada.press("Requeue notification")
-            assert ada.said == "Notification requeued."
+            assert ada.flash == "Notification requeued."
             assert (await stand.owner.statuses()) == {"pending": 1, "failed": 3}
             await ada.open("/notifications?show=failed")
             await ada.press("Requeue all failed")
-            assert ada.said == "3 notifications requeued."
+            assert ada.flash == "3 notifications requeued."
             assert (await stand.owner.statuses()) == {"pending": 4}
             for kind, readers in (("open-seat", {1, 2, 3}), ("back-in-stock", {4}), ("", {1, 2, 3, 4})):
                 await ada.open(f"/notifications?kind={kind}&show=pending")
                 assert {int(each) for each in re.findall(r">reader(\d)@", ada.text)} == readers, kind
 
 
-async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) -> None:
+async def test_mailout_report_is_downloaded(engine: DatabaseAddress) -> None:
     async with a_mailout_bench(engine.url) as mailouts:
         mailouts.subscribe("ada@example.com", "grace@example.com")
         run = await mailouts.finish(await mailouts.send(mailouts.page()))
@@ -465,7 +453,7 @@ async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) ->
                 ("ada@example.com", "SENT"),
                 ("grace@example.com", "SENT"),
             ]
-            # Another waits for Notion: why, and until when.
+            # Another one waits for Notion; the page shows the reason.
             waiting = await parts.mailout_runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
             held = await parts.mailout_runs.claim(waiting)
             assert held is not None

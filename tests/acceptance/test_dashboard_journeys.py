@@ -1,4 +1,4 @@
-"""The whole way in a real browser, on both engines: from the first visit to the report of the first campaign."""
+"""From the first visit to the report of the first campaign, in a real browser, on both engines."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(params=ENGINES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The browser's own loop runs in this thread: whatever is awaited, is awaited in another."""
+    """Playwright runs an event loop in this thread, so coroutines run in another one."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'mailwright.db'}"
         return
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         aside.submit(asyncio.run, server.drop(url)).result()
 
 
-def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, browser: Browser, tmp_path: Path) -> None:
+def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text("email,name,city\n" + "".join(f"reader{n}@example.com,Reader {n},Lima\n" for n in range(6)))
     with a_dashboard(tmp_path, with_sample=False, people={}, url=url) as dashboard:
@@ -45,7 +45,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Create account").click()
 
-        # People come from a file, onto a list that is made for them.
+        # Create a list and import contacts into it.
         page.get_by_role("link", name="Lists").click()
         page.get_by_label("Name").fill("Shop news")
         page.get_by_label("Key").fill("news")
@@ -58,7 +58,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_role("button", name="Start import").click()
         expect(page.locator("#import .status")).to_have_text("Completed", timeout=15_000)
 
-        # The campaign is written, looked at, and held by a limit of its own.
+        # Write a campaign with a limit of its own and start it.
         page.get_by_role("link", name="Campaigns").click()
         page.get_by_role("link", name="Create campaign").click()
         page.get_by_label("Name", exact=True).fill("First letter")
@@ -73,7 +73,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         expect(page.locator("#progress")).to_contain_text("4 of 6", timeout=15_000)
         expect(page.locator("#header")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
 
-        # It is paused, resumed, given more room, and ends.
+        # Pause and resume it, remove the limit, and let it finish.
         page.get_by_role("button", name="Pause campaign").click()
         expect(page.locator("#header .status")).to_have_text("Paused")
         page.get_by_role("button", name="Resume campaign").click()

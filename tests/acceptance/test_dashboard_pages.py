@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: signing in, what each role sees, live parts, and pages that everybody can use."""
+"""Sign-in, roles, live updates and accessibility of the dashboard in a real browser."""
 
 import contextlib
 import logging
@@ -17,7 +17,18 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mailwright.access.roles import Role
 from mailwright.domain.clock import DAY, isoformat
-from tests.dashboard import ALONE, AXE, CHROMIUM, DESK, PAGES, PASSWORD, PHONE, Dashboard, a_browser, a_dashboard
+from tests.dashboard import (
+    AXE,
+    CHROMIUM,
+    DESK,
+    PAGES,
+    PASSWORD,
+    PHONE,
+    STANDALONE_PAGES,
+    Dashboard,
+    a_browser,
+    a_dashboard,
+)
 from tests.pages import forms_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -48,14 +59,14 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def complaints_of(page: Page) -> list[str]:
-    """What the browser itself complains of: a policy that refuses something, a script that fails."""
+    """Collect browser errors and warnings, such as policy violations and script errors."""
     found: list[str] = []
     page.on("console", lambda message: found.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: found.append(str(error)))
     return found
 
 
-def test_one_signs_in_and_gets_to_where_one_wanted_and_out_again(dashboard: Dashboard, context: BrowserContext) -> None:
+def test_sign_in_returns_to_requested_page(dashboard: Dashboard, context: BrowserContext) -> None:
     page = context.new_page()
     page.goto(f"{dashboard.address}/settings/keys")
     expect(page).to_have_url(f"{dashboard.address}/sign-in?next=%2Fsettings%2Fkeys")
@@ -73,7 +84,7 @@ def test_one_signs_in_and_gets_to_where_one_wanted_and_out_again(dashboard: Dash
 
 
 @pytest.mark.promise("second-factor")
-def test_a_second_factor_is_set_up_and_asked_for(dashboard: Dashboard, context: BrowserContext) -> None:
+def test_second_factor_is_set_up_and_required(dashboard: Dashboard, context: BrowserContext) -> None:
     dashboard.do(lambda: dashboard.parts.users.create("mary", PASSWORD, Role.EDITOR, actor="test"))
     page = dashboard.sign_in(context, "mary")
     page.goto(f"{dashboard.address}/account")
@@ -87,14 +98,14 @@ def test_a_second_factor_is_set_up_and_asked_for(dashboard: Dashboard, context: 
     page.get_by_role("button", name="Sign out").click()
     page = dashboard.sign_in(context, "mary")
     expect(page.get_by_role("heading", name="Enter your code")).to_be_visible()
-    page.goto(f"{dashboard.address}/")  # half in is not in
+    page.goto(f"{dashboard.address}/")  # the password alone is not enough
     expect(page.get_by_role("heading", name="Enter your code")).to_be_visible()
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: BrowserContext) -> None:
+def test_viewer_cannot_open_settings(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context, "alan")
     expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="Settings")).to_have_count(0)
@@ -102,9 +113,7 @@ def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: Bro
     expect(page.get_by_role("heading", name="Permission denied")).to_be_visible()
 
 
-def test_the_overview_shows_what_happens_without_being_loaded_again(
-    dashboard: Dashboard, context: BrowserContext
-) -> None:
+def test_overview_updates_live(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context)
     expect(page.locator("[data-state=live]")).to_be_visible()
     expect(page.get_by_text("Spring catalogue").first).to_be_visible()
@@ -117,7 +126,7 @@ def test_the_overview_shows_what_happens_without_being_loaded_again(
     expect(page.locator("#figures dd").nth(1)).to_contain_text(str(before + 1))
 
 
-def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, context: BrowserContext) -> None:
+def test_closed_streams_free_their_connections(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context)
     for _ in range(12):
         page.goto(f"{dashboard.address}/", wait_until="commit")
@@ -125,10 +134,10 @@ def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, 
     expect(page.get_by_role("heading", name="Password")).to_be_visible()
 
 
-def test_whoever_leaves_a_stream_leaves_no_complaint_in_the_log(
+def test_disconnected_stream_logs_no_error(
     dashboard: Dashboard, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """At any moment: before the first answer, in the middle of a look, between two."""
+    """Disconnect before the first event, during rendering, and between events."""
     place = urlsplit(dashboard.address)
     with httpx.Client(base_url=dashboard.address, headers={"Origin": dashboard.address}) as client:
         client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
@@ -140,14 +149,14 @@ def test_whoever_leaves_a_stream_leaves_no_complaint_in_the_log(
                 listener.settimeout(0.001 * (number % 10))
                 with contextlib.suppress(OSError):
                     listener.recv(100)
-                # As a browser that is closed: nothing more is read, and nothing is said.
+                # Reset the connection, as a closed browser does.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert client.get("/account").status_code == 200
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard, context: BrowserContext) -> None:
+def test_destructive_button_asks_for_confirmation(dashboard: Dashboard, context: BrowserContext) -> None:
     dashboard.do(lambda: dashboard.parts.keys.create(1, "to-revoke"))
     page = dashboard.sign_in(context)
     page.goto(f"{dashboard.address}/settings/keys")
@@ -161,7 +170,7 @@ def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard
     expect(row).to_contain_text("Revoked")
 
 
-def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -> None:
+def test_times_are_shown_in_viewer_time_zone(dashboard: Dashboard, browser: Browser) -> None:
     shown = {}
     for zone in ("Asia/Tokyo", "America/Lima"):
         context = browser.new_context(timezone_id=zone)
@@ -172,7 +181,7 @@ def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -
     assert shown["Asia/Tokyo"] != shown["America/Lima"]
 
 
-def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Path) -> None:
+def test_set_up_link_creates_the_first_administrator(browser: Browser, tmp_path: Path) -> None:
     with a_dashboard(tmp_path, with_sample=False, people={}) as empty:
         token = empty.do(empty.parts.initial_setup.create_token)
         page = browser.new_page()
@@ -185,7 +194,7 @@ def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Pat
         page.close()
 
 
-# Each size and each scheme once: what is wrong with one is wrong with it in either.
+# Each size and color scheme is checked once.
 LOOKS = [(DESK, "light"), (PHONE, "dark")]
 
 
@@ -195,7 +204,7 @@ def looks() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page, Page]]]:
-    """Each size and scheme twice: as it is, and with a policy that lets axe run beside the page."""
+    """Open each size and scheme twice: as it is, and with a policy that lets axe run."""
     contexts = [(browser.new_context(**look), browser.new_context(**look, bypass_csp=True)) for look in looks()]
     yield [(dashboard.sign_in(plain), dashboard.sign_in(beside)) for plain, beside in contexts]
     for plain, beside in contexts:
@@ -205,13 +214,13 @@ def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page,
 
 @pytest.mark.promise("dashboard-usable")
 @pytest.mark.parametrize("path", PAGES.values())
-def test_everybody_can_use_every_page(dashboard: Dashboard, screens: list[tuple[Page, Page]], path: str) -> None:
+def test_every_page_is_accessible(dashboard: Dashboard, screens: list[tuple[Page, Page]], path: str) -> None:
     look_at(screens, dashboard.url(path))
 
 
 @pytest.mark.promise("dashboard-usable")
-@pytest.mark.parametrize("path", ALONE.values())
-def test_everybody_can_get_in(dashboard: Dashboard, browser: Browser, path: str) -> None:
+@pytest.mark.parametrize("path", STANDALONE_PAGES.values())
+def test_sign_in_page_is_accessible(dashboard: Dashboard, browser: Browser, path: str) -> None:
     contexts = [browser.new_context(**look, bypass_csp=is_beside) for look in looks() for is_beside in (False, True)]
     pages = [context.new_page() for context in contexts]
     look_at(list(zip(pages[::2], pages[1::2], strict=True)), dashboard.url(path))
@@ -221,7 +230,7 @@ def test_everybody_can_get_in(dashboard: Dashboard, browser: Browser, path: str)
 
 
 def look_at(screens: list[tuple[Page, Page]], url: str) -> None:
-    """axe finds nothing, the browser complains of nothing, and nothing is wider than the screen."""
+    """Check that axe and the browser report nothing, and that the page fits the screen."""
     for (plain, beside), (viewport, scheme) in zip(screens, LOOKS, strict=True):
         complaints = complaints_of(plain)
         plain.goto(url)
@@ -236,22 +245,22 @@ def look_at(screens: list[tuple[Page, Page]], url: str) -> None:
         assert told == [], (viewport, scheme)
 
 
-def test_every_page_has_its_picture() -> None:
+def test_every_page_has_a_screenshot() -> None:
     shown = set(re.findall(r"screens/([\w-]+\.webp)", (DOCS / "dashboard.md").read_text()))
-    wanted = {f"{name}-{size}.webp" for name in (*PAGES, *ALONE) for size in ("desk", "phone")}
+    wanted = {f"{name}-{size}.webp" for name in (*PAGES, *STANDALONE_PAGES) for size in ("desk", "phone")}
     assert shown == wanted
     assert {file.name for file in (DOCS / "screens").iterdir()} == wanted
 
 
-def test_every_form_goes_somewhere_without_a_script(dashboard: Dashboard) -> None:
-    """What asks gets an answer, and what changes something reaches a form that wants to know where it comes from."""
+def test_every_form_works_without_scripts(dashboard: Dashboard) -> None:
+    """GET forms respond, and POST forms reach a route that checks the form token."""
     seen = set()
     with httpx.Client(base_url=dashboard.address, headers={"Origin": dashboard.address}) as client:
         client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
         for path in PAGES.values():
             for form in forms_of(client.get(dashboard.url(path)).text):
                 if form.method == "dialog":
-                    continue  # the question that a script asks before a grave deed
+                    continue  # the confirmation dialog, which needs scripts
                 assert form.action, f"{path}: a form goes nowhere"
                 assert any(words or has.get("aria-label") for words, has in form.buttons), f"{path}: {form.action}"
                 for action in {form.action, *(has.get("formaction", form.action) for _, has in form.buttons)} - seen:
@@ -264,7 +273,7 @@ def test_every_form_goes_somewhere_without_a_script(dashboard: Dashboard) -> Non
 
 
 @pytest.mark.promise("dashboard-usable")
-def test_the_menu_opens_and_closes_with_the_keyboard(dashboard: Dashboard, browser: Browser) -> None:
+def test_menu_opens_and_closes_with_keyboard(dashboard: Dashboard, browser: Browser) -> None:
     context = browser.new_context(viewport={"width": 375, "height": 780})
     page = dashboard.sign_in(context)
     link = page.get_by_role("link", name="Settings")

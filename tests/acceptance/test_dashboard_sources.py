@@ -1,4 +1,4 @@
-"""Articles, mailouts, notifications and webhooks in a real browser: written, looked at, sent, requeued and told."""
+"""Articles, mailouts, notifications and webhooks in a real browser."""
 
 import asyncio
 import csv
@@ -68,15 +68,15 @@ def confirm(page: Page) -> None:
     page.locator("#confirm-yes").click()
 
 
-def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(
+def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    entries = dashboard.do(
         lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
-    return [(each.actor, each.action) for each in reversed(noted)]
+    return [(each.actor, each.action) for each in reversed(entries)]
 
 
 def answer(dashboard: Dashboard, webhook_id: str, outcome: DeliveryOutcome) -> None:
-    """What a receiver would have said to all that waits."""
+    """Settle all pending deliveries with this outcome."""
 
     async def settle() -> None:
         found = await dashboard.parts.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
@@ -95,7 +95,7 @@ def notifications(dashboard: Dashboard) -> list[NotificationStatus]:
     return dashboard.do(look)
 
 
-def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Dashboard, ada: Page) -> None:
+def test_webhook_shows_secret_once_and_reason_for_pause(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
     ada.get_by_role("textbox", name="URL").fill(HOOK)
     ada.get_by_label("Description").fill("order pages")
@@ -110,7 +110,7 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     ada.get_by_role("button", name="Send test event").click()
     expect(ada.locator("#deliveries")).to_contain_text("no attempt yet")
     answer(dashboard, webhook_id, ReceiverResponse(410, "nobody here", 12))
-    # Without being loaded again.
+    # Updated live, without a reload.
     expect(ada.locator("#status")).to_contain_text("because it answered 410 Gone")
     expect(ada.locator("#deliveries")).to_contain_text("until the webhook is resumed")
 
@@ -122,11 +122,11 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     ada.get_by_role("link", name="Delivered").click()
     ada.get_by_role("button", name="Redeliver").first.click()
     expect(ada.locator(".flash")).to_contain_text("Redelivery started")
-    actions = [action for actor, action in deeds_of(dashboard, webhook_id) if actor == "ada"]
+    actions = [action for actor, action in actions_on(dashboard, webhook_id) if actor == "ada"]
     assert actions == ["webhook.create", "webhook.test", "webhook.edit", "webhook.test", "webhook.redeliver"]
 
 
-def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: Dashboard, ada: Page) -> None:
+def test_invalid_webhook_url_is_rejected_beside_its_field(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
     ada.get_by_role("textbox", name="URL").fill("http://plain.example.com/hooks")
     ada.get_by_role("button", name="Add webhook").click()
@@ -134,7 +134,7 @@ def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: D
     expect(ada.get_by_role("textbox", name="URL")).to_have_value("http://plain.example.com/hooks")
 
 
-def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, ada: Page) -> None:
+def test_article_is_written_previewed_and_sent(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/articles/~new?article={KEY}")
     ada.get_by_label("Title").fill("Colorado")
     ada.locator(".editor .cm-content").click()
@@ -169,12 +169,10 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     expect(ada.locator("tbody")).to_contain_text("denver@example.com")
     expect(ada.locator("#progress")).to_contain_text("Completed")
     run_id = ada.url.rpartition("/")[2]
-    assert deeds_of(dashboard, run_id) == [("ada", "article.send")]
+    assert actions_on(dashboard, run_id) == [("ada", "article.send")]
 
 
-def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
-    dashboard: Dashboard, ada: Page, tmp_path: Path
-) -> None:
+def test_slice_import_is_all_or_nothing(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
     file = tmp_path / "slices.csv"
     file.write_text("article_key,title,section_order\nautumn,Leaves,1\nautumn,Fog,soon\n")
     ada.goto(f"{dashboard.address}/articles/~import")
@@ -193,7 +191,7 @@ def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
     assert [row["title"] for row in rows] == ["Leaves", "Fog"]
 
 
-def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboard, ada: Page) -> None:
+def test_notification_shows_reason_and_is_requeued(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/notifications")
     expect(ada.locator("tr").filter(has_text="annie@example.com")).to_contain_text(
         "asked for silence, until 1 Jan 2099"
@@ -203,12 +201,12 @@ def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboa
     ada.get_by_label(f"Select {skipped.to}").check()
     ada.get_by_role("button", name="Requeue selected").click()
     expect(ada.locator(".flash")).to_contain_text("1 notification requeued.")
-    assert ("ada", "notification.requeue") in deeds_of(dashboard, "notifications")
+    assert ("ada", "notification.requeue") in actions_on(dashboard, "notifications")
     ada.get_by_role("link", name="Event types").click()
     expect(ada.locator("tbody")).to_contain_text("open-seat")
 
 
-def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashboard, ada: Page) -> None:
+def test_mailouts_show_missing_settings_and_errors(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/mailouts")
     expect(ada.locator(".empty")).to_contain_text("Write a newsletter in Notion")
     expect(ada.locator(".empty pre")).to_have_text("mailwright mailout send PAGE --dry-run")
@@ -223,9 +221,7 @@ def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashbo
     expect(ada.locator("tbody tr").nth(1)).to_contain_text("empty_body")
 
 
-def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for(
-    dashboard: Dashboard, ada: Page
-) -> None:
+def test_mailout_with_missing_page_shows_next_check(dashboard: Dashboard, ada: Page) -> None:
     run = refused_mailout(dashboard)
     told = {"status": "sent", "error_code": "NOTION_IN_TRASH", "error_message": "The page is in Notion’s trash."}
     for due_at, words in ((dashboard.parts.clock.now() + HOUR, "next check"), (None, "no more checks")):
@@ -240,7 +236,7 @@ async def change_mailout(dashboard: Dashboard, run: MailoutRun, values: dict[str
         await tx.execute(update(mailouts).where(mailouts.c.mailout_id == run.mailout_id).values(**values))
 
 
-def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path: Path) -> None:
+def test_notion_page_is_previewed_then_sent(browser: Browser, tmp_path: Path) -> None:
     with a_notion() as notion:
         table = notion.add_database("Mailouts", MAILOUT_COLUMNS)
         words = [said("paragraph", "Hello, readers.")]
@@ -265,13 +261,13 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             expect(ada.locator(".flash")).to_contain_text("Mailout queued.")
             expect(ada.locator("#status")).to_contain_text("No worker is running, so nothing is sent.")
             run_id = ada.url.rpartition("/")[2]
-            assert deeds_of(dashboard, run_id) == [("ada", "mailout.send")]
+            assert actions_on(dashboard, run_id) == [("ada", "mailout.send")]
             ada.context.close()
 
 
 @contextmanager
 def a_notion() -> Iterator[NotionStandIn]:
-    """On a loop of its own: browsers wait for it while a test waits for them."""
+    """Run the Notion stand-in on its own event loop, because the test thread waits for the browser."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -298,9 +294,7 @@ def refused_mailout(dashboard: Dashboard) -> MailoutRun:
     return dashboard.do(refuse)
 
 
-def test_whoever_may_only_look_changes_nothing_and_nobody_finds_another_tenants(
-    dashboard: Dashboard, ada: Page, alan: Page
-) -> None:
+def test_viewer_cannot_change_sources_or_see_other_tenants(dashboard: Dashboard, ada: Page, alan: Page) -> None:
     token = alan.locator('[name="form_token"]').first.get_attribute("value") or ""
     for path, fields in (
         ("/articles/~new", {"article_key": "mine", "title": "Mine"}),
@@ -330,8 +324,8 @@ def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookE
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
-def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
-    """Pages that are about one thing; the others are looked at with all pages."""
+def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
+    """Detail pages; the other pages are checked in test_dashboard_pages."""
     slices = dashboard.do(lambda: dashboard.parts.slices.list_slices(DEFAULT_TENANT, KEY))
     [run, *_] = dashboard.do(lambda: dashboard.parts.article_runs.list_runs(DEFAULT_TENANT, limit=1))
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)

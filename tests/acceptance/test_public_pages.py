@@ -144,7 +144,7 @@ async def heading(page: Page) -> str:
     return await page.get_by_role("heading", level=1).inner_text()
 
 
-async def test_from_the_mail_to_leaving_and_back_and_the_next_mail_obeys(post: Post, desk: Desk) -> None:
+async def test_unsubscribe_and_resubscribe_apply_to_next_email(post: Post, desk: Desk) -> None:
     assert await post.send("weekly") == "SENT"
     page = await desk.page()
     await page.goto(post.opened().as_uri())
@@ -166,7 +166,7 @@ async def test_from_the_mail_to_leaving_and_back_and_the_next_mail_obeys(post: P
 
 
 @pytest.mark.promise("unsubscribe-one-click")
-async def test_a_mailbox_provider_s_click_needs_nothing_but_the_headers_of_the_mail(post: Post) -> None:
+async def test_one_click_unsubscribe_needs_only_email_headers(post: Post) -> None:
     """As RFC 8058 has it: one request, no context, an answer without redirect; whatever else comes on the wire."""
     await post.send("weekly")
     [url] = re.findall(r"List-Unsubscribe: <([^>]+)>", post.latest().read_text())
@@ -182,7 +182,7 @@ async def test_a_mailbox_provider_s_click_needs_nothing_but_the_headers_of_the_m
         assert (await provider.post(url, data={"List-Unsubscribe": "One-Click"})).status_code == 200
 
 
-async def test_choosing_lists_and_language_with_the_keyboard_alone(post: Post, desk: Desk) -> None:
+async def test_preferences_are_changed_by_keyboard(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     page = await desk.page(locale="en-US")
     await page.goto(post.opened().as_uri())
@@ -218,7 +218,7 @@ async def test_choosing_lists_and_language_with_the_keyboard_alone(post: Post, d
 
 @pytest.mark.promise("unsubscribe-scanners")
 @pytest.mark.parametrize("post", [True], indirect=True)
-async def test_where_the_settings_ask_first_the_reader_presses_one_button(post: Post, desk: Desk) -> None:
+async def test_unsubscribe_asks_first_if_configured(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     page = await desk.page(locale="pt-BR")
     await page.goto(post.opened().as_uri())
@@ -231,7 +231,7 @@ async def test_where_the_settings_ask_first_the_reader_presses_one_button(post: 
     assert await post.receives() == {"weekly": False, "offers": True}
 
 
-async def test_pages_fit_the_screen_and_can_be_pressed_and_follow_the_light(post: Post, desk: Desk) -> None:
+async def test_pages_fit_screens_and_follow_color_scheme(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     link = re.search(r'href="([^"]+)"', post.opened().read_text())
     assert link

@@ -1,4 +1,4 @@
-"""The pages for readers speak each language wholly, and choose the right one."""
+"""Public pages: complete translations, language choice, escaping, policy and contrast."""
 
 import re
 from dataclasses import fields
@@ -19,7 +19,7 @@ def names_in(text: str) -> list[str]:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
-def test_every_text_is_said_in_every_language_with_the_same_names_in_it(language: str, key: str) -> None:
+def test_every_text_exists_in_every_language(language: str, key: str) -> None:
     said, in_english = getattr(LANGUAGES[language], key), getattr(ENGLISH, key)
     assert said.strip() == said
     assert said not in {"", in_english}
@@ -47,7 +47,7 @@ def test_every_text_is_said_in_every_language_with_the_same_names_in_it(language
         ("lang=", None, "pt", "pt"),
     ],
 )
-def test_the_reader_chooses_before_the_contact_and_the_contact_before_the_browser(
+def test_language_is_chosen_from_query_contact_then_browser(
     query: str, locale: str | None, header: str, language: str
 ) -> None:
     request = Request(
@@ -62,7 +62,7 @@ def test_the_reader_chooses_before_the_contact_and_the_contact_before_the_browse
     assert language_of(request, locale) == language
 
 
-def test_names_in_a_page_are_never_markup() -> None:
+def test_names_on_pages_are_escaped() -> None:
     hostile = "<script>alert(1)</script>\"'{email}{0.__class__}{{7*7}}"
     answer = page("blocked", "en", sender=hostile, email=hostile, here=None)
     content = bytes(answer.body).decode()
@@ -72,7 +72,7 @@ def test_names_in_a_page_are_never_markup() -> None:
     assert "49" not in re.sub(r"(?s)<style>.*</style>", "", content).replace("&#3", "")
 
 
-def test_a_page_allows_nothing_but_its_own_style() -> None:
+def test_page_policy_allows_only_its_own_style() -> None:
     policy = HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -117,7 +117,5 @@ def contrast(one: str, other: str) -> float:
         ("field", "card", 3),
     ],
 )
-def test_colours_can_be_told_apart_in_the_light_and_in_the_dark(
-    scheme: str, front: str, back: str, least: float
-) -> None:
+def test_colors_have_enough_contrast(scheme: str, front: str, back: str, least: float) -> None:
     assert contrast(colours(scheme)[front], colours(scheme)[back]) >= least

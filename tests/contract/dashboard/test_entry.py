@@ -1,4 +1,4 @@
-"""Getting at pages, on both engines: signed in, with the role that they need, and from pages of ours alone."""
+"""Access to dashboard pages: sign-in, roles, CSRF protection and API keys, on both engines."""
 
 import re
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from mailwright.web.dashboard.shell import local_path
 from tests.api import a_request, an_engine, client_of
 
 HOME = "http://mail.example"
-RIGHT = "correct horse battery"
+PASSWORD = "correct horse battery"
 PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 
 
 @dataclass(frozen=True)
-class House:
+class Site:
     app: FastAPI
     parts: Engine
 
@@ -36,9 +36,9 @@ class House:
         transport = httpx.ASGITransport(self.app)
         return httpx.AsyncClient(transport=transport, base_url=HOME, headers={**plain, **headers})
 
-    async def enter(self, client: httpx.AsyncClient, login: str) -> str:
-        """The form token of whoever is in now."""
-        answer = await client.post("/sign-in", data={"login": login, "password": RIGHT})
+    async def sign_in(self, client: httpx.AsyncClient, login: str) -> str:
+        """Sign in and return the form token."""
+        answer = await client.post("/sign-in", data={"login": login, "password": PASSWORD})
         assert answer.status_code == 303, answer.text
         return token_in((await client.get("/account")).text)
 
@@ -50,7 +50,7 @@ def token_in(page: str) -> str:
 
 
 @pytest.fixture
-async def house(database: Database, clock: ManualClock) -> House:
+async def site(database: Database, clock: ManualClock) -> Site:
     parts = an_engine(database, clock, base_url=HOME)
     app = create_app(parts)
 
@@ -59,36 +59,36 @@ async def house(database: Database, clock: ManualClock) -> House:
         return administrator.actor
 
     for login, role in PEOPLE.items():
-        await parts.users.create(login, RIGHT, role, actor="test")
-    return House(app, parts)
+        await parts.users.create(login, PASSWORD, role, actor="test")
+    return Site(app, parts)
 
 
-def doors() -> list[tuple[str, str]]:
-    """Every page and form, but for the ways in themselves."""
-    ways_in = ("/assets/", "/sign-in", "/set-up", "/settings$")
+def routes() -> list[tuple[str, str]]:
+    """Every page and form except sign-in and set-up."""
+    public_paths = ("/assets/", "/sign-in", "/set-up", "/settings$")
     found = []
     for router in pages.ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)
             path = re.sub(r"{\w+}", "1", route.path)
-            if not re.match("|".join(ways_in), path):
+            if not re.match("|".join(public_paths), path):
                 found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
     return found
 
 
-async def test_every_page_and_form_asks_who_is_there(house: House) -> None:
-    async with house.client() as client:
-        for method, path in doors():
+async def test_every_page_and_form_requires_sign_in(site: Site) -> None:
+    async with site.client() as client:
+        for method, path in routes():
             answer = await client.request(method, path)
             assert answer.status_code == 303, (method, path)
             assert answer.headers["location"].startswith("/sign-in"), (method, path)
-    assert len(doors()) > 15
+    assert len(routes()) > 15
 
 
-async def test_every_form_refuses_what_is_not_from_a_page_of_ours(house: House) -> None:
-    async with house.client() as client:
-        token = await house.enter(client, "ada")
-        for method, path in doors():
+async def test_every_form_rejects_cross_site_requests(site: Site) -> None:
+    async with site.client() as client:
+        token = await site.sign_in(client, "ada")
+        for method, path in routes():
             if method == "GET":
                 continue
             refused = [
@@ -100,95 +100,93 @@ async def test_every_form_refuses_what_is_not_from_a_page_of_ours(house: House) 
                 await client.request(method, path, data={"form_token": token}, headers={"Origin": "null"}),
             ]
             assert [answer.status_code for answer in refused] == [403] * 4, path
-        # And nothing of it was done: the session is still there.
+        # Nothing was changed: the session still exists.
         assert (await client.get("/account")).status_code == 200
 
 
-async def test_anothers_form_token_is_none(house: House) -> None:
-    async with house.client() as ours, house.client() as theirs:
-        await house.enter(ours, "ada")
-        token = await house.enter(theirs, "grace")
+async def test_form_token_of_another_session_is_rejected(site: Site) -> None:
+    async with site.client() as ours, site.client() as theirs:
+        await site.sign_in(ours, "ada")
+        token = await site.sign_in(theirs, "grace")
         assert (await ours.post("/sign-out", data={"form_token": token})).status_code == 403
         assert (await theirs.post("/sign-out", headers={"X-Form-Token": token})).status_code == 303
 
 
-async def test_signing_in_for_somebody_from_elsewhere_is_refused(house: House) -> None:
-    form = {"login": "ada", "password": RIGHT}
-    async with house.client(Origin="https://evil.example") as client:
+async def test_cross_site_sign_in_is_rejected(site: Site) -> None:
+    form = {"login": "ada", "password": PASSWORD}
+    async with site.client(Origin="https://evil.example") as client:
         answer = await client.post("/sign-in", data=form)
         assert (answer.status_code, client.cookies) == (403, httpx.Cookies())
 
 
 @pytest.mark.parametrize("login", ["alan", "grace"])
-async def test_settings_are_for_administrators(house: House, login: str) -> None:
-    async with house.client() as client:
-        token = await house.enter(client, login)
-        for method, path in doors():
+async def test_settings_require_administrator_role(site: Site, login: str) -> None:
+    async with site.client() as client:
+        token = await site.sign_in(client, login)
+        for method, path in routes():
             if path.startswith("/settings"):
                 answer = await client.request(method, path, headers={"X-Form-Token": token})
                 assert answer.status_code == 403, (method, path)
         assert "Settings" not in (await client.get("/")).text
-    assert [user.login for user in await house.parts.users.list_all()] == ["ada", "alan", "grace"]
+    assert [user.login for user in await site.parts.users.list_all()] == ["ada", "alan", "grace"]
 
 
-async def test_a_role_that_is_taken_away_is_gone_at_the_next_step(house: House) -> None:
-    await house.parts.users.create("eve", RIGHT, Role.ADMIN, actor="test")
-    async with house.client() as client:
-        await house.enter(client, "eve")
+async def test_role_change_applies_to_next_request(site: Site) -> None:
+    await site.parts.users.create("eve", PASSWORD, Role.ADMIN, actor="test")
+    async with site.client() as client:
+        await site.sign_in(client, "eve")
         assert (await client.get("/settings/users")).status_code == 200
-        await house.parts.users.change_role("eve", Role.VIEWER, actor="ada")
+        await site.parts.users.change_role("eve", Role.VIEWER, actor="ada")
         assert (await client.get("/settings/users")).status_code == 403
 
 
-async def test_people_ask_the_api_as_their_role_may(house: House) -> None:
+async def test_session_has_api_access_of_its_role(site: Site) -> None:
     asked = a_request(to="reader@example.com")
-    async with house.client() as client:
-        token = await house.enter(client, "alan")
+    async with site.client() as client:
+        token = await site.sign_in(client, "alan")
         assert (await client.get("/v1/email")).status_code == 200
         refused = await client.post("/v1/email/send", json=asked, headers={"X-Form-Token": token})
         assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
-    async with house.client() as client:
-        token = await house.enter(client, "grace")
+    async with site.client() as client:
+        token = await site.sign_in(client, "grace")
         without = await client.post("/v1/email/send", json=asked)
         assert (without.status_code, without.json()["code"]) == (403, "NOT_FROM_HERE")
         assert (await client.post("/v1/email/send", json=asked, headers={"X-Form-Token": token})).status_code == 202
 
 
-async def test_an_administrator_opens_what_scripts_open_with_the_password(house: House) -> None:
-    async with house.client() as client:
-        token = await house.enter(client, "ada")
+async def test_administrator_session_opens_admin_routes(site: Site) -> None:
+    async with site.client() as client:
+        token = await site.sign_in(client, "ada")
         assert (await client.post("/only-administrators")).status_code == 403
         answer = await client.post("/only-administrators", headers={"X-Form-Token": token})
         assert (answer.status_code, answer.json()) == (200, "ada")
-    async with house.client() as client:
-        token = await house.enter(client, "grace")
+    async with site.client() as client:
+        token = await site.sign_in(client, "grace")
         assert (await client.post("/only-administrators", headers={"X-Form-Token": token})).status_code == 403
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_tenants_administrator_reaches_no_other_tenants_people_and_limits(
-    house: House, clock: ManualClock
-) -> None:
-    bakery = await tenants.create(house.parts.database, clock, "bakery")
-    await house.parts.users.create("baker", RIGHT, Role.ADMIN, tenant_id=bakery.id, actor="ada")
-    async with house.client() as client:
-        token = await house.enter(client, "baker")
+async def test_tenant_administrator_cannot_reach_other_tenants(site: Site, clock: ManualClock) -> None:
+    bakery = await tenants.create(site.parts.database, clock, "bakery")
+    await site.parts.users.create("baker", PASSWORD, Role.ADMIN, tenant_id=bakery.id, actor="ada")
+    async with site.client() as client:
+        token = await site.sign_in(client, "baker")
         shown = await client.get("/settings/users")
         assert "baker" in shown.text
         assert "grace" not in shown.text
         form = {"form_token": token}
         for path in ("/settings/users/grace/disable", "/settings/users/grace/role", "/settings/users/grace/password"):
-            assert (await client.post(path, data={**form, "role": "admin", "password": RIGHT})).status_code == 404
+            assert (await client.post(path, data={**form, "role": "admin", "password": PASSWORD})).status_code == 404
         assert (await client.post("/settings/limits", data={**form, "daily_limit": "9"})).status_code == 403
         assert (await client.post("/tenant", data={**form, "tenant": "default"})).status_code == 404
-        made = {"login": "helper", "password": RIGHT, "role": "viewer", "home": ""}
+        made = {"login": "helper", "password": PASSWORD, "role": "viewer", "home": ""}
         assert (await client.post("/settings/users", data={**form, **made})).status_code == 303
-    assert (await house.parts.users.find("helper")).tenant_id == bakery.id
+    assert (await site.parts.users.find("helper")).tenant_id == bakery.id
 
 
-async def test_pages_allow_no_script_or_style_but_files_of_ours(house: House) -> None:
-    async with house.client() as client:
-        await house.enter(client, "ada")
+async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
+    async with site.client() as client:
+        await site.sign_in(client, "ada")
         for path in ("/sign-in", "/", "/account", "/settings/users"):
             answer = await client.get(path, follow_redirects=True)
             policy = answer.headers["content-security-policy"]
@@ -200,14 +198,14 @@ async def test_pages_allow_no_script_or_style_but_files_of_ours(house: House) ->
             assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text), path
 
 
-async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House, clock: ManualClock) -> None:
-    async with house.client() as client:
-        plain = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
-    database = house.parts.database
+async def test_session_cookie_is_http_only_and_same_site(site: Site, clock: ManualClock) -> None:
+    async with site.client() as client:
+        plain = await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+    database = site.parts.database
     behind_tls = create_app(an_engine(database, clock, base_url="https://mail.example"))
     async with client_of(behind_tls) as client:
         secure = await client.post(
-            "/sign-in", data={"login": "ada", "password": RIGHT}, headers={"Origin": "https://mail.example"}
+            "/sign-in", data={"login": "ada", "password": PASSWORD}, headers={"Origin": "https://mail.example"}
         )
     assert re.fullmatch(r"mailwright=[\w-]{43}; HttpOnly; Path=/; SameSite=lax", plain.headers["set-cookie"])
     assert re.fullmatch(
@@ -216,11 +214,11 @@ async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House
 
 
 @pytest.mark.promise("guesses-counted")
-async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None:
-    async with house.client() as client:
+async def test_too_many_wrong_passwords_block_sign_in_page(site: Site) -> None:
+    async with site.client() as client:
         wrong = {"login": "ada", "password": "wrong wrong wrong"}
         answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS_POLICY.free_failures + 1)]
-        right = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
+        right = await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
     assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free_failures, 429]
     assert right.status_code == 429
     assert "Try again in" in right.text
@@ -238,20 +236,20 @@ async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None
         ("/a\nb", "/"),
     ],
 )
-def test_one_goes_on_to_a_page_of_ours_only(given: str | None, taken: str) -> None:
+def test_redirect_target_is_always_local(given: str | None, taken: str) -> None:
     assert local_path(given) == taken
 
 
 @pytest.mark.promise("api-key-scopes")
-async def test_a_key_does_what_its_scopes_say(house: House) -> None:
-    keys = {scope: await house.parts.keys.create(1, scope, frozenset({scope})) for scope in Scope}
+async def test_api_key_is_limited_to_its_scopes(site: Site) -> None:
+    keys = {scope: await site.parts.keys.create(1, scope, frozenset({scope})) for scope in Scope}
     asked = {
         Scope.SEND: ("POST", "/v1/email/send", a_request()),
         Scope.READ: ("GET", "/v1/email", None),
         Scope.MANAGE: ("POST", "/v1/lists", {"listKey": "news"}),
     }
     for scope, key in keys.items():
-        async with client_of(house.app, key) as client:
+        async with client_of(site.app, key) as client:
             for needed, (method, path, body) in asked.items():
                 answer = await client.request(method, path, json=body)
                 if needed is scope:
@@ -261,38 +259,38 @@ async def test_a_key_does_what_its_scopes_say(house: House) -> None:
 
 
 @pytest.mark.promise("api-key-scopes")
-async def test_a_key_is_made_shown_once_and_revoked_on_its_page(house: House) -> None:
-    async with house.client() as client:
-        token = await house.enter(client, "ada")
+async def test_api_key_is_created_shown_once_and_revoked(site: Site) -> None:
+    async with site.client() as client:
+        token = await site.sign_in(client, "ada")
         form = {"form_token": token, "name": "shop", "scope": "send"}
         made = re.search(r"<code>(mw_[\w-]{43})</code>", (await client.post("/settings/keys", data=form)).text)
         assert made is not None
         assert made[1] not in (await client.get("/settings/keys")).text
-        [key] = await house.parts.keys.list_all(1)
+        [key] = await site.parts.keys.list_all(1)
         assert (key.name, key.scopes) == ("shop", frozenset({Scope.SEND}))
         await client.post(f"/settings/keys/{key.id}/revoke", data={"form_token": token})
-        async with client_of(house.app, made[1]) as program:
+        async with client_of(site.app, made[1]) as program:
             assert (await program.post("/v1/email/send", json=a_request())).status_code == 401
-    found = await list_entries(house.parts.database, tenant_id=1, limit=5)
+    found = await list_entries(site.parts.database, tenant_id=1, limit=5)
     assert [deed.action for deed in found] == ["key_revoke", "key_create"]
     assert made[1] not in str(found)
 
 
-async def test_limits_are_changed_on_their_page_and_a_bad_one_is_told_beside_its_field(house: House) -> None:
-    async with house.client() as client:
-        token = await house.enter(client, "ada")
+async def test_limits_are_saved_and_errors_appear_beside_fields(site: Site) -> None:
+    async with site.client() as client:
+        token = await site.sign_in(client, "ada")
         form = {"form_token": token, "rate_per_hour": "1200", "working_hours": "09:00-18:00"}
         assert (await client.post("/settings/limits", data=form)).status_code == 303
         for field, value in (("daily_limit", "many"), ("working_hours", "late"), ("timezone", "Nowhere/City")):
             answer = await client.post("/settings/limits", data={**form, field: value})
             assert answer.status_code == 422
             assert f'id="{field}-error"' in answer.text
-    tenant = await tenants.find(house.parts.database, "default")
+    tenant = await tenants.find(site.parts.database, "default")
     assert (tenant.rate_per_hour, tenant.working_hours, tenant.daily_limit) == (1200, "09:00-18:00", None)
 
 
-async def test_an_asset_is_kept_for_ever_under_its_fingerprint_and_never_under_another(house: House) -> None:
-    async with house.client() as client:
+async def test_asset_is_cached_only_under_its_fingerprint(site: Site) -> None:
+    async with site.client() as client:
         page = (await client.get("/sign-in")).text
         found = re.search(r'href="(/assets/\w+/shell\.css)"', page)
         assert found is not None
@@ -306,6 +304,6 @@ async def test_an_asset_is_kept_for_ever_under_its_fingerprint_and_never_under_a
             assert (await client.get(f"/assets/x/{name}")).status_code == 404
 
 
-async def test_programs_that_ask_for_no_page_are_told_where_things_are(house: House) -> None:
-    async with house.client(Accept="application/json") as client:
+async def test_overview_returns_json_to_api_clients(site: Site) -> None:
+    async with site.client(Accept="application/json") as client:
         assert (await client.get("/")).json()["service"] == "Mailwright"

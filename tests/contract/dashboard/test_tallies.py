@@ -1,4 +1,4 @@
-"""Tallies, on both engines: each event counted once, by the minute, whoever counts."""
+"""Tallies count each event once per minute, on both engines."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def add_all_up(*counting: EventTallier) -> None:
             pass
 
 
-async def test_each_event_is_counted_once_whoever_counts(database: Database, clock: ManualClock) -> None:
+async def test_each_event_is_counted_once(database: Database, clock: ManualClock) -> None:
     now = clock.now()
     await happen(database, *[("SENT", now + number) for number in range(40)], *[("RECEIVED", now)] * 5)
     await add_all_up(*(EventTallier(database, clock, portion=7) for _ in range(3)))
@@ -41,7 +41,7 @@ async def test_each_event_is_counted_once_whoever_counts(database: Database, clo
     assert await tallied(database) == {"SENT": 41, "FAILED": 1}
 
 
-async def test_stretches_show_what_happened_and_where_nothing_did(database: Database, clock: ManualClock) -> None:
+async def test_tallies_include_empty_intervals(database: Database, clock: ManualClock) -> None:
     began = clock.now() - clock.now() % HOUR
     await happen(database, ("SENT", began + 1), ("SENT", began + 2 * MINUTE), ("bounce", began + 2 * MINUTE))
     await happen(database, ("SENT", began), tenant_id=2)
