@@ -22,7 +22,7 @@ from tests.builders import settings_for
 @dataclass(frozen=True)
 class Api:
     app: FastAPI
-    parts: Engine
+    engine: Engine
     key: str
     client: httpx.AsyncClient  # the key of the tenant `default`
     stranger: httpx.AsyncClient  # the key of another tenant
@@ -30,7 +30,7 @@ class Api:
 
     async def stored(self) -> int:
         """How many rows there are that a request could have made."""
-        async with self.parts.database.read() as tx:
+        async with self.engine.database.read() as tx:
             counts = [
                 (await tx.execute(select(func.count()).select_from(table)))[0][0]
                 for table in (messages, deliveries, contacts, accepted_counts, suppressions)
@@ -46,15 +46,15 @@ class Api:
 
 @asynccontextmanager
 async def an_api(database: Database, clock: ManualClock, **changes: Any) -> AsyncIterator[Api]:
-    parts = an_engine(database, clock, **changes)
-    app = create_app(parts)
+    engine = an_engine(database, clock, **changes)
+    app = create_app(engine)
     default = await tenants.find(database, tenants.DEFAULT)
     other = await tenants.create(database, clock, "other")
-    keys = [await parts.keys.create(default.id), await parts.keys.create(other.id)]
+    keys = [await engine.keys.create(default.id), await engine.keys.create(other.id)]
     async with client_of(app, keys[0]) as client, client_of(app, keys[1]) as stranger, client_of(app) as anonymous:
-        yield Api(app, parts, keys[0], client, stranger, anonymous)
+        yield Api(app, engine, keys[0], client, stranger, anonymous)
     await app.state.finish()
-    await parts.close()
+    await engine.close()
 
 
 def an_engine(database: Database, clock: Clock, **changes: Any) -> Engine:

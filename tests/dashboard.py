@@ -97,7 +97,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Dashboard:
     address: str
-    parts: Engine
+    engine: Engine
     loop: asyncio.AbstractEventLoop
 
     def do(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -116,10 +116,10 @@ class Dashboard:
         if name.startswith("mail to "):
             address = name.removeprefix("mail to ")
             [mail] = self.do(
-                lambda: search(self.parts.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
+                lambda: search(self.engine.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )
             return mail.outbox_id
-        some = self.do(lambda: self.parts.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
+        some = self.do(lambda: self.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
 
     def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
@@ -170,12 +170,11 @@ def a_dashboard(
                 await settle(engine, sample)
                 await EventTallier(engine.database, engine.clock).add_batch()
             app = create_app(engine)
-            parts: Engine = app.state.engine
             for login, role in people.items():
-                await parts.users.create(login, PASSWORD, role, actor="test")
+                await engine.users.create(login, PASSWORD, role, actor="test")
             server = _Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
             ready.update(
-                dashboard=Dashboard(address, parts, asyncio.get_running_loop()), server=server, stop=app.state.stop
+                dashboard=Dashboard(address, engine, asyncio.get_running_loop()), server=server, stop=app.state.stop
             )
             is_ready.set()
             await server.serve(sockets=[listener])

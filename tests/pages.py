@@ -162,7 +162,7 @@ async def a_visit(app: FastAPI, login: str = "ada", password: str = PASSWORD) ->
         yield Visit(client)
 
 
-async def actions_on(parts: Engine, subject: str) -> Sequence[str]:
+async def actions_on(engine: Engine, subject: str) -> Sequence[str]:
     """Return the recorded actions on a subject, oldest first."""
-    found = await list_entries(parts.database, tenant_id=None, limit=50, subject=subject)
+    found = await list_entries(engine.database, tenant_id=None, limit=50, subject=subject)
     return [deed.action for deed in reversed(found)]

@@ -54,7 +54,7 @@ def some(dashboard: Dashboard, status: str, count: int = 1, tenant_id: int = DEF
     mine = (deliveries.c.status == status, messages.c.tenant_id == tenant_id)
 
     async def work() -> list[Any]:
-        async with dashboard.parts.database.read() as tx:
+        async with dashboard.engine.database.read() as tx:
             return list(await tx.execute(query.where(*mine).order_by(messages.c.id).limit(count)))
 
     return dashboard.do(work)
@@ -62,7 +62,7 @@ def some(dashboard: Dashboard, status: str, count: int = 1, tenant_id: int = DEF
 
 def change(dashboard: Dashboard, *statements: Any) -> None:
     async def work() -> None:
-        async with dashboard.parts.database.write() as tx:
+        async with dashboard.engine.database.write() as tx:
             for statement in statements:
                 await tx.execute(statement)
 
@@ -71,7 +71,7 @@ def change(dashboard: Dashboard, *statements: Any) -> None:
 
 def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
     entries = dashboard.do(
-        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+        lambda: list_entries(dashboard.engine.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
     return [(each.actor, each.action) for each in reversed(entries)]
 
@@ -201,7 +201,7 @@ def test_contact_is_added_edited_reactivated_and_erased(dashboard: Dashboard, ad
 
 
 def _standing(dashboard: Dashboard) -> ContactStatusService:
-    return ContactStatusService(dashboard.parts.database, dashboard.parts.clock)
+    return ContactStatusService(dashboard.engine.database, dashboard.engine.clock)
 
 
 def test_suppression_is_added_and_removed(dashboard: Dashboard, ada: Page) -> None:

@@ -43,7 +43,7 @@ def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
 
 
 def found(dashboard: Dashboard, name: str) -> Campaign:
-    some = dashboard.do(lambda: dashboard.parts.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=50))
+    some = dashboard.do(lambda: dashboard.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=50))
     return next(each for each in some if each.name == name)
 
 
@@ -54,13 +54,13 @@ def created(dashboard: Dashboard, name: str, **changes: Any) -> str:
         "lists": ["news"],
     }
     definition = CampaignDefinition.model_validate({**plain, **changes})
-    made = dashboard.do(lambda: dashboard.parts.campaigns.create(ADA, DEFAULT_TENANT, definition))
+    made = dashboard.do(lambda: dashboard.engine.campaigns.create(ADA, DEFAULT_TENANT, definition))
     return made.campaign_id
 
 
 def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
     entries = dashboard.do(
-        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+        lambda: list_entries(dashboard.engine.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
     return [(each.actor, each.action) for each in reversed(entries)]
 
@@ -158,7 +158,7 @@ def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Das
     # The flash message disappears when the status changes.
     ada.get_by_role("button", name="Pause campaign").click()
     expect(ada.locator("#flash")).not_to_be_empty()
-    dashboard.do(lambda: dashboard.parts.campaigns.resume(ADA, campaign_id))
+    dashboard.do(lambda: dashboard.engine.campaigns.resume(ADA, campaign_id))
     expect(ada.locator("#header .status")).to_have_text("Deferred")
     expect(ada.locator("#flash")).to_be_empty()
     ada.get_by_role("link", name="Content and limits").click()
@@ -239,10 +239,10 @@ def test_viewer_cannot_change_campaigns(dashboard: Dashboard, browser: Browser) 
 
 
 def test_campaign_of_another_tenant_is_not_found(dashboard: Dashboard, ada: Page) -> None:
-    parts = dashboard.parts
-    other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)
+    engine = dashboard.engine
+    other = next(each for each in dashboard.do(lambda: tenants.list_all(engine.database)) if each.id != DEFAULT_TENANT)
     definition = found(dashboard, DRAFT).definition
-    theirs = dashboard.do(lambda: parts.campaigns.create(Actor("theirs", other.id), other.id, definition))
+    theirs = dashboard.do(lambda: engine.campaigns.create(Actor("theirs", other.id), other.id, definition))
     for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/checks", "/stream"):
         answer = ada.request.get(f"{dashboard.address}/campaigns/{theirs.campaign_id}{place}")
         assert answer.status == 404, place

@@ -40,14 +40,14 @@ HOOK = "https://shop.example.com/hooks/mail"
 
 
 @pytest.fixture
-def parts(bench: Bench, clock: ManualClock, tmp_path: Path) -> wiring.Engine:
+def web_engine(bench: Bench, clock: ManualClock, tmp_path: Path) -> wiring.Engine:
     return an_engine(bench.database, clock, base_url=HOME, imports=tmp_path / "imports")
 
 
 @pytest.fixture
-async def ada(parts: wiring.Engine) -> AsyncIterator[Visit]:
-    await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-    async with a_visit(create_app(parts)) as visit:
+async def ada(web_engine: wiring.Engine) -> AsyncIterator[Visit]:
+    await web_engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+    async with a_visit(create_app(web_engine)) as visit:
         yield visit
 
 
@@ -252,8 +252,8 @@ async def test_contact_history_shows_rendered_subjects(ada: Visit, bench: Bench)
     assert sorted(told) == sorted(f"Order #{number}" for number in range(12))
 
 
-async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, parts: wiring.Engine) -> None:
-    await lists.create(parts.database, parts.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
+async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, web_engine: wiring.Engine) -> None:
+    await lists.create(web_engine.database, web_engine.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
     await ada.open("/imports")
     [form] = [form for form in ada.forms() if form.action == "/imports/file"]
     file = {"file": ("people.csv", b"email,city\nada@example.com,Bern\n")}
@@ -268,13 +268,13 @@ async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, parts: 
     await ada.press("Update preview", confirmed="yes")
     assert "consent confirmed" in ada.words()
     await ada.press("Start import")
-    await parts.import_uploads.finish()
+    await web_engine.import_uploads.finish()
     await ada.open(f"{ada.path}/report.csv")
     assert "ada@example.com,added" in ada.text
 
 
-async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, parts: wiring.Engine) -> None:
-    await a_list(parts.database)
+async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, web_engine: wiring.Engine) -> None:
+    await a_list(web_engine.database)
     await ada.open("/lists/news")
     assert 'href="/lists/news/edit"' in ada.text
     # Cells carry their column name for narrow screens.
@@ -287,15 +287,15 @@ async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, parts:
     assert (ada.path, ada.flash) == ("/lists/news", "List saved.")
     assert "Double opt-in" in ada.text
     assert "Private: shown to its subscribers only" in ada.text
-    assert await actions_on(parts, "news") == ["list.edit"]
+    assert await actions_on(web_engine, "news") == ["list.edit"]
     await ada.open("/lists/news/edit")
     await ada.press("Save list")
-    assert await actions_on(parts, "news") == ["list.edit"]  # nothing changed
+    assert await actions_on(web_engine, "news") == ["list.edit"]  # nothing changed
     await ada.open("/lists/none/edit", 404)
 
 
-async def test_administrator_resets_password_and_second_factor(ada: Visit, parts: wiring.Engine) -> None:
-    await parts.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
+async def test_administrator_resets_password_and_second_factor(ada: Visit, web_engine: wiring.Engine) -> None:
+    await web_engine.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
     await ada.open("/settings/users")
     assert 'href="/settings/users/grace"' in ada.text
     await ada.open("/settings/users/grace")
@@ -303,26 +303,26 @@ async def test_administrator_resets_password_and_second_factor(ada: Visit, parts
     assert 'id="password-error"' in ada.text
     await ada.press("Reset password", password="another horse battery")
     assert "Password of grace changed" in ada.flash
-    async with a_visit(create_app(parts), "grace", "another horse battery") as grace:
+    async with a_visit(create_app(web_engine), "grace", "another horse battery") as grace:
         await grace.open("/account")
         await grace.press("Set up two-factor authentication")
         shown = re.search(r"<code>([A-Z2-7]{32})</code>", grace.text)
         assert shown is not None
-        now = parts.clock.now() // 1_000
+        now = web_engine.clock.now() // 1_000
         await grace.press("Turn on", code=pyotp.TOTP(shown[1]).at(now))
     await ada.open("/settings/users/grace")
     await ada.press("Turn off")
-    assert not (await parts.users.find("grace")).has_second_factor
-    assert (await actions_on(parts, "grace"))[-1] == "user_second_factor_gone"
+    assert not (await web_engine.users.find("grace")).has_second_factor
+    assert (await actions_on(web_engine, "grace"))[-1] == "user_second_factor_gone"
     await ada.open("/settings/users/grace")
     await ada.press("Disable user")
     await ada.press("Enable")
-    assert (await parts.users.find("grace")).disabled_at is None
+    assert (await web_engine.users.find("grace")).disabled_at is None
 
 
-async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, parts: wiring.Engine) -> None:
+async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, web_engine: wiring.Engine) -> None:
     html = "<p>{{ order }}</p>{% for item in items %}<p>{{ item.name }}: {{ item.price }}</p>{% endfor %}"
-    await parts.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
+    await web_engine.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
     await ada.open("/templates/receipt")
     assert "fails" not in ada.text
     await ada.open("/templates/receipt/mail")
@@ -332,15 +332,15 @@ async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, parts: w
 # Webhooks.
 
 
-async def test_webhook_is_edited_rotated_and_deleted(ada: Visit, parts: wiring.Engine) -> None:
-    made, first = await parts.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
+async def test_webhook_is_edited_rotated_and_deleted(ada: Visit, web_engine: wiring.Engine) -> None:
+    made, first = await web_engine.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
     await ada.press("Save webhook", 422, url="http://plain.example.com", description="orders")
     assert 'id="url-error"' in ada.text
     await ada.press("Save webhook", url=f"{HOOK}/2", types=["bounce", "SENT"])
     assert ada.path == path
-    found = await parts.outgoing.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
+    found = await web_engine.outgoing.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
     assert (found.url, found.description, sorted(found.types)) == (f"{HOOK}/2", "orders", ["SENT", "bounce"])
     await ada.press("Rotate secret")
     shown = re.search(r"<code>(whsec_[\w+/=-]+)</code>", ada.text)
@@ -350,7 +350,7 @@ async def test_webhook_is_edited_rotated_and_deleted(ada: Visit, parts: wiring.E
     await ada.press("Delete webhook")
     assert ada.flash == "Webhook deleted."
     await ada.open(path, 404)
-    assert await actions_on(parts, made.webhook_id) == [
+    assert await actions_on(web_engine, made.webhook_id) == [
         "webhook.create",
         "webhook.edit",
         "webhook.rotate",
@@ -385,7 +385,7 @@ async def test_shutdown_waits_for_live_rendering(bench: Bench, clock: ManualCloc
 # Articles, notifications, mailouts.
 
 
-async def test_exported_article_can_be_imported_again(ada: Visit, bench: Bench, parts: wiring.Engine) -> None:
+async def test_exported_article_can_be_imported_again(ada: Visit, bench: Bench, web_engine: wiring.Engine) -> None:
     written = await write_slices(bench, *the_slices())
     key = written[0].article_key
     await ada.open(f"/articles/{key}")
@@ -402,7 +402,7 @@ async def test_exported_article_can_be_imported_again(ada: Visit, bench: Bench, 
     hidden = {name: value for name, value in form.fields if name != "files"}
     taken = await ada.client.post(str(form.action), data=hidden, files=sent, follow_redirects=True)
     assert taken.status_code == 200, taken.text
-    again = {each.slice_id: each.body_md for each in await parts.slices.list_slices(DEFAULT_TENANT, key)}
+    again = {each.slice_id: each.body_md for each in await web_engine.slices.list_slices(DEFAULT_TENANT, key)}
     assert again == {each.slice_id: each.body_md.replace("Ohio", "OHIO") for each in written}
 
 
@@ -420,9 +420,9 @@ async def test_notifications_are_filtered_by_type_and_requeued(
         assert await stand.owner.statuses() == {"failed": 4}
         opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
         database = stand.bench.database
-        parts = an_engine(database, clock, base_url=HOME, open_notifications=opener)
-        await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-        async with a_visit(create_app(parts)) as ada:
+        web_engine = an_engine(database, clock, base_url=HOME, open_notifications=opener)
+        await web_engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        async with a_visit(create_app(web_engine)) as ada:
             await ada.open("/notifications/1")
             await ada.press("Requeue notification")
             assert ada.flash == "Notification requeued."
@@ -441,9 +441,9 @@ async def test_mailout_report_is_downloaded(engine: DatabaseAddress) -> None:
         mailouts.subscribe("ada@example.com", "grace@example.com")
         run = await mailouts.finish(await mailouts.send(mailouts.page()))
         bench: Any = mailouts.bench
-        parts = an_engine(bench.database, bench.clock, base_url=HOME)
-        await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-        async with a_visit(create_app(parts)) as ada:
+        web_engine = an_engine(bench.database, bench.clock, base_url=HOME)
+        await web_engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        async with a_visit(create_app(web_engine)) as ada:
             await ada.open("/mailouts")
             await ada.open(f"/mailouts/{run.mailout_id}")
             assert f'href="/mailouts/{run.mailout_id}/report.csv"' in ada.text
@@ -454,8 +454,10 @@ async def test_mailout_report_is_downloaded(engine: DatabaseAddress) -> None:
                 ("grace@example.com", "SENT"),
             ]
             # Another one waits for Notion; the page shows the reason.
-            waiting = await parts.mailout_runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
-            held = await parts.mailout_runs.claim(waiting)
+            waiting = await web_engine.mailout_runs.accept(
+                DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace"
+            )
+            held = await web_engine.mailout_runs.claim(waiting)
             assert held is not None
             await held.postpone("NOTION_UNAVAILABLE", "Notion answered 503: come back later.")
             await ada.open(f"/mailouts/{waiting.mailout_id}")

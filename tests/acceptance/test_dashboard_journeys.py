@@ -41,7 +41,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
     with a_dashboard(tmp_path, with_sample=False, people={}, url=url) as dashboard:
         context = browser.new_context(viewport=DESK)
         page = context.new_page()
-        page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.parts.initial_setup.create_token)}")
+        page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.engine.initial_setup.create_token)}")
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Create account").click()
 

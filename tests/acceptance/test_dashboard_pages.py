@@ -85,7 +85,7 @@ def test_sign_in_returns_to_requested_page(dashboard: Dashboard, context: Browse
 
 @pytest.mark.promise("second-factor")
 def test_second_factor_is_set_up_and_required(dashboard: Dashboard, context: BrowserContext) -> None:
-    dashboard.do(lambda: dashboard.parts.users.create("mary", PASSWORD, Role.EDITOR, actor="test"))
+    dashboard.do(lambda: dashboard.engine.users.create("mary", PASSWORD, Role.EDITOR, actor="test"))
     page = dashboard.sign_in(context, "mary")
     page.goto(f"{dashboard.address}/account")
     page.get_by_role("button", name="Set up two-factor authentication").click()
@@ -117,8 +117,8 @@ def test_overview_updates_live(dashboard: Dashboard, context: BrowserContext) ->
     page = dashboard.sign_in(context)
     expect(page.locator("[data-state=live]")).to_be_visible()
     expect(page.get_by_text("Spring catalogue").first).to_be_visible()
-    key = dashboard.do(lambda: dashboard.parts.keys.create(1))
-    tomorrow = isoformat(dashboard.parts.clock.now() + DAY)
+    key = dashboard.do(lambda: dashboard.engine.keys.create(1))
+    tomorrow = isoformat(dashboard.engine.clock.now() + DAY)
     body = {"to": "x@example.com", "subject": "Hi", "html": "<p>Hi</p>", "scheduledAt": tomorrow}
     headers = {"Authorization": f"Bearer {key}"}
     before = int(page.locator("#figures dd").nth(1).inner_text().split()[0])
@@ -157,7 +157,7 @@ def test_disconnected_stream_logs_no_error(
 
 
 def test_destructive_button_asks_for_confirmation(dashboard: Dashboard, context: BrowserContext) -> None:
-    dashboard.do(lambda: dashboard.parts.keys.create(1, "to-revoke"))
+    dashboard.do(lambda: dashboard.engine.keys.create(1, "to-revoke"))
     page = dashboard.sign_in(context)
     page.goto(f"{dashboard.address}/settings/keys")
     row = page.get_by_role("row").filter(has_text="to-revoke")
@@ -183,7 +183,7 @@ def test_times_are_shown_in_viewer_time_zone(dashboard: Dashboard, browser: Brow
 
 def test_set_up_link_creates_the_first_administrator(browser: Browser, tmp_path: Path) -> None:
     with a_dashboard(tmp_path, with_sample=False, people={}) as empty:
-        token = empty.do(empty.parts.initial_setup.create_token)
+        token = empty.do(empty.engine.initial_setup.create_token)
         page = browser.new_page()
         page.goto(f"{empty.address}/")
         expect(page.locator(".note")).to_contain_text("There are no users yet")

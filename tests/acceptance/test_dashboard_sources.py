@@ -70,7 +70,7 @@ def confirm(page: Page) -> None:
 
 def actions_on(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
     entries = dashboard.do(
-        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+        lambda: list_entries(dashboard.engine.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
     )
     return [(each.actor, each.action) for each in reversed(entries)]
 
@@ -79,8 +79,8 @@ def answer(dashboard: Dashboard, webhook_id: str, outcome: DeliveryOutcome) -> N
     """Settle all pending deliveries with this outcome."""
 
     async def settle() -> None:
-        found = await dashboard.parts.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
-        deliveries = WebhookDeliveries(dashboard.parts.database, dashboard.parts.clock)
+        found = await dashboard.engine.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
+        deliveries = WebhookDeliveries(dashboard.engine.database, dashboard.engine.clock)
         await deliveries.settle(found, [(each, outcome) for each in await deliveries.claim(found)])
 
     dashboard.do(settle)
@@ -88,8 +88,8 @@ def answer(dashboard: Dashboard, webhook_id: str, outcome: DeliveryOutcome) -> N
 
 def notifications(dashboard: Dashboard) -> list[NotificationStatus]:
     async def look() -> list[NotificationStatus]:
-        assert dashboard.parts.open_notifications is not None
-        async with dashboard.parts.open_notifications() as desk:
+        assert dashboard.engine.open_notifications is not None
+        async with dashboard.engine.open_notifications() as desk:
             return await desk.list_notifications(limit=50)
 
     return dashboard.do(look)
@@ -224,7 +224,7 @@ def test_mailouts_show_missing_settings_and_errors(dashboard: Dashboard, ada: Pa
 def test_mailout_with_missing_page_shows_next_check(dashboard: Dashboard, ada: Page) -> None:
     run = refused_mailout(dashboard)
     told = {"status": "sent", "error_code": "NOTION_IN_TRASH", "error_message": "The page is in Notion’s trash."}
-    for due_at, words in ((dashboard.parts.clock.now() + HOUR, "next check"), (None, "no more checks")):
+    for due_at, words in ((dashboard.engine.clock.now() + HOUR, "next check"), (None, "no more checks")):
         dashboard.do(partial(change_mailout, dashboard, run, {**told, "due_at": due_at}))
         ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
         expect(ada.locator("#status")).to_contain_text("The page is in Notion’s trash.")
@@ -232,7 +232,7 @@ def test_mailout_with_missing_page_shows_next_check(dashboard: Dashboard, ada: P
 
 
 async def change_mailout(dashboard: Dashboard, run: MailoutRun, values: dict[str, Any]) -> None:
-    async with dashboard.parts.database.write() as tx:
+    async with dashboard.engine.database.write() as tx:
         await tx.execute(update(mailouts).where(mailouts.c.mailout_id == run.mailout_id).values(**values))
 
 
@@ -255,7 +255,7 @@ def test_notion_page_is_previewed_then_sent(browser: Browser, tmp_path: Path) ->
             mail = ada.frame_locator(".screen.is-light iframe").locator("body")
             expect(mail).to_contain_text("Hello, readers.")
             expect(ada.locator("#preview-text")).to_contain_text("Unsubscribe: https://")
-            assert dashboard.do(lambda: dashboard.parts.mailout_runs.list_runs(tenant_id=None, limit=1)) == []
+            assert dashboard.do(lambda: dashboard.engine.mailout_runs.list_runs(tenant_id=None, limit=1)) == []
             ada.get_by_role("button", name="Send mailout").click()
             confirm(ada)
             expect(ada.locator(".flash")).to_contain_text("Mailout queued.")
@@ -284,7 +284,7 @@ def a_notion() -> Iterator[NotionStandIn]:
 
 def refused_mailout(dashboard: Dashboard) -> MailoutRun:
     async def refuse() -> MailoutRun:
-        runs = dashboard.parts.mailout_runs
+        runs = dashboard.engine.mailout_runs
         run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
         held = await runs.claim(run)
         assert held is not None
@@ -318,7 +318,9 @@ def test_viewer_cannot_change_sources_or_see_other_tenants(dashboard: Dashboard,
 
 
 def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookEndpoint:
-    made, _ = dashboard.do(lambda: dashboard.parts.outgoing.create(tenant_id, WebhookEndpointInput(HOOK), actor="test"))
+    made, _ = dashboard.do(
+        lambda: dashboard.engine.outgoing.create(tenant_id, WebhookEndpointInput(HOOK), actor="test")
+    )
     return made
 
 
@@ -326,8 +328,8 @@ def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookE
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
 def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     """Detail pages; the other pages are checked in test_dashboard_pages."""
-    slices = dashboard.do(lambda: dashboard.parts.slices.list_slices(DEFAULT_TENANT, KEY))
-    [run, *_] = dashboard.do(lambda: dashboard.parts.article_runs.list_runs(DEFAULT_TENANT, limit=1))
+    slices = dashboard.do(lambda: dashboard.engine.slices.list_slices(DEFAULT_TENANT, KEY))
+    [run, *_] = dashboard.do(lambda: dashboard.engine.article_runs.list_runs(DEFAULT_TENANT, limit=1))
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page = dashboard.sign_in(context)
     for path in (

@@ -1,1 +1,1 @@
-"""What people and programs reach over HTTP. No rule is made here: requests are read, parts asked, answers written."""
+"""The HTTP API, the dashboard and the public pages. They read requests and write responses; rules are elsewhere."""

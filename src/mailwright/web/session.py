@@ -16,8 +16,9 @@ from starlette.responses import Response
 from mailwright.access.roles import ROLE_SCOPES, Forbidden, Role, Scope
 from mailwright.access.sessions import Session, form_token, is_form_token
 from mailwright.access.users import User
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
-from mailwright.web.parts import ApiParts, parts_of
+from mailwright.web.state import engine_of
 
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "X-Form-Token"
@@ -96,7 +97,7 @@ async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: b
 
 async def found_visitor(request: Request, *, is_seen: bool = True) -> Visitor | None:
     token = session_token(request)
-    session = await parts_of(request).sessions.find(token, is_seen=is_seen) if token else None
+    session = await engine_of(request).sessions.find(token, is_seen=is_seen) if token else None
     return Visitor(session, token or "") if session is not None else None
 
 
@@ -154,12 +155,12 @@ def require_own_origin(request: Request) -> None:
         if request.headers.get("sec-fetch-site") == "same-origin":
             return
         raise ForeignOrigin
-    if origin not in _own_origins(request, parts_of(request)):
+    if origin not in _own_origins(request, engine_of(request)):
         raise ForeignOrigin
 
 
-def _own_origins(request: Request, parts: ApiParts) -> set[str]:
-    public = urlsplit(parts.public_url)
+def _own_origins(request: Request, engine: Engine) -> set[str]:
+    public = urlsplit(engine.public_url)
     return {f"{public.scheme}://{public.netloc}", f"{request.url.scheme}://{request.headers.get('host', '')}"}
 
 
@@ -194,4 +195,4 @@ def host_of(request: Request) -> str | None:
 
 def _is_secure(request: Request) -> bool:
     """Behind a proxy that ends TLS the address in the settings tells."""
-    return request.url.scheme == "https" or parts_of(request).public_url.startswith("https://")
+    return request.url.scheme == "https" or engine_of(request).public_url.startswith("https://")

@@ -50,11 +50,11 @@ async def put(api: Api, **changes: Any) -> dict[str, Any]:
 
 async def a_reader(api: Api, email: str, *divisions: str) -> None:
     change = contacts.ContactChange(name="Ada", attributes={"ocd_ids": list(divisions)})
-    await contacts.put(api.parts.database, api.parts.clock, 1, email, change)
+    await contacts.put(api.engine.database, api.engine.clock, 1, email, change)
 
 
 async def count(api: Api, table: Any) -> int:
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         return int((await tx.execute(select(func.count()).select_from(table)))[0][0])
 
 
@@ -198,13 +198,13 @@ async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_l
 
 async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> None:
     await put(api)
-    key = await api.parts.keys.create(1, scopes=frozenset({Scope.READ}))
+    key = await api.engine.keys.create(1, scopes=frozenset({Scope.READ}))
     async with client_of(api.app, key) as reader:
         for what in ("preview", "coverage"):
             assert (await reader.post(f"/v1/articles/{KEY}/{what}", json={})).status_code == 200
         assert (await reader.put("/v1/slices", json=a_slice_body(body_md="Other."))).status_code == 403
         assert (await reader.post("/v1/slices/import", content="article_key\n")).status_code == 403
-    key = await api.parts.keys.create(1, scopes=frozenset({Scope.SEND}))
+    key = await api.engine.keys.create(1, scopes=frozenset({Scope.SEND}))
     async with client_of(api.app, key) as sender:
         assert (await sender.post(f"/v1/articles/{KEY}/preview", json={})).status_code == 403
 
@@ -226,7 +226,7 @@ async def test_previews_coverage_and_runs_are_told(api: Api, admin: httpx.AsyncC
     covered = (await api.client.post(f"/v1/articles/{KEY}/coverage", json={})).json()
     assert (covered["recipients"], [each["recipients"] for each in covered["variants"]]) == (2, [1, 1])
     run_id = (await admin.post(SEND, json=a_body())).json()["run_id"]
-    await ArticleScheduler(api.parts.database, api.parts.clock, api.parts.templates).tick()
+    await ArticleScheduler(api.engine.database, api.engine.clock, api.engine.templates).tick()
     story = (await api.client.get(f"/v1/article-runs/{run_id}")).json()
     assert (story["is_walked"], story["recipients"], story["counts"]) == (True, 2, {"PENDING": 2})
     assert [each["recipients"] for each in story["variants"]] == [1, 1]

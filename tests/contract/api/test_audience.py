@@ -32,7 +32,7 @@ async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
     await api.send(listKey="news")
     await api.send(listKey="general")
     await api.send()
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         rows = await tx.execute(
             select(messages, deliveries.c.lane)
             .join(deliveries, deliveries.c.message_key == messages.c.id)
@@ -73,7 +73,7 @@ async def test_a_suppression_may_be_of_one_list(api: Api, clock: ManualClock) ->
     assert (await api.client.delete("/v1/suppressions/reader@example.com?listKey=general")).status_code == 204
     for mail in ({}, {"listKey": "news"}, {"listKey": "general"}):
         await api.send(**mail)
-    claimed = await claims_of(api.parts.database, clock).claim(3)
+    claimed = await claims_of(api.engine.database, clock).claim(3)
     assert {each.list_key: each.suppressed_because for each in claimed} == {
         None: None,
         "news": "asked",
@@ -143,13 +143,13 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
         assert (await api.client.patch(f"/v1/lists/{key}", json={"name": "N"})).status_code == 404
     for wrong in ({"name": ""}, {"name": "two\nlines"}, {"listKey": "other"}, {"isPublic": "perhaps"}):
         assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
-    found = await audit_log.list_entries(api.parts.database, tenant_id=1, limit=10, subject="news")
+    found = await audit_log.list_entries(api.engine.database, tenant_id=1, limit=10, subject="news")
     assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
 
 
 async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
     path = "/v1/contacts/a/b@example.com"
-    await ContactStatusService(api.parts.database, api.parts.clock).bounce(
+    await ContactStatusService(api.engine.database, api.engine.clock).bounce(
         DEFAULT_TENANT, "a/b@example.com", source="test"
     )
     assert (await api.client.get(path)).json()["status"] == "bounced"

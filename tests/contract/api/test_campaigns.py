@@ -55,7 +55,7 @@ async def shown(api: Api, campaign_id: str) -> Any:
 
 
 async def readers(api: Api, count: int) -> None:
-    await join(api.parts.database, [address_of(number) for number in range(count)])
+    await join(api.engine.database, [address_of(number) for number in range(count)])
 
 
 # From a draft to a report.
@@ -63,7 +63,7 @@ async def readers(api: Api, count: int) -> None:
 
 async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
     await readers(api, 2)
-    await join(api.parts.database, ["+1@example.com"], name="=cmd()")
+    await join(api.engine.database, ["+1@example.com"], name="=cmd()")
     campaign_id = await created(api)
     draft = await shown(api, campaign_id)
     assert (draft["status"], draft["queueStatus"], draft["counts"], draft["createdAt"]) == ("DRAFT", None, None, NOW)
@@ -308,7 +308,7 @@ async def test_newcomers_get_it_too_and_an_experiment_is_decided_by_word(api: Ap
     await bench.drain(ScriptedProvider())
     assert (await shown(api, campaign_id))["status"] == "SENT"
     await acted(api, campaign_id, "extend", {}, 409)
-    await join(api.parts.database, ["late@example.com"])
+    await join(api.engine.database, ["late@example.com"])
     extended = await acted(api, campaign_id, "extend", {})
     assert (extended["newcomers"], extended["status"]) == (1, "SENDING")
 
@@ -363,7 +363,7 @@ async def always() -> bool:
 
 async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch)
-    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.05))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.05))
     await readers(api, 1)
     campaign_id = await created(api)
     streams = [told.campaign_progress(DEFAULT_TENANT, always) for _ in range(20)]
@@ -382,7 +382,7 @@ async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monke
 
 
 async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> None:
-    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=60))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=60))
     await readers(api, 1)
     campaign_id = await created(api)
     async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as before:  # type: ignore[type-var]
@@ -398,14 +398,14 @@ async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = counted(monkeypatch, fails_after=1)
-    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
     async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
         assert [await anext(stream) for _ in range(4)][2:] == [HEARTBEAT, HEARTBEAT]
     assert len(looks) > 1
 
 
 async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
-    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.01))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01))
     welcome = [True, True, False]
 
     async def is_welcome() -> bool:

@@ -29,11 +29,11 @@ class Served:
 
 @pytest.fixture
 async def served(database: Database, clock: ManualClock) -> AsyncIterator[Served]:
-    parts = an_engine(database, clock)
+    engine = an_engine(database, clock)
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="off", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_config=None, lifespan="off", ws="none"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield Served(address_of(listener), await parts.keys.create(1))
+    yield Served(address_of(listener), await engine.keys.create(1))
     server.should_exit = True
     await serving
 

@@ -44,9 +44,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
     async def serve() -> None:
         database, clock = Database(f"sqlite:///{file}"), SystemClock()
-        parts = an_engine(database, clock)
-        server = uvicorn.Server(uvicorn.Config(create_app(parts), port=0, log_config=None, lifespan="off"))
-        ready["server"], ready["key"] = server, await parts.keys.create(1)
+        engine = an_engine(database, clock)
+        server = uvicorn.Server(uvicorn.Config(create_app(engine), port=0, log_config=None, lifespan="off"))
+        ready["server"], ready["key"] = server, await engine.keys.create(1)
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)

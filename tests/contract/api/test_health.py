@@ -76,7 +76,7 @@ async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, eng
         if answer.status_code == 202:
             break
     assert answer.status_code == 202
-    assert len(await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=10)) == 1
+    assert len(await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=10)) == 1
 
 
 async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
@@ -118,11 +118,11 @@ async def test_not_ready_before_the_newest_migration_has_run(api: Api, monkeypat
 async def test_not_ready_without_a_database(clock: ManualClock, database: Database, engine: DatabaseAddress) -> None:
     async with an_api(database, clock) as api:
         nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
-        object.__setattr__(api.parts, "database", Database(nowhere))
+        object.__setattr__(api.engine, "database", Database(nowhere))
         answer = await api.anonymous.get("/readyz")
         assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "unreachable"})
         assert (await api.anonymous.get("/metrics")).status_code == 200
-        await api.parts.database.close()
+        await api.engine.database.close()
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")
@@ -152,7 +152,7 @@ async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_a
     api: Api, clock: ManualClock
 ) -> None:
     """Mail is accepted all the same: it waits, or goes through another. Why is for operators' eyes."""
-    database, until = api.parts.database, clock.now() + MINUTE
+    database, until = api.engine.database, clock.now() + MINUTE
     left_alone = WorkerPresence("ses", until, "SES_AUTH: a secret reason")
     await WorkerRegistry(database, clock, "worker-1").report(left_alone, WorkerPresence("smtp", until))
     await WorkerRegistry(database, clock, "worker-2").report(left_alone, WorkerPresence("smtp"))

@@ -96,7 +96,7 @@ async def test_every_route_asks_for_a_key(api: Api) -> None:
 
 @pytest.mark.promise("tenant-isolation")
 async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, clock: ManualClock) -> None:
-    database = api.parts.database
+    database = api.engine.database
     waiting = await api.send(to=OURS, metadata={"secret": OURS})
     ours = {
         "outboxId": [await a_failed_one(database, clock), (await a_doubtful_one(database, clock))[0], waiting],
@@ -118,12 +118,12 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
     ours["webhookId"] = [webhook["webhookId"]]
     told = await api.client.post(f"/v1/webhooks/{webhook['webhookId']}/test")
     ours["deliveryId"] = [told.json()["deliveryId"]]
-    ours["mailoutId"] = [(await api.parts.mailout_runs.accept(1, "a" * 32, actor=OURS)).mailout_id]
+    ours["mailoutId"] = [(await api.engine.mailout_runs.accept(1, "a" * 32, actor=OURS)).mailout_id]
     written = {"article_key": "our-article", "body_md": OURS, "publish_status": "published"}
     ours["articleKey"] = ["our-article"]
     ours["sliceId"] = [(await api.client.put("/v1/slices", json=written)).json()["slice_id"]]
     order = RunRequest("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
-    ours["runId"] = [(await api.parts.article_runs.start("test", 1, order))[0].run_id]
+    ours["runId"] = [(await api.engine.article_runs.start("test", 1, order))[0].run_id]
     before = await everything(api)
     for method, path, operation in sorted(operations(api), key=lambda each: each[:2] in MAKES_ONES_OWN):
         name = path.partition("{")[2].partition("}")[0]
@@ -159,8 +159,8 @@ async def test_anothers_cursor_leads_to_ones_own_messages(api: Api) -> None:
 
 
 async def everything(api: Api) -> Any:
-    found = await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=100)
+    found = await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=100)
     suppressed = (await api.client.get("/v1/suppressions")).json()
-    letters = await message_records.dead_letters(api.parts.database, 1, limit=100)
-    stories = [await message_records.find(api.parts.database, message.outbox_id, tenant_id=1) for message in found]
+    letters = await message_records.dead_letters(api.engine.database, 1, limit=100)
+    stories = [await message_records.find(api.engine.database, message.outbox_id, tenant_id=1) for message in found]
     return stories, suppressed, letters

@@ -23,12 +23,12 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 @pytest.mark.promise("api-key-hashed")
 async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
-    key = await api.parts.keys.create(1, "shop")
+    key = await api.engine.keys.create(1, "shop")
     assert re.fullmatch(r"mw_[A-Za-z0-9_-]{43}", key)
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         rows = await tx.execute(select(api_keys).where(api_keys.c.name == "shop"))
     assert key not in str(rows)
-    listed = (await api.parts.keys.list_all(1))[-1]
+    listed = (await api.engine.keys.list_all(1))[-1]
     assert (listed.tenant, listed.name, listed.hint, listed.revoked_at) == ("default", "shop", key[-4:], None)
 
 
@@ -66,12 +66,12 @@ async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) 
 async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsewhere(
     api: Api, clock: ManualClock
 ) -> None:
-    elsewhere = create_app(an_engine(api.parts.database, clock))
+    elsewhere = create_app(an_engine(api.engine.database, clock))
     async with client_of(elsewhere, api.key) as other_process:
         assert (await api.client.get("/v1/email")).status_code == 200
         assert (await other_process.get("/v1/email")).status_code == 200
-        [key] = [key for key in await api.parts.keys.list_all(1) if key.hint == api.key[-4:]]
-        await api.parts.keys.revoke(1, key.id)
+        [key] = [key for key in await api.engine.keys.list_all(1) if key.hint == api.key[-4:]]
+        await api.engine.keys.revoke(1, key.id)
         assert (await api.client.get("/v1/email")).status_code == 401
         clock.advance(CACHE_TIME)
         assert (await other_process.get("/v1/email")).status_code == 401
@@ -80,23 +80,23 @@ async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsew
 
 @pytest.mark.promise("tenant-isolation")
 async def test_a_tenant_cannot_see_or_revoke_anothers_key(api: Api) -> None:
-    [theirs] = await api.parts.keys.list_all(2)
+    [theirs] = await api.engine.keys.list_all(2)
     with pytest.raises(NotFound):
-        await api.parts.keys.revoke(1, theirs.id)
-    assert theirs not in await api.parts.keys.list_all(1)
+        await api.engine.keys.revoke(1, theirs.id)
+    assert theirs not in await api.engine.keys.list_all(1)
     assert (await api.stranger.get("/v1/email")).status_code == 200
 
 
 async def test_revoking_twice_keeps_the_first_moment(api: Api, clock: ManualClock) -> None:
-    [key] = await api.parts.keys.list_all(2)
-    await api.parts.keys.revoke(2, key.id)
+    [key] = await api.engine.keys.list_all(2)
+    await api.engine.keys.revoke(2, key.id)
     revoked_at = clock.now()
     clock.advance(1_000)
-    await api.parts.keys.revoke(2, key.id)
-    assert [key.revoked_at for key in await api.parts.keys.list_all(2)] == [revoked_at]
+    await api.engine.keys.revoke(2, key.id)
+    assert [key.revoked_at for key in await api.engine.keys.list_all(2)] == [revoked_at]
 
 
 async def test_a_keys_name_is_short_and_printable(api: Api) -> None:
     for name in ("x" * 101, "a\nb", "a\0"):
         with pytest.raises(InvalidInput):
-            await api.parts.keys.create(1, name)
+            await api.engine.keys.create(1, name)

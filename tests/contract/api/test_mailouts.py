@@ -30,10 +30,11 @@ class Served:
 
 @pytest.fixture
 async def served(engine: DatabaseAddress) -> AsyncIterator[Served]:
-    async with a_mailout_bench(engine.url) as bench:
-        parts = {"mailouts": bench.service, "admin_password": PASSWORD}
-        async with an_api(bench.database, bench.clock, **parts) as api:  # type: ignore[arg-type]
-            yield Served(api, bench)
+    async with (
+        a_mailout_bench(engine.url) as bench,
+        an_api(bench.database, bench.clock, mailouts=bench.service, admin_password=PASSWORD) as api,
+    ):
+        yield Served(api, bench)
 
 
 async def test_a_page_is_accepted_with_the_id_of_its_run_and_its_progress_is_a_campaigns(served: Served) -> None:
@@ -133,7 +134,7 @@ async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Ser
 
 async def test_without_notion_the_trigger_says_what_to_set(served: Served) -> None:
     settings = served.bench.bench.engine.settings.model_copy(update={"notion_token": None})
-    parts = replace(served.api.parts, mailouts=served.bench.another_service(settings))
-    async with client_of(create_app(parts)) as client:
+    engine = replace(served.api.engine, mailouts=served.bench.another_service(settings))
+    async with client_of(create_app(engine)) as client:
         answer = await client.post("/send-mailout", json={"notionPageId": "a" * 32}, headers=ADMINISTRATOR)
     assert (answer.status_code, answer.json()["code"]) == (409, "mailouts_not_configured")

@@ -57,7 +57,7 @@ async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
     database: Database, clock: ManualClock
 ) -> None:
     async with an_api(database, clock, defaults=DefaultLimits(Limits(), {"ses": None})) as api:
-        await api.parts.users.create("ada", "correct horse battery", Role.ADMIN, actor="test")
+        await api.engine.users.create("ada", "correct horse battery", Role.ADMIN, actor="test")
         form = {"login": "ada", "password": "correct horse battery"}
         browser = api.anonymous
         browser.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})

@@ -41,7 +41,7 @@ async def a_template(api: Api, template_id: str, version: int = 1, tenant_id: in
         "html": "<p>{{ name }}</p>",
         "created_at": 1,
     }
-    async with api.parts.database.write() as tx:
+    async with api.engine.database.write() as tx:
         await tx.execute(insert(templates).values(**values))
 
 
@@ -57,7 +57,7 @@ async def test_a_plain_request_is_accepted_and_can_be_claimed(api: Api, clock: M
         "status": "PENDING",
     }
     assert answer.headers["X-Request-Id"] == "mine-7"
-    [claimed] = await claims_of(api.parts.database, clock).claim(10)
+    [claimed] = await claims_of(api.engine.database, clock).claim(10)
     assert claimed.outbox_id == accepted["outboxId"]
     assert claimed.request_id == "mine-7"
     assert claimed.payload == {"to": "reader@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
@@ -140,7 +140,7 @@ async def test_a_body_over_the_limit_is_413(api: Api, is_announced: bool) -> Non
 
 async def test_a_scheduled_message_waits_for_its_time(api: Api, clock: ManualClock) -> None:
     await api.send(scheduledAt=isoformat(clock.now() + DAY))
-    worker = claims_of(api.parts.database, clock)
+    worker = claims_of(api.engine.database, clock)
     assert await worker.claim(10) == []
     clock.advance(DAY)
     assert len(await worker.claim(10)) == 1
@@ -158,9 +158,9 @@ async def test_a_template_is_sent_in_its_latest_version(api: Api, clock: ManualC
     await a_template(api, "welcome", 2)
     await a_template(api, "welcome", 9, tenant_id=2)
     outbox_id = await api.send(html=None, subject=None, templateId="welcome", variables={"name": "Jane"})
-    record = await message_records.find(api.parts.database, outbox_id, tenant_id=1)
+    record = await message_records.find(api.engine.database, outbox_id, tenant_id=1)
     assert record.summary.subject == "Welcome, version 2"
-    [claimed] = await claims_of(api.parts.database, clock).claim(1)
+    [claimed] = await claims_of(api.engine.database, clock).claim(1)
     assert claimed.template_key == 2
     assert claimed.payload == {"to": "reader@example.com", "variables": {"name": "Jane"}}
 
@@ -214,7 +214,7 @@ async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) 
     assert sorted({answer.status_code for answer in answers}) == [200, 202]
     assert sum(answer.status_code == 202 for answer in answers) == 10
     assert len({answer.json()["outboxId"] for answer in answers}) == 10
-    assert len(await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=200)) == 10
+    assert len(await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=200)) == 10
 
 
 async def test_two_processes_with_the_same_keys_make_one_message_each(
@@ -246,7 +246,7 @@ async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
     assert second == {"error": {"code": "INVALID_EMAIL", "detail": "must look like name@example.com", "field": "to"}}
     assert third["error"]["code"] == "WRONG_TYPE"
     assert fourth["error"]["code"] == "TEMPLATE_NOT_FOUND"
-    found = await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=10)
+    found = await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=10)
     assert {message.outbox_id: message.to_email for message in found} == {
         first["outboxId"]: "one@example.com",
         fifth["outboxId"]: "two@example.com",

@@ -38,12 +38,12 @@ async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
 async def test_what_waits_for_a_suppressed_address_is_known_to_be(api: Api, clock: ManualClock) -> None:
     await api.send(to="Reader@example.com")
     await api.client.post(ROUTE, json={"email": "reader@example.com", "reason": "left"})
-    [claimed] = await claims_of(api.parts.database, clock).claim(1)
+    [claimed] = await claims_of(api.engine.database, clock).claim(1)
     assert claimed.suppressed_because == "left"
 
 
 async def test_a_removed_address_may_be_written_to_again(api: Api) -> None:
-    database = api.parts.database
+    database = api.engine.database
     await api.client.post(ROUTE, json={"email": "a/b@example.com"})
     assert await suppressions.is_suppressed(database, 1, "A/B@example.com")
     assert (await api.client.delete(f"{ROUTE}/{quote('A/B@example.com', safe='')}")).status_code == 204
@@ -89,8 +89,8 @@ async def test_the_list_comes_latest_first_and_page_by_page(api: Api) -> None:
 @pytest.mark.promise("tenant-isolation")
 async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
     await api.stranger.post(ROUTE, json={"email": "reader@example.com"})
-    assert not await suppressions.is_suppressed(api.parts.database, 1, "reader@example.com")
-    async with api.parts.database.read() as tx:
+    assert not await suppressions.is_suppressed(api.engine.database, 1, "reader@example.com")
+    async with api.engine.database.read() as tx:
         among = ["reader@example.com", "other@example.com"]
         assert await suppressions.suppressed_among(tx, 2, among) == {"reader@example.com"}
         assert await suppressions.suppressed_among(tx, 1, among) == set()
@@ -98,7 +98,7 @@ async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
 
 
 async def test_whoever_is_written_to_is_a_contact_and_can_be_deleted(api: Api, clock: ManualClock) -> None:
-    database = api.parts.database
+    database = api.engine.database
     await api.send(to="Reader@example.com", recipient={"name": "Jane"})
     contact = await contacts.find_by_email(database, 1, "READER@example.com")
     assert (contact.email, contact.name, contact.status) == ("reader@example.com", "Jane", "active")

@@ -227,7 +227,7 @@ async def test_file_is_imported_over_http(database: Database, clock: ManualClock
         query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
         response = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
         assert (response.status_code, response.json()["fileName"]) == (202, "people.csv")
-        await api.parts.import_uploads.finish()
+        await api.engine.import_uploads.finish()
         where = f"/v1/contacts/imports/{response.json()['importId']}"
         done = (await api.client.get(where)).json()
         assert (done["added"], done["refused"], done["finishedAt"] is not None) == (1, 1, True)

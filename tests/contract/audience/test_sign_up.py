@@ -35,13 +35,13 @@ async def sign_up(api: Api, list_key: str, email: str = ADA, **fields: str) -> A
 async def subscribers(api: Api, list_key: str) -> list[str]:
     on = (subscriptions.c.list_key == list_key, subscriptions.c.is_pending.is_(False))
     query = select(contacts.c.email).join(subscriptions, subscriptions.c.contact_key == contacts.c.id)
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         rows = await tx.execute(query.where(*on, subscriptions.c.unsubscribed_at.is_(None)))
     return [row.email for row in rows]
 
 
 async def sent_emails(api: Api) -> list[str]:
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
 
 
@@ -57,7 +57,7 @@ async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
     response = await sign_up(api, "asks", lang="ru")
     assert "Проверьте почту" in response.text
     assert (await subscribers(api, "asks"), await sent_emails(api)) == ([], [ADA])
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         [message] = await tx.execute(select(messages))
         [contact] = await tx.execute(select(contacts))
     assert (contact.locale, "Подтвердите" in message.payload or "одтверд" in message.payload) == ("ru", True)
@@ -65,12 +65,12 @@ async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
 
 @pytest.mark.parametrize("list_key", ["open", "asks"])
 async def test_response_does_not_reveal_subscribers(api: Api, list_key: str) -> None:
-    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    statuses = ContactStatusService(api.engine.database, api.engine.clock)
     await statuses.subscribe(1, "on@example.com", list_key, source="test")
     await statuses.subscribe(1, "left@example.com", list_key, source="test")
     await statuses.unsubscribe_by_link(1, "left@example.com", list_key, source="test")
     await suppressions.add(
-        api.parts.database, api.parts.clock, 1, "bounced@example.com", reason="bounced", source="test"
+        api.engine.database, api.engine.clock, 1, "bounced@example.com", reason="bounced", source="test"
     )
     contacts_ = ("on@example.com", "left@example.com", "bounced@example.com", "new@example.com", "on@example.com")
     responses = [await sign_up(api, list_key, email) for email in contacts_]
@@ -80,12 +80,12 @@ async def test_response_does_not_reveal_subscribers(api: Api, list_key: str) -> 
 
 
 async def test_unsubscribed_contact_always_has_to_confirm(api: Api) -> None:
-    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    statuses = ContactStatusService(api.engine.database, api.engine.clock)
     await statuses.subscribe(1, ADA, "open", source="test")
     await statuses.unsubscribe_by_link(1, ADA, "open", source="test")
     await sign_up(api, "open")
     assert (await subscribers(api, "open"), await sent_emails(api)) == ([], [ADA])
-    assert await (await api.parts.double_opt_in()).confirm(1, ADA, "open")
+    assert await (await api.engine.double_opt_in()).confirm(1, ADA, "open")
     assert await subscribers(api, "open") == [ADA]
 
 
@@ -101,7 +101,7 @@ async def test_parallel_sign_ups_send_one_email(api: Api, is_known: bool) -> Non
 async def test_sign_up_during_confirmation_stays_confirmed(api: Api, clock: ManualClock) -> None:
     await sign_up(api, "asks")
     clock.advance(RESEND_INTERVAL)
-    double_opt_in = await api.parts.double_opt_in()
+    double_opt_in = await api.engine.double_opt_in()
     await asyncio.gather(double_opt_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
     assert await subscribers(api, "asks") == [ADA]
 
@@ -132,7 +132,7 @@ async def test_sign_ups_are_limited_per_network_and_hour(api: Api, clock: Manual
 
 
 async def test_network_addresses_are_not_stored(database: Database, clock: ManualClock, api: Api) -> None:
-    desk = SignUpService(database, clock, await api.parts.double_opt_in(), "s" * 32)
+    desk = SignUpService(database, clock, await api.engine.double_opt_in(), "s" * 32)
     homes = [f"2001:db8::{number:x}" for number in range(1, PER_HOUR + 1)]
     for number, home in enumerate(homes):
         assert await desk.submit(1, "open", SignUpRequest(f"home{number}@example.com", home)) is SignUpResult.ACCEPTED

@@ -77,19 +77,19 @@ def link_on(response: httpx.Response, page: str) -> str:
 
 
 async def scopes(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> dict[str, str]:
-    statuses = ContactStatusService(api.parts.database, api.parts.clock)
+    statuses = ContactStatusService(api.engine.database, api.engine.clock)
     return dict((await statuses.load_preferences(tenant_id, address)).scopes)
 
 
 async def status(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> str | None:
     wanted = select(contacts.c.status).where(contacts.c.tenant_id == tenant_id, contacts.c.email == address)
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         rows = await tx.execute(wanted)
     return rows[0].status if rows else None
 
 
 async def unsubscribed_at(api: Api, list_key: str) -> int | None:
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         rows = await tx.execute(select(subscriptions.c.unsubscribed_at).where(subscriptions.c.list_key == list_key))
     return rows[0].unsubscribed_at if rows else None
 
@@ -121,7 +121,7 @@ async def test_unsubscribe_link_acts_and_offers_undo(api: Api, client: httpx.Asy
 
 
 async def test_link_of_one_list_keeps_the_others(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
-    statuses = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.engine.database, clock)
     for list_key in ("weekly", "offers"):
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     response = await client.get(unsubscribe_path("weekly"))
@@ -332,7 +332,7 @@ async def test_unstored_choice_is_never_confirmed(
 
 
 async def test_link_acts_only_in_its_own_tenant(api: Api, client: httpx.AsyncClient) -> None:
-    other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
+    other = (await api.engine.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
     token = TOKENS.for_tenant(other).make(JANE)
     response = await client.get(f"/unsubscribe?token={token}&tenant=other")
     assert response.status_code == 200
@@ -354,7 +354,7 @@ async def test_link_acts_only_in_its_own_tenant(api: Api, client: httpx.AsyncCli
 async def test_undo_restores_the_previous_state(
     api: Api, client: httpx.AsyncClient, clock: ManualClock, list_key: str
 ) -> None:
-    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
+    await ContactStatusService(api.engine.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
     left = await client.get(unsubscribe_path(list_key))
     back = await client.post(link_on(left, "resubscribe"))
     assert back.status_code == 200
@@ -377,7 +377,7 @@ async def test_undo_never_reactivates_a_bounced_contact(
     api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     left = await client.get(unsubscribe_path())
-    await ContactStatusService(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
+    await ContactStatusService(api.engine.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
     back = await client.post(link_on(left, "resubscribe"))
     assert "We cannot send to this address" in back.text
     assert "subscribed again" not in back.text
@@ -398,7 +398,7 @@ async def test_undo_of_one_list_mentions_unsubscribe_from_all(api: Api, client: 
 
 
 async def test_chosen_language_wins_over_contact_and_browser(api: Api, client: httpx.AsyncClient) -> None:
-    await a_contact(api.parts.database, JANE, locale="pt-BR")
+    await a_contact(api.engine.database, JANE, locale="pt-BR")
     browser = {"Accept-Language": "ru"}
     page = await client.get(unsubscribe_path(), headers=browser)
     assert ('<html lang="pt">' in page.text, page.headers["content-language"]) == (True, "pt")
@@ -428,7 +428,7 @@ SHOWN = ["weekly", "offers"]
 async def test_preference_page_shows_public_and_own_lists(
     api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    statuses = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.engine.database, clock)
     page = await client.get(preferences_of())
     is_plain_page(page)
     assert boxes(page) == {"weekly": False, "offers": False}
@@ -440,7 +440,7 @@ async def test_preference_page_shows_public_and_own_lists(
 async def test_saving_preferences_applies_and_reports_changes(
     api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    await ContactStatusService(api.engine.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     saved = await client.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert saved.status_code == 200
     is_plain_page(saved)
@@ -456,7 +456,7 @@ async def test_saving_preferences_applies_and_reports_changes(
 async def test_unsubscribe_from_all_then_resubscribe_to_one(
     api: Api, client: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    statuses = ContactStatusService(api.parts.database, clock)
+    statuses = ContactStatusService(api.engine.database, clock)
     for list_key in SHOWN:
         await statuses.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
@@ -474,7 +474,7 @@ async def test_unsubscribe_from_all_then_resubscribe_to_one(
 
 
 async def test_form_changes_only_lists_it_showed(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
-    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    await ContactStatusService(api.engine.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     # Created after the page was opened; not visible to this contact; missing.
     saved = await client.post(
         preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
@@ -487,7 +487,7 @@ async def test_form_changes_only_lists_it_showed(api: Api, client: httpx.AsyncCl
 @pytest.mark.parametrize("scope", ["*", "general"])
 async def test_contact_cannot_lift_an_operators_suppression(api: Api, client: httpx.AsyncClient, scope: str) -> None:
     stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
-    await suppressions.add(api.parts.database, api.parts.clock, DEFAULT_TENANT, JANE, **stop)
+    await suppressions.add(api.engine.database, api.engine.clock, DEFAULT_TENANT, JANE, **stop)
     page = await client.get(preferences_of())
     assert "We cannot send to this address" in page.text
     await client.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
@@ -497,11 +497,11 @@ async def test_contact_cannot_lift_an_operators_suppression(api: Api, client: ht
 
 
 async def test_chosen_language_is_stored(api: Api, client: httpx.AsyncClient) -> None:
-    await a_contact(api.parts.database, JANE, locale="pt-BR")
+    await a_contact(api.engine.database, JANE, locale="pt-BR")
     kept = await client.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
     assert "Nada foi alterado." in kept.text
     assert (
-        await ContactStatusService(api.parts.database, api.parts.clock).load_preferences(DEFAULT_TENANT, JANE)
+        await ContactStatusService(api.engine.database, api.engine.clock).load_preferences(DEFAULT_TENANT, JANE)
     ).locale == "pt-BR"
     chosen = await client.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
     assert '<html lang="ru">' in chosen.text

@@ -60,9 +60,9 @@ class ArchiveSite:
 async def site(bench: Bench) -> AsyncIterator[ArchiveSite]:
     engine = bench.engine
     pages = PublicPages(secret="s" * 32, sender="Northwind")
-    parts = replace(engine, public_pages=pages)
+    engine = replace(engine, public_pages=pages)
     await join(bench.database, [ADA])
-    async with client_of(create_app(parts)) as client:
+    async with client_of(create_app(engine)) as client:
         yield ArchiveSite(CampaignHarness(bench), Archive(bench.database, bench.clock, engine.templates), client)
 
 

@@ -147,7 +147,7 @@ async def test_send_uses_locale_of_request_or_contact(api: Api, clock: ManualClo
     for locale, words in ((None, "Hello"), ("pt", "Olá"), ("ru", "Привет")):
         body = {"subject": words, "html": f"<p>{words}</p>", **({"locale": locale} if locale else {})}
         assert (await api.client.put("/v1/templates/hello", json=body)).status_code == 201
-    await a_contact(api.parts.database, "ana@example.com", locale="pt_BR")
+    await a_contact(api.engine.database, "ana@example.com", locale="pt_BR")
     templated = {"html": None, "subject": None, "templateId": "hello"}
     for to, locale in (
         ("ana@example.com", None),
@@ -158,7 +158,7 @@ async def test_send_uses_locale_of_request_or_contact(api: Api, clock: ManualClo
         await api.send(**templated, to=to, locale=locale)
     batch = {"messages": [a_request(**templated, to="ana@example.com"), a_request(**templated, locale="ru-RU")]}
     assert (await api.client.post("/v1/email/batch", json=batch)).status_code == 202
-    claimed = await claims_of(api.parts.database, clock).claim(limit=10)
+    claimed = await claims_of(api.engine.database, clock).claim(limit=10)
     assert [each.template_key for each in sorted(claimed, key=lambda each: each.message_key)] == [2, 3, 1, 1, 2, 3]
 
 

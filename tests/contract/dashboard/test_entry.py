@@ -29,7 +29,7 @@ PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 @dataclass(frozen=True)
 class Site:
     app: FastAPI
-    parts: Engine
+    engine: Engine
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         plain = {"Origin": HOME, "Accept": "text/html"}
@@ -51,16 +51,16 @@ def token_in(page: str) -> str:
 
 @pytest.fixture
 async def site(database: Database, clock: ManualClock) -> Site:
-    parts = an_engine(database, clock, base_url=HOME)
-    app = create_app(parts)
+    engine = an_engine(database, clock, base_url=HOME)
+    app = create_app(engine)
 
     @app.post("/only-administrators")
     async def only(administrator: AdministratorDep) -> str:
         return administrator.actor
 
     for login, role in PEOPLE.items():
-        await parts.users.create(login, PASSWORD, role, actor="test")
-    return Site(app, parts)
+        await engine.users.create(login, PASSWORD, role, actor="test")
+    return Site(app, engine)
 
 
 def routes() -> list[tuple[str, str]]:
@@ -128,15 +128,15 @@ async def test_settings_require_administrator_role(site: Site, login: str) -> No
                 answer = await client.request(method, path, headers={"X-Form-Token": token})
                 assert answer.status_code == 403, (method, path)
         assert "Settings" not in (await client.get("/")).text
-    assert [user.login for user in await site.parts.users.list_all()] == ["ada", "alan", "grace"]
+    assert [user.login for user in await site.engine.users.list_all()] == ["ada", "alan", "grace"]
 
 
 async def test_role_change_applies_to_next_request(site: Site) -> None:
-    await site.parts.users.create("eve", PASSWORD, Role.ADMIN, actor="test")
+    await site.engine.users.create("eve", PASSWORD, Role.ADMIN, actor="test")
     async with site.client() as client:
         await site.sign_in(client, "eve")
         assert (await client.get("/settings/users")).status_code == 200
-        await site.parts.users.change_role("eve", Role.VIEWER, actor="ada")
+        await site.engine.users.change_role("eve", Role.VIEWER, actor="ada")
         assert (await client.get("/settings/users")).status_code == 403
 
 
@@ -167,8 +167,8 @@ async def test_administrator_session_opens_admin_routes(site: Site) -> None:
 
 @pytest.mark.promise("tenant-isolation")
 async def test_tenant_administrator_cannot_reach_other_tenants(site: Site, clock: ManualClock) -> None:
-    bakery = await tenants.create(site.parts.database, clock, "bakery")
-    await site.parts.users.create("baker", PASSWORD, Role.ADMIN, tenant_id=bakery.id, actor="ada")
+    bakery = await tenants.create(site.engine.database, clock, "bakery")
+    await site.engine.users.create("baker", PASSWORD, Role.ADMIN, tenant_id=bakery.id, actor="ada")
     async with site.client() as client:
         token = await site.sign_in(client, "baker")
         shown = await client.get("/settings/users")
@@ -181,7 +181,7 @@ async def test_tenant_administrator_cannot_reach_other_tenants(site: Site, clock
         assert (await client.post("/tenant", data={**form, "tenant": "default"})).status_code == 404
         made = {"login": "helper", "password": PASSWORD, "role": "viewer", "home": ""}
         assert (await client.post("/settings/users", data={**form, **made})).status_code == 303
-    assert (await site.parts.users.find("helper")).tenant_id == bakery.id
+    assert (await site.engine.users.find("helper")).tenant_id == bakery.id
 
 
 async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
@@ -201,7 +201,7 @@ async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
 async def test_session_cookie_is_http_only_and_same_site(site: Site, clock: ManualClock) -> None:
     async with site.client() as client:
         plain = await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
-    database = site.parts.database
+    database = site.engine.database
     behind_tls = create_app(an_engine(database, clock, base_url="https://mail.example"))
     async with client_of(behind_tls) as client:
         secure = await client.post(
@@ -242,7 +242,7 @@ def test_redirect_target_is_always_local(given: str | None, taken: str) -> None:
 
 @pytest.mark.promise("api-key-scopes")
 async def test_api_key_is_limited_to_its_scopes(site: Site) -> None:
-    keys = {scope: await site.parts.keys.create(1, scope, frozenset({scope})) for scope in Scope}
+    keys = {scope: await site.engine.keys.create(1, scope, frozenset({scope})) for scope in Scope}
     asked = {
         Scope.SEND: ("POST", "/v1/email/send", a_request()),
         Scope.READ: ("GET", "/v1/email", None),
@@ -266,12 +266,12 @@ async def test_api_key_is_created_shown_once_and_revoked(site: Site) -> None:
         made = re.search(r"<code>(mw_[\w-]{43})</code>", (await client.post("/settings/keys", data=form)).text)
         assert made is not None
         assert made[1] not in (await client.get("/settings/keys")).text
-        [key] = await site.parts.keys.list_all(1)
+        [key] = await site.engine.keys.list_all(1)
         assert (key.name, key.scopes) == ("shop", frozenset({Scope.SEND}))
         await client.post(f"/settings/keys/{key.id}/revoke", data={"form_token": token})
         async with client_of(site.app, made[1]) as program:
             assert (await program.post("/v1/email/send", json=a_request())).status_code == 401
-    found = await list_entries(site.parts.database, tenant_id=1, limit=5)
+    found = await list_entries(site.engine.database, tenant_id=1, limit=5)
     assert [deed.action for deed in found] == ["key_revoke", "key_create"]
     assert made[1] not in str(found)
 
@@ -285,7 +285,7 @@ async def test_limits_are_saved_and_errors_appear_beside_fields(site: Site) -> N
             answer = await client.post("/settings/limits", data={**form, field: value})
             assert answer.status_code == 422
             assert f'id="{field}-error"' in answer.text
-    tenant = await tenants.find(site.parts.database, "default")
+    tenant = await tenants.find(site.engine.database, "default")
     assert (tenant.rate_per_hour, tenant.working_hours, tenant.daily_limit) == (1200, "09:00-18:00", None)
 
 

@@ -67,15 +67,15 @@ async def from_ses(api: Api, event: Any, **changes: Any) -> httpx.Response:
 
 
 async def receive_sendgrid(api: Api, *sent: Mapping[str, Any]) -> httpx.Response:
-    headers, body = SENDGRID.signed_events(sent, timestamp=api.parts.clock.now() // 1000)
+    headers, body = SENDGRID.signed_events(sent, timestamp=api.engine.clock.now() // 1000)
     return await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
 
 
 async def a_sent_mail(api: Api, clock: ManualClock, provider: str, email: str = ADA, message_id: str = "0100-1") -> str:
     message = a_message(to=email)
-    await an_acceptor(api.parts.database, clock).accept([message])
-    [claimed] = await claims_of(api.parts.database, clock).claim(1)
-    settling = a_settler(api.parts.database, clock)
+    await an_acceptor(api.engine.database, clock).accept([message])
+    [claimed] = await claims_of(api.engine.database, clock).claim(1)
+    settling = a_settler(api.engine.database, clock)
     await settling.exchange([], [claimed])
     result = replace(SENT, provider=provider, provider_message_id=message_id)
     await settling.exchange([a_result(claimed, result, clock.now())], [])
@@ -84,17 +84,17 @@ async def a_sent_mail(api: Api, clock: ManualClock, provider: str, email: str = 
 
 async def a_doubt(api: Api, clock: ManualClock) -> str:
     message = a_message(to=ADA, on_doubt=OnDoubt.HOLD)
-    await an_acceptor(api.parts.database, clock).accept([message])
-    claimed = await claims_of(api.parts.database, clock).claim(1)
-    await a_settler(api.parts.database, clock).exchange([], claimed)
+    await an_acceptor(api.engine.database, clock).accept([message])
+    claimed = await claims_of(api.engine.database, clock).claim(1)
+    await a_settler(api.engine.database, clock).exchange([], claimed)
     clock.advance(LOCK_TTL)
-    await InDoubtHandler(api.parts.database, clock, grace=10 * MINUTE).mark_lost_attempts()
+    await InDoubtHandler(api.engine.database, clock, grace=10 * MINUTE).mark_lost_attempts()
     return message.outbox_id
 
 
 async def contact_state(api: Api, email: str = ADA) -> tuple[str | None, list[tuple[str, str]]]:
     """Return the contact's status and its suppressions with their reasons."""
-    async with api.parts.database.read() as tx:
+    async with api.engine.database.read() as tx:
         people = await tx.execute(select(contacts.c.status).where(contacts.c.email == email))
         chosen = select(suppressions.c.list_key, suppressions.c.reason).where(suppressions.c.email == email)
         rows = await tx.execute(chosen.order_by(suppressions.c.list_key))
@@ -123,7 +123,7 @@ async def test_permanent_bounce_suppresses_the_address(api: Api, clock: ManualCl
     answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
     assert counted(answer) == (200, 1, 0, 0)
     assert await contact_state(api) == ("bounced", [("*", "bounce")])
-    bounced = the_event(await record_of(api.parts.database, outbox_id), EventType.BOUNCED)
+    bounced = the_event(await record_of(api.engine.database, outbox_id), EventType.BOUNCED)
     assert bounced.metadata["bounceType"] == "Permanent"
     assert bounced.metadata["bounceSubtype"] == "General"
     assert bounced.metadata["recipient"] == "a***@e***.com"
@@ -139,7 +139,7 @@ async def test_delivery_event_changes_no_contact(api: Api, clock: ManualClock) -
     outbox_id = await a_sent_mail(api, clock, "ses")
     event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
-    assert steps(await record_of(api.parts.database, outbox_id))[-1] == "delivered"
+    assert steps(await record_of(api.engine.database, outbox_id))[-1] == "delivered"
     assert (await contact_state(api))[1] == []
 
 
@@ -157,9 +157,9 @@ async def test_transient_bounce_counts_only_when_repeated(api: Api, clock: Manua
 @pytest.mark.promise("doubt-report-settles")
 async def test_send_event_resolves_message_in_doubt(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_doubt(api, clock)
-    assert await status_of(api.parts.database, outbox_id) == "IN_DOUBT"
+    assert await status_of(api.engine.database, outbox_id) == "IN_DOUBT"
     assert counted(await from_ses(api, ses_event("Send", ADA, outbox_id=outbox_id))) == (200, 1, 0, 0)
-    assert await status_of(api.parts.database, outbox_id) == "SENT"
+    assert await status_of(api.engine.database, outbox_id) == "SENT"
 
 
 async def test_replayed_event_has_no_effect(api: Api, clock: ManualClock) -> None:
@@ -170,7 +170,7 @@ async def test_replayed_event_has_no_effect(api: Api, clock: ManualClock) -> Non
     told_anew = ses_event("Bounce", ADA, outbox_id=outbox_id)
     told_anew["notificationType"] = told_anew.pop("eventType")
     assert counted(await from_ses(api, told_anew, version="1", subject="Again")) == (200, 0, 1, 0)
-    assert steps(await record_of(api.parts.database, outbox_id)).count("bounce") == 1
+    assert steps(await record_of(api.engine.database, outbox_id)).count("bounce") == 1
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ async def test_replayed_event_has_no_effect(api: Api, clock: ManualClock) -> Non
     ids=str,
 )
 async def test_unknown_event_is_logged_and_accepted(api: Api, message: Any) -> None:
-    before = await traces(api.parts.database)
+    before = await traces(api.engine.database)
     with capture_logs() as lines:
         assert counted(await from_ses(api, message)) == (200, 0, 0, 0)
     assert [line["event"] for line in lines] == ["unknown_event"]
-    assert await traces(api.parts.database) == before
+    assert await traces(api.engine.database) == before
 
 
 # Rejected events.
@@ -205,7 +205,7 @@ async def test_forged_event_is_logged_and_not_recorded(api: Api) -> None:
         SIGNER.subscription(TopicArn=FOREIGN_TOPIC): 403,
         SIGNER.notification(event, Timestamp=SIGNER.stamp(timedelta(days=-2))): 403,
     }
-    before = await traces(api.parts.database)
+    before = await traces(api.engine.database)
     for body, status in cases.items():
         with capture_logs() as lines:
             answer = await api.anonymous.post("/ses-events", content=body, headers=HEADERS)
@@ -214,7 +214,7 @@ async def test_forged_event_is_logged_and_not_recorded(api: Api) -> None:
         assert problem["code"] in ("EVENT_MALFORMED", "EVENT_FORGED", "EVENT_STALE", "EVENT_FOREIGN")
         assert [(line["event"], line["code"]) for line in lines] == [("event_rejected", problem["code"])]
         assert ADA not in str(lines) + answer.text
-    assert await traces(api.parts.database) == before
+    assert await traces(api.engine.database) == before
 
 
 @pytest.mark.parametrize("headers", [{"x-amz-sns-rawdelivery": "true"}, {"X-Amz-Sns-RawDelivery": "True "}, {}])
@@ -239,7 +239,7 @@ async def test_too_large_body_is_not_read(api: Api, route: str) -> None:
 
 async def test_unavailable_database_makes_provider_retry(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     away = Database(f"sqlite:///{tmp_path}/gone/mailwright.db")
-    object.__setattr__(api.parts, "webhooks", webhooks_of(away, clock, tmp_path))
+    object.__setattr__(api.engine, "webhooks", webhooks_of(away, clock, tmp_path))
     for answer in (
         await from_ses(api, ses_event("Bounce", ADA)),
         await receive_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
@@ -256,9 +256,9 @@ async def test_only_post_is_accepted(api: Api) -> None:
 
 async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     """Any AWS customer can send signed messages. Without configured topics, an event must name our message."""
-    database, fetch = api.parts.database, AmazonFetcher()
+    database, fetch = api.engine.database, AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
-    object.__setattr__(api.parts, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
+    object.__setattr__(api.engine, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
     outbox_id = await a_sent_mail(api, clock, "ses")
     clock.advance(1_000)
     for name in ("Bounce", "Complaint"):
@@ -304,8 +304,8 @@ async def test_configured_topic_is_confirmed_and_events_arrive(api: Api, clock: 
     async with Amazon() as amazon:
         fetch = AmazonFetcher(Rerouted(amazon))
         sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
-        database = api.parts.database
-        object.__setattr__(api.parts, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
+        database = api.engine.database
+        object.__setattr__(api.engine, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
         foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
         assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
         assert amazon.requests == []
@@ -355,7 +355,7 @@ async def test_sendgrid_event_updates_message_and_contact(
     assert counted(await receive_sendgrid(api, event, event)) == (200, 0, 2, 0)
     found, suppressed = await contact_state(api)
     assert (found or "active", suppressed) == (status, scopes)
-    assert len(steps(await record_of(api.parts.database, outbox_id))) == 5
+    assert len(steps(await record_of(api.engine.database, outbox_id))) == 5
 
 
 async def test_sendgrid_unsubscribe_suppresses_bulk_email_only(api: Api, clock: ManualClock) -> None:
@@ -370,7 +370,7 @@ async def test_sendgrid_event_resolves_message_in_doubt(api: Api, clock: ManualC
     outbox_id = await a_doubt(api, clock)
     event = a_sendgrid_event("processed", mailwright_message=outbox_id)
     assert counted(await receive_sendgrid(api, event)) == (200, 1, 0, 0)
-    assert await status_of(api.parts.database, outbox_id) == "SENT"
+    assert await status_of(api.engine.database, outbox_id) == "SENT"
 
 
 async def test_invalid_event_is_counted_and_others_recorded(api: Api, clock: ManualClock) -> None:
@@ -388,7 +388,7 @@ async def test_sendgrid_signature_covers_the_raw_body(api: Api, clock: ManualClo
         [a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000 - 26 * 3600
     )
     not_a_list, nothing = SENDGRID.signed_events([], timestamp=clock.now() // 1000)
-    before = await traces(api.parts.database)
+    before = await traces(api.engine.database)
     for sent_headers, sent_body, code in (
         (headers, body.strip(), "EVENT_FORGED"),
         (headers, body.replace(b"ada", b"eve"), "EVENT_FORGED"),
@@ -401,25 +401,25 @@ async def test_sendgrid_signature_covers_the_raw_body(api: Api, clock: ManualClo
             answer = await api.anonymous.post("/sendgrid-events", content=sent_body, headers=sent_headers)
         assert (answer.status_code, answer.json()["code"]) == (403, code)
         assert [line["event"] for line in lines] == ["event_rejected"]
-    assert await traces(api.parts.database) == before
+    assert await traces(api.engine.database) == before
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[", b'"spamreport"', b"\xff"])
 async def test_signed_body_without_list_is_rejected(api: Api, clock: ManualClock, body: bytes) -> None:
     headers = SENDGRID.signed(body, timestamp=clock.now() // 1000)
-    before = await traces(api.parts.database)
+    before = await traces(api.engine.database)
     with capture_logs() as lines:
         answer = await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "EVENT_MALFORMED")
     assert [line["event"] for line in lines] == ["event_rejected"]
-    assert await traces(api.parts.database) == before
+    assert await traces(api.engine.database) == before
 
 
 async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualClock) -> None:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
-    webhooks = InboundWebhooks(Reports(api.parts.database, clock), clock, sns, None, fetch)
-    object.__setattr__(api.parts, "webhooks", webhooks)
+    webhooks = InboundWebhooks(Reports(api.engine.database, clock), clock, sns, None, fetch)
+    object.__setattr__(api.engine, "webhooks", webhooks)
     answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
     assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
     assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
@@ -429,7 +429,7 @@ async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualCloc
 
 
 async def test_events_arrive_over_a_socket(api: Api, clock: ManualClock) -> None:
-    server = uvicorn.Server(uvicorn.Config(create_app(api.parts), port=0, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(create_app(api.engine), port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0)

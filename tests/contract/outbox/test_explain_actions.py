@@ -662,7 +662,7 @@ async def test_pause_action_targets_the_campaign_ahead(world: ExplainedApi) -> N
 
 async def test_read_only_key_is_offered_only_reading_actions(world: ExplainedApi) -> None:
     await one_of_a_campaign_with_a_limit(world)
-    key = await world.api.parts.keys.create(DEFAULT_TENANT, "looks", frozenset({Scope.READ}))
+    key = await world.api.engine.keys.create(DEFAULT_TENANT, "looks", frozenset({Scope.READ}))
     async with client_of(world.api.app, key) as looking:
         [action] = (await world.message(looking))["actions"]
         assert action["do"] == ActionKind.EXPLAIN_CAMPAIGN

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -21,9 +22,8 @@ from mailwright.sources.articles.preview import ArticlePreview
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
-from mailwright.web.state import result_cache_of
+from mailwright.web.state import EngineDep, result_cache_of
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
@@ -45,12 +45,12 @@ class SliceRow:
 
 
 @router.get("")
-async def show_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    found = await parts.slices.list_articles(visitor.tenant_id)
+async def show_all(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+    found = await engine.slices.list_articles(visitor.tenant_id)
     latest = {
         each.article_key: run
         for each in found
-        for run in await parts.article_runs.list_runs(
+        for run in await engine.article_runs.list_runs(
             visitor.tenant_id, limit=_RUNS_SHOWN, article_key=each.article_key
         )
     }
@@ -66,13 +66,13 @@ async def show_import(request: Request, visitor: Editing) -> Response:
 
 
 @router.post("/~import")
-async def import_files(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def import_files(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Import all files, or nothing and report every invalid line."""
     problems: tuple[FileProblem, ...] = ()
     errors = Errors()
     try:
         found = files.read_texts(await _uploaded(request))
-        put = await parts.slices.import_slices(visitor.actor, visitor.tenant_id, found)
+        put = await engine.slices.import_slices(visitor.actor, visitor.tenant_id, found)
     except FilesRefused as error:
         problems = error.problems
     except InvalidInput as error:
@@ -88,15 +88,15 @@ async def import_files(request: Request, parts: Parts, visitor: Editing) -> Resp
 
 
 @router.get("/{article_key}/slices.csv")
-async def export_csv(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
-    text = files.as_csv((await slices_of(parts, visitor, article_key)).slices)
+async def export_csv(engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
+    text = files.as_csv((await slices_of(engine, visitor, article_key)).slices)
     return _download(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
 
 
 @router.get("/{article_key}/slices.zip")
-async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
+async def export_markdown(engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
     """Download the slices as a folder for `mailwright article import`."""
-    texts = files.as_markdown((await slices_of(parts, visitor, article_key)).slices)
+    texts = files.as_markdown((await slices_of(engine, visitor, article_key)).slices)
     folder = io.BytesIO()
     with zipfile.ZipFile(folder, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in texts.items():
@@ -108,9 +108,9 @@ async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKe
 
 
 @router.get("/{article_key}")
-async def show(request: Request, parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
-    now = parts.clock.now()
-    edition = await slices_of(parts, visitor, article_key)
+async def show(request: Request, engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
+    now = engine.clock.now()
+    edition = await slices_of(engine, visitor, article_key)
     rows = [SliceRow(each, state_of(each, now)) for each in edition.slices]
     return await page(request, visitor, "articles/show.html", **article_values(article_key), rows=rows)
 
@@ -118,20 +118,20 @@ async def show(request: Request, parts: Parts, visitor: Viewing, article_key: Ar
 @router.get("/{article_key}/preview")
 async def preview(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     article_key: ArticleKey,
     email: Email = "",
     divisions: Divisions = "",
 ) -> Response:
     """Preview the article for a contact or for divisions."""
-    await slices_of(parts, visitor, article_key)
+    await slices_of(engine, visitor, article_key)
     seen, errors = None, Errors()
     try:
-        seen = await _preview_for(parts, visitor, article_key, email, divisions)
+        seen = await _preview_for(engine, visitor, article_key, email, divisions)
     except InvalidInput as error:
         errors = field_errors(error, {"email": "as", "ocd_ids": "in"})
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     html = seen.rendered.html if seen is not None and seen.rendered is not None else None
     return await page(
         request,
@@ -150,7 +150,7 @@ async def preview(
 
 @router.get("/{article_key}/mail")
 async def show_mail(
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     article_key: ArticleKey,
     email: Email = "",
@@ -158,7 +158,7 @@ async def show_mail(
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
     """Render the email for the preview frame."""
-    seen = await _preview_for(parts, visitor, article_key, email, divisions)
+    seen = await _preview_for(engine, visitor, article_key, email, divisions)
     if seen.rendered is None:
         return email_frame(previews.notice("No slice matches this recipient, so they get no email."))
     return email_frame(previews.preview_html(seen.rendered, is_dark=scheme == "dark"))
@@ -167,16 +167,16 @@ async def show_mail(
 @router.get("/{article_key}/coverage")
 async def show_coverage(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - as the address has it
     whole: Annotated[str, Query(max_length=3)] = "",
 ) -> Response:
     """Show who gets which variant. Computed after the page has loaded, unless scripts are off."""
-    await slices_of(parts, visitor, article_key)
+    await slices_of(engine, visitor, article_key)
     values = (
-        await coverage_values(request, parts, visitor, article_key, filter)
+        await coverage_values(request, engine, visitor, article_key, filter)
         if whole
         else {"coverage": None, "errors": Errors()}
     )
@@ -187,12 +187,12 @@ async def show_coverage(
 @router.get("/{article_key}/coverage/results")
 async def show_coverage_results(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
 ) -> Response:
-    values = await coverage_values(request, parts, visitor, article_key, filter)
+    values = await coverage_values(request, engine, visitor, article_key, filter)
     return fragment(request, visitor, "articles/coverage_results.html", **article_values(article_key), **values)
 
 
@@ -210,21 +210,21 @@ def article_values(article_key: str) -> dict[str, Any]:
     return {"key": article_key, "to": to, "tabs": tabs}
 
 
-async def slices_of(parts: ApiParts, visitor: Visitor, article_key: str) -> SliceSet:
-    found = await parts.slices.list_slices(visitor.tenant_id, article_key)
+async def slices_of(engine: Engine, visitor: Visitor, article_key: str) -> SliceSet:
+    found = await engine.slices.list_slices(visitor.tenant_id, article_key)
     if not found:
         raise NotFound(f"There is no article {article_key}.")
     return SliceSet(found)
 
 
 async def coverage_values(
-    request: Request, parts: ApiParts, visitor: Visitor, article_key: str, text: str
+    request: Request, engine: Engine, visitor: Visitor, article_key: str, text: str
 ) -> dict[str, Any]:
     try:
         given = filter_of(text)
         question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
         coverage = await result_cache_of(request).get(
-            question, lambda: parts.article_previews.coverage(visitor.tenant_id, article_key, given)
+            question, lambda: engine.article_previews.coverage(visitor.tenant_id, article_key, given)
         )
         return {"coverage": coverage, "errors": Errors()}
     except InvalidInput as error:
@@ -258,11 +258,11 @@ def state_of(each: Slice, now: Instant) -> str:
 
 
 async def _preview_for(
-    parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str
+    engine: Engine, visitor: Visitor, article_key: str, email: str, divisions: str
 ) -> ArticlePreview:
     named = divisions.replace(",", " ").replace(";", " ").split()
-    person = await parts.article_previews.find_recipient(visitor.tenant_id, email.strip() or None, named)
-    return await parts.article_previews.preview(visitor.tenant_id, article_key, person)
+    person = await engine.article_previews.find_recipient(visitor.tenant_id, email.strip() or None, named)
+    return await engine.article_previews.preview(visitor.tenant_id, article_key, person)
 
 
 async def _uploaded(request: Request) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
 from mailwright.schemas.articles import ArticleSendRequest
@@ -19,8 +20,8 @@ from mailwright.web.dashboard.articles import ArticleKey, article_values, filter
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
@@ -37,13 +38,13 @@ _NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key":
 
 
 @router.get("/{article_key}/send")
-async def show_form(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: Editing, article_key: ArticleKey) -> Response:
     """Show the form with a new batch ID, so that submitting it twice starts one run."""
-    return await _form_page(request, parts, visitor, article_key, Fields(batch=str(uuid4())))
+    return await _form_page(request, engine, visitor, article_key, Fields(batch=str(uuid4())))
 
 
 @router.post("/{article_key}/send")
-async def send(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
+async def send(request: Request, engine: EngineDep, visitor: Editing, article_key: ArticleKey) -> Response:
     """Show the recipients first; start the run when they are confirmed."""
     form = await read_fields(request)
     try:
@@ -55,11 +56,11 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
         }
         order = parse_strict(ArticleSendRequest, wanted).run_request()
         if form["confirmed"] != "yes":
-            coverage = await parts.article_previews.coverage(visitor.tenant_id, article_key, order.audience_filter)
-            return await _form_page(request, parts, visitor, article_key, form, coverage=coverage)
-        run, is_replay = await parts.article_runs.start(visitor.actor, visitor.tenant_id, order)
+            coverage = await engine.article_previews.coverage(visitor.tenant_id, article_key, order.audience_filter)
+            return await _form_page(request, engine, visitor, article_key, form, coverage=coverage)
+        run, is_replay = await engine.article_runs.start(visitor.actor, visitor.tenant_id, order)
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
-        return await _form_page(request, parts, visitor, article_key, form, error)
+        return await _form_page(request, engine, visitor, article_key, form, error)
     words = "This batch was already sent." if is_replay else "Run started."
     return redirect(request, f"/articles/~runs/{run.run_id}", words)
 
@@ -67,14 +68,14 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
 @router.get("/{article_key}/runs")
 async def show_runs(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     article_key: ArticleKey,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    await slices_of(parts, visitor, article_key)
+    await slices_of(engine, visitor, article_key)
     before = decode_cursor("run", cursor)[0] if cursor else NEWEST
-    found = await parts.article_runs.list_runs(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
+    found = await engine.article_runs.list_runs(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
     following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
     values: dict[str, Any] = {"runs": found, "following": following, "is_first": cursor is None}
     return await page(request, visitor, "articles/runs.html", **article_values(article_key), **values)
@@ -83,64 +84,64 @@ async def show_runs(
 @router.get("/~runs/{run_id}")
 async def show_run(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     run_id: str,
     show: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str, Query(max_length=320)] = "",
 ) -> Response:
     """Show a run with its emails by address, optionally filtered by status."""
-    run = await parts.article_runs.find(visitor.tenant_id, run_id)
+    run = await engine.article_runs.find(visitor.tenant_id, run_id)
     values = {
         **article_values(run.article_key),
-        **await _progress_values(parts, run),
-        **await _variant_values(parts, visitor, run),
+        **await _progress_values(engine, run),
+        **await _variant_values(engine, visitor, run),
     }
-    values |= await _message_values(parts, run, show, after)
+    values |= await _message_values(engine, run, show, after)
     return await page(request, visitor, "articles/run.html", **values)
 
 
 @router.get("/~runs/{run_id}/stream")
-async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -> Response:
+async def watch(request: Request, engine: EngineDep, visitor: Viewing, run_id: str) -> Response:
     async def render_parts() -> Mapping[str, str]:
-        run = await parts.article_runs.find(visitor.tenant_id, run_id)
+        run = await engine.article_runs.find(visitor.tenant_id, run_id)
         values = {
             **article_values(run.article_key),
-            **await _progress_values(parts, run),
-            **await _variant_values(parts, visitor, run),
+            **await _progress_values(engine, run),
+            **await _variant_values(engine, visitor, run),
         }
-        values |= await _message_values(parts, run)
+        values |= await _message_values(engine, run)
         names = ("progress", "emails", "variants")
         return {name: render_part(request, visitor, f"articles/{name}.html", **values) for name in names}
 
-    await parts.article_runs.find(visitor.tenant_id, run_id)
+    await engine.article_runs.find(visitor.tenant_id, run_id)
     return stream(request, visitor, f"article-run:{run_id}", render_parts)
 
 
-async def _progress_values(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
-    counts = await parts.article_runs.count_messages(run)
+async def _progress_values(engine: Engine, run: ArticleRun) -> dict[str, Any]:
+    counts = await engine.article_runs.count_messages(run)
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
     queued = groups[-1][1]
     return {"run": run, "groups": groups, "is_over": run.enqueue_ended_at is not None and not queued}
 
 
-async def _message_values(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
+async def _message_values(engine: Engine, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
     wanted = next((those for _, words, those in _GROUPS if words == show), ())
-    found = await history.list_messages(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
+    found = await history.list_messages(engine.database, run, limit=_PAGE, after=after, statuses=wanted)
     following = found[-1].email if len(found) == _PAGE else None
     return {"emails": found, "show": show if wanted else "", "following": following, "is_first": not after}
 
 
-async def _variant_values(parts: ApiParts, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
+async def _variant_values(engine: Engine, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
     """Return the variants of a run. Slices deleted since then are missing."""
-    variants: list[RunVariant] = await parts.article_runs.list_variants(run)
-    known = await parts.slices.list_slices(visitor.tenant_id, run.article_key)
+    variants: list[RunVariant] = await engine.article_runs.list_variants(run)
+    known = await engine.slices.list_slices(visitor.tenant_id, run.article_key)
     return {"variants": variants, "slices": {each.slice_id: each for each in known}}
 
 
 async def _form_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     article_key: str,
     form: Fields,
@@ -148,7 +149,7 @@ async def _form_page(
     *,
     coverage: Any = None,
 ) -> Response:
-    await slices_of(parts, visitor, article_key)
+    await slices_of(engine, visitor, article_key)
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
     errors = Errors() if error is None else _errors_for(error)
     values = {"form": form, "errors": errors, "coverage": coverage}

@@ -7,6 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
@@ -23,8 +24,8 @@ from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
@@ -38,73 +39,73 @@ _ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT",
 
 
 @router.get("/~new")
-async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     key = request.query_params.get("article", "")
     form = Fields(article_key=key, section_order="1", sort_index="0", publish_status=PublishStatus.DRAFT)
-    return await _page(request, parts, visitor, form)
+    return await _page(request, engine, visitor, form)
 
 
 @router.post("/~new")
-async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         wanted = _slice(form, viewer_zone(request))
-        await _require_free(parts, visitor, wanted)
-        await parts.slices.put(visitor.actor, visitor.tenant_id, [wanted])
+        await _require_free(engine, visitor, wanted)
+        await engine.slices.put(visitor.actor, visitor.tenant_id, [wanted])
     except MailwrightError as error:
-        return await _page(request, parts, visitor, form, error=error)
+        return await _page(request, engine, visitor, form, error=error)
     return redirect(request, f"/articles/{wanted.article_key}", "Slice saved.")
 
 
 @router.get("/~slices/{slice_id}")
-async def show_edit(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
-    found = await parts.slices.find(visitor.tenant_id, slice_id)
-    return await _page(request, parts, visitor, _fields(found, viewer_zone(request)), found)
+async def show_edit(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+    found = await engine.slices.find(visitor.tenant_id, slice_id)
+    return await _page(request, engine, visitor, _fields(found, viewer_zone(request)), found)
 
 
 @router.post("/~slices/{slice_id}")
-async def change(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
-    found = await parts.slices.find(visitor.tenant_id, slice_id)
+async def change(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+    found = await engine.slices.find(visitor.tenant_id, slice_id)
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         wanted = _slice(form, viewer_zone(request), found)
-        await parts.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
+        await engine.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
     except MailwrightError as error:
-        return await _page(request, parts, visitor, form, found, error)
+        return await _page(request, engine, visitor, form, found, error)
     return redirect(request, f"/articles/{wanted.article_key}", "Slice saved. Started runs keep the previous content.")
 
 
 @router.post("/~slices/{slice_id}/remove")
-async def remove(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
-    found = await parts.slices.find(visitor.tenant_id, slice_id)
-    await parts.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
-    rest = await parts.slices.list_slices(visitor.tenant_id, found.article_key)
+async def remove(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+    found = await engine.slices.find(visitor.tenant_id, slice_id)
+    await engine.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
+    rest = await engine.slices.list_slices(visitor.tenant_id, found.article_key)
     return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", "Slice deleted.")
 
 
 @router.post("/~preview")
-async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        rendered = await _render(request, parts, visitor, form)
+        rendered = await _render(request, engine, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
     return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")
-async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _render(request, parts, visitor, form)
+        rendered = await _render(request, engine, visitor, form)
     except MailwrightError as error:
         values["problem"] = _sentence(error)
         values["is_empty"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
-        facts = PresendContext(postal_address=parts.postal_address)
+        facts = PresendContext(postal_address=engine.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         minded = [each for each in found if each.code not in _ADDED_BY_LAYOUT]
         has_dark = previews.has_dark_style(rendered.html or "")
@@ -112,19 +113,19 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
-async def _render(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
-    person = await parts.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
+    person = await engine.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
     article = assemble([_slice(shown, viewer_zone(request))])
-    composed = await compose(parts.templates, visitor.tenant_id, article)
+    composed = await compose(engine.templates, visitor.tenant_id, article)
     own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
-    standard = parts.templates.standard
+    standard = engine.templates.standard
     values = {**standard, "name": person.name or "", **own, "email": person.email or standard["email"]}
     return Template(subject=composed.subject, html=composed.html, text=None).render(values)
 
 
-async def _require_free(parts: ApiParts, visitor: Visitor, wanted: Slice) -> None:
-    known = await parts.slices.list_slices(visitor.tenant_id, wanted.article_key)
+async def _require_free(engine: Engine, visitor: Visitor, wanted: Slice) -> None:
+    known = await engine.slices.list_slices(visitor.tenant_id, wanted.article_key)
     if _place(wanted) in {_place(each) for each in known}:
         raise SlicePositionTaken(_TAKEN, field="sort_index")
 
@@ -152,14 +153,14 @@ def _fields(found: Slice, zone: tzinfo) -> Fields:
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields,
     found: Slice | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
-    articles = await parts.slices.list_articles(visitor.tenant_id)
+    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    articles = await engine.slices.list_articles(visitor.tenant_id)
     return await page(
         request,
         visitor,

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import segments
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.campaign import ALLOWED_STATUSES, AWAITING_WINNER, CampaignAction, CampaignStatus, QueueStatus
@@ -45,9 +46,8 @@ from mailwright.web.dashboard.campaigns_forms import (
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
-from mailwright.web.state import result_cache_of
+from mailwright.web.state import EngineDep, result_cache_of
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
@@ -118,23 +118,23 @@ class AbTestReport:
 
 
 @router.get("")
-async def list_campaigns(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
+async def list_campaigns(request: Request, engine: EngineDep, visitor: Viewing, cursor: str | None = None) -> Response:
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
-    found = await parts.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+    found = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
     following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
-    lines = await _rows(parts, found)
+    lines = await _rows(engine, found)
     return await page(request, visitor, "campaigns/list.html", lines=lines, following=following, cursor=cursor)
 
 
 @router.get("/stream")
-async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
+async def listen_to_all(request: Request, engine: EngineDep, visitor: Viewing, cursor: str | None = None) -> Response:
     """Stream the status and progress cells of the list."""
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
 
     async def render_parts() -> dict[str, str]:
-        found = await parts.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+        found = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
         cells: dict[str, str] = {}
-        for line in await _rows(parts, found):
+        for line in await _rows(engine, found):
             name = line.campaign.campaign_id
             cells[f"state-{name}"] = render_part(request, visitor, "campaigns/status_cell.html", line=line)
             cells[f"done-{name}"] = render_part(request, visitor, "campaigns/progress_cell.html", line=line)
@@ -144,25 +144,25 @@ async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor
 
 
 @router.get("/ends")
-async def show_forecasts(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_forecasts(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
     """Estimate when each queued campaign finishes. Loaded after the list."""
-    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id)
+    found = await forecast(engine.database, engine.clock, engine.defaults, tenant_id=visitor.tenant_id)
     return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns)
 
 
 @router.get("/{campaign_id}")
-async def show(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
     """Show a draft with its pre-send check, or a started campaign with its progress."""
-    return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id))
+    return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id))
 
 
 @router.get("/{campaign_id}/stream")
-async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    await _found(parts, visitor, campaign_id)
+async def listen(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+    await _found(engine, visitor, campaign_id)
 
     async def render_parts() -> dict[str, str]:
-        line = await _row(parts, await _found(parts, visitor, campaign_id))
-        values = {"line": line, "rate": await _rate(parts, line)}
+        line = await _row(engine, await _found(engine, visitor, campaign_id))
+        values = {"line": line, "rate": await _rate(engine, line)}
         return {
             name: render_part(request, visitor, f"campaigns/{name}.html", **values) for name in ("header", "progress")
         }
@@ -171,12 +171,12 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: 
 
 
 @router.get("/{campaign_id}/forecast")
-async def show_forecast(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def show_forecast(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
     """Estimate when the campaign finishes and what would change that. Loaded after the page."""
-    database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
-    found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
+    database, clock, tenant_id = engine.database, engine.clock, visitor.tenant_id
+    found = await forecast(database, clock, engine.defaults, tenant_id=tenant_id)
     why = await explain_campaign(
-        database, clock, parts.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.campaigns
+        database, clock, engine.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.campaigns
     )
     course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
     values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
@@ -184,18 +184,18 @@ async def show_forecast(request: Request, parts: Parts, visitor: Viewing, campai
 
 
 @router.get("/{campaign_id}/checks")
-async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def check(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
     """Run the pre-send check. Loaded after the page, because it counts the audience."""
-    campaign = await _found(parts, visitor, campaign_id)
+    campaign = await _found(engine, visitor, campaign_id)
 
     async def ask() -> CampaignCheck:
         return await check_campaign(
-            parts.database,
-            parts.templates,
+            engine.database,
+            engine.templates,
             campaign.definition,
             tenant_id=visitor.tenant_id,
-            now=parts.clock.now(),
-            facts=PresendContext(postal_address=parts.postal_address),
+            now=engine.clock.now(),
+            facts=PresendContext(postal_address=engine.postal_address),
         )
 
     examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
@@ -205,13 +205,13 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
 
 @router.get("/{campaign_id}/mail")
 async def show_mail(
-    parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", scheme: str = "light", reader: str = ""
+    engine: EngineDep, visitor: Viewing, campaign_id: str, *, version: str = "", scheme: str = "light", reader: str = ""
 ) -> Response:
     """Render the email for the preview frame."""
-    campaign = await _found(parts, visitor, campaign_id)
+    campaign = await _found(engine, visitor, campaign_id)
     trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
     try:
-        versions = await render_variants(parts.database, parts.templates, trial)
+        versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
     found = versions.get(version) or next(iter(versions.values()))
@@ -220,11 +220,11 @@ async def show_mail(
 
 @router.get("/{campaign_id}/content")
 async def show_content(
-    request: Request, parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
+    request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
 ) -> Response:
     """Show recipients, limits and a preview of the email."""
-    line = await _row(parts, await _found(parts, visitor, campaign_id))
-    shown = await _mail_values(parts, line.campaign, version, reader)
+    line = await _row(engine, await _found(engine, visitor, campaign_id))
+    shown = await _mail_values(engine, line.campaign, version, reader)
     form = fields_from(line.campaign.definition, viewer_zone(request))
     values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
     return await page(request, visitor, "campaigns/content.html", **values)
@@ -233,7 +233,7 @@ async def show_content(
 @router.get("/{campaign_id}/recipients")
 async def show_recipients(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     campaign_id: str,
     *,
@@ -241,17 +241,17 @@ async def show_recipients(
     cursor: str = "",
 ) -> Response:
     """List recipients: all by address, failed and unconfirmed ones by time."""
-    line = await _row(parts, await _found(parts, visitor, campaign_id))
+    line = await _row(engine, await _found(engine, visitor, campaign_id))
     found: Sequence[Any]
     if show == "all":
-        found = await report.report_page(parts.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
+        found = await report.report_page(engine.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
         following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
     else:
         ask, after = (
             (list_failed if show == "failed" else list_in_doubt),
             decode_cursor(show, cursor)[0] if cursor else 0,
         )
-        async with parts.database.read() as tx:
+        async with engine.database.read() as tx:
             found = await ask(tx, line.place.lane, limit=RECIPIENTS_PAGE, after=after) if line.place else []
         following = encode_cursor(show, found[-1].message_key) if len(found) == RECIPIENTS_PAGE else None
     values: dict[str, Any] = {"line": line, "found": found, "following": following, "shown": show, "tabs": _tabs(line)}
@@ -259,16 +259,16 @@ async def show_recipients(
 
 
 @router.get("/{campaign_id}/report")
-async def show_report(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    line = await _row(parts, await _found(parts, visitor, campaign_id))
+async def show_report(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+    line = await _row(engine, await _found(engine, visitor, campaign_id))
     return await page(request, visitor, "campaigns/report.html", line=line, tabs=_tabs(line))
 
 
 @router.get("/{campaign_id}/report/figures")
-async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def show_figures(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
     """Show the statistics. Loaded after the page, because they read all events of the campaign."""
-    line = await _row(parts, await _found(parts, visitor, campaign_id))
-    found = await campaign_statistics(parts.database, line.campaign.key)
+    line = await _row(engine, await _found(engine, visitor, campaign_id))
+    found = await campaign_statistics(engine.database, line.campaign.key)
     values: dict[str, Any] = {
         "line": line,
         "figures": found,
@@ -276,16 +276,16 @@ async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaig
         "top": round_number(found.largest),
         "marks": _marks(found),
         "has_days": _has_days(found),
-        "experiment": await _ab_test_report(parts, line),
+        "experiment": await _ab_test_report(engine, line),
     }
     return fragment(request, visitor, "campaigns/figures.html", **values)
 
 
 @router.get("/{campaign_id}/report.csv")
-async def download_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def download_report(engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
     """Download the same file as the API."""
-    campaign = await _found(parts, visitor, campaign_id)
-    lines = report_csv(report.report_rows(parts.database, campaign.key))
+    campaign = await _found(engine, visitor, campaign_id)
+    lines = report_csv(report.report_rows(engine.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -294,96 +294,96 @@ async def download_report(parts: Parts, visitor: Viewing, campaign_id: str) -> R
 
 
 @router.post("/{campaign_id}/start")
-async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def start(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     """Start now, or at the send time of the form, which is saved in the draft."""
     form = await read_fields(request)
-    acting, campaign = _acting(visitor), await _found(parts, visitor, campaign_id)
+    acting, campaign = _acting(visitor), await _found(engine, visitor, campaign_id)
     try:
         begins_at = utc_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
         if form["when"] == "later" and begins_at is None:
             raise InvalidInput("Choose a date and time.", field="scheduledAt")
-        await _reschedule(parts, acting, campaign, begins_at)
-        await parts.campaigns.start(acting, campaign_id)
+        await _reschedule(engine, acting, campaign, begins_at)
+        await engine.campaigns.start(acting, campaign_id)
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
-        return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id), error=error)
+        return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error)
     words = "Campaign scheduled." if begins_at else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/pause")
-async def pause(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def pause(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     words = "Campaign paused. It keeps its position in the queue."
-    return await _act(request, campaign_id, parts.campaigns.pause(_acting(visitor), campaign_id), words)
+    return await _act(request, campaign_id, engine.campaigns.pause(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/resume")
-async def resume(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    return await _act(request, campaign_id, parts.campaigns.resume(_acting(visitor), campaign_id), "Campaign resumed.")
+async def resume(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+    return await _act(request, campaign_id, engine.campaigns.resume(_acting(visitor), campaign_id), "Campaign resumed.")
 
 
 @router.post("/{campaign_id}/cancel")
-async def cancel(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def cancel(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     words = "Campaign cancelled."
-    return await _act(request, campaign_id, parts.campaigns.cancel(_acting(visitor), campaign_id), words)
+    return await _act(request, campaign_id, engine.campaigns.cancel(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/retry")
-async def retry_failed(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def retry_failed(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     words = "Failed emails are being retried."
-    return await _act(request, campaign_id, parts.campaigns.retry_failed(_acting(visitor), campaign_id), words)
+    return await _act(request, campaign_id, engine.campaigns.retry_failed(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/accept")
-async def accept_failures(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def accept_failures(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     words = "Failures accepted. The campaign is finished."
-    return await _act(request, campaign_id, parts.campaigns.accept_failures(_acting(visitor), campaign_id), words)
+    return await _act(request, campaign_id, engine.campaigns.accept_failures(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/extend")
-async def extend(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def extend(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     form = await read_fields(request)
-    action = parts.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
+    action = engine.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
     return await _act(request, campaign_id, action, "Campaign extended to new recipients.")
 
 
 @router.post("/{campaign_id}/winner")
-async def choose_winner(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def choose_winner(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     form = await read_fields(request)
-    action = parts.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
+    action = engine.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
     words = f"Variant {form['version'][:100]} is sent to all remaining recipients."
     return await _act(request, campaign_id, action, words, back=f"/campaigns/{campaign_id}/report")
 
 
 @router.post("/{campaign_id}/duplicate")
-async def duplicate(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    made = await parts.campaigns.duplicate(_acting(visitor), campaign_id)
+async def duplicate(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+    made = await engine.campaigns.duplicate(_acting(visitor), campaign_id)
     return redirect(request, f"/campaigns/{made.campaign_id}/edit", "Campaign duplicated as a draft.")
 
 
 @router.post("/{campaign_id}/test")
-async def send_test(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def send_test(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     form = await read_fields(request)
     addresses = [each for each in form["addresses"].replace(";", ",").replace(" ", ",").split(",") if each]
     try:
-        mails = await parts.campaigns.test_send(
+        mails = await engine.campaigns.test_send(
             _acting(visitor), campaign_id, addresses, as_contact=form["asContact"] or None
         )
     except (InvalidInput, CampaignNotStartable) as error:
-        campaign = await _found(parts, visitor, campaign_id)
-        return await _page(request, parts, visitor, campaign, error=error, form=form)
+        campaign = await _found(engine, visitor, campaign_id)
+        return await _page(request, engine, visitor, campaign, error=error, form=form)
     words = "1 test email sent." if len(mails) == 1 else f"{len(mails)} test emails sent."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/limits")
-async def edit_limits(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def edit_limits(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
     """Change the limits, also while the campaign is being sent."""
     form = await read_fields(request)
     try:
-        await parts.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
+        await engine.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
-        line = await _row(parts, await _found(parts, visitor, campaign_id))
-        shown = await _mail_values(parts, line.campaign, "", "")
+        line = await _row(engine, await _found(engine, visitor, campaign_id))
+        shown = await _mail_values(engine, line.campaign, "", "")
         values: dict[str, Any] = {
             "line": line,
             "tabs": _tabs(line),
@@ -409,11 +409,11 @@ async def _act(
     return redirect(request, to, words)
 
 
-async def _reschedule(parts: ApiParts, acting: Actor, campaign: Campaign, begins_at: str | None) -> None:
+async def _reschedule(engine: Engine, acting: Actor, campaign: Campaign, begins_at: str | None) -> None:
     body = {**campaign_definition(campaign), "scheduledAt": begins_at}
     wanted = parse_strict(CampaignRequest, {name: value for name, value in body.items() if value is not None})
     if wanted.scheduled_at != campaign.definition.scheduled_at:
-        await parts.campaigns.edit(acting, campaign.campaign_id, wanted)
+        await engine.campaigns.edit(acting, campaign.campaign_id, wanted)
 
 
 # Values for the templates.
@@ -421,43 +421,43 @@ async def _reschedule(parts: ApiParts, acting: Actor, campaign: Campaign, begins
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     campaign: Campaign,
     *,
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    line = await _row(parts, campaign)
+    line = await _row(engine, campaign)
     values: dict[str, Any] = {
         "line": line,
-        "rate": await _rate(parts, line),
+        "rate": await _rate(engine, line),
         "tabs": _tabs(line),
         "errors": field_errors_of(error) if error is not None else Errors(),
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
-        "segments": await segments.list_all(parts.database, visitor.tenant_id),
+        "segments": await segments.list_all(engine.database, visitor.tenant_id),
         "activity": await audit_log.list_entries(
-            parts.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id
+            engine.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id
         ),
     }
     is_draft = campaign.status is CampaignStatus.DRAFT
     if is_draft:
         asked = request.query_params
-        values |= await _mail_values(parts, campaign, asked.get("version", ""), asked.get("reader", ""))
+        values |= await _mail_values(engine, campaign, asked.get("version", ""), asked.get("reader", ""))
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, template, status=status, **values)
 
 
-async def _mail_values(parts: ApiParts, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
+async def _mail_values(engine: Engine, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
     """Return the subject and text of the email; its HTML is served by `show_mail`."""
     trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
     values: dict[str, Any] = {"version": version, "reader": reader, "mail": None, "problem": None, "has_dark": False}
     values["given"] = variables_text(campaign.definition.variables)
     try:
-        versions = await render_variants(parts.database, parts.templates, trial)
+        versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
         return {**values, "problem": str(error), "versions": []}
     found = versions.get(version) or next(iter(versions.values()))
@@ -473,37 +473,37 @@ def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
     return [*places, (f"{path}/content", "Content and limits")] if line.place else [(f"{path}/content", "Content")]
 
 
-async def _rows(parts: ApiParts, found: list[Campaign]) -> list[CampaignRow]:
-    async with parts.database.read() as tx:
+async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:
+    async with engine.database.read() as tx:
         keys = [campaign.key for campaign in found]
-        places = await progress.find_positions(tx, keys, parts.clock.now())
+        places = await progress.find_positions(tx, keys, engine.clock.now())
         counted = await progress.count_messages_of(tx, places)
     known = {place.campaign_id: (place, counts) for place, counts in zip(places, counted, strict=True)}
     return [CampaignRow(each, *known.get(each.campaign_id, (None, None))) for each in found]
 
 
-async def _row(parts: ApiParts, campaign: Campaign) -> CampaignRow:
-    [line] = await _rows(parts, [campaign])
+async def _row(engine: Engine, campaign: Campaign) -> CampaignRow:
+    [line] = await _rows(engine, [campaign])
     return line
 
 
-async def _rate(parts: ApiParts, line: CampaignRow) -> float:
+async def _rate(engine: Engine, line: CampaignRow) -> float:
     """Return emails per second while the campaign is being sent."""
     is_moving = line.place is not None and line.place.status is QueueStatus.PROCESSING
-    return await sending_rate(parts.database, parts.clock.now()) if is_moving else 0.0
+    return await sending_rate(engine.database, engine.clock.now()) if is_moving else 0.0
 
 
-async def _ab_test_report(parts: ApiParts, line: CampaignRow) -> AbTestReport | None:
+async def _ab_test_report(engine: Engine, line: CampaignRow) -> AbTestReport | None:
     """Return current results, or the results at the time of the decision from the audit log."""
     asked = line.campaign.definition.ab_test
     if asked is None:
         return None
-    found = await audit_log.list_entries(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
+    found = await audit_log.list_entries(engine.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
     decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
     if decided is not None:
         versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
         return AbTestReport(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
-    async with parts.database.read() as tx:
+    async with engine.database.read() as tx:
         entry = await find_entry(tx, line.campaign.key)
         if entry is None:
             return None
@@ -530,8 +530,8 @@ def _marks(found: CampaignStatistics) -> list[Instant]:
     return [*begins_at, found.intervals[-1].begins_at + found.length]
 
 
-async def _found(parts: ApiParts, visitor: Visitor, campaign_id: str) -> Campaign:
-    return await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+async def _found(engine: Engine, visitor: Visitor, campaign_id: str) -> Campaign:
+    return await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
 
 
 def _acting(visitor: Visitor) -> Actor:

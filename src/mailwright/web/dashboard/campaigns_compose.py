@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
@@ -27,8 +28,8 @@ from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fi
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, read_values, sentence
 from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
@@ -50,72 +51,72 @@ Write your email here.
 
 
 @router.get("/new")
-async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = Fields({"content.format": TemplateFormat.MARKDOWN, "content.body": _STARTER_BODY})
     form["content.templateId"] = request.query_params.get("template", "")
     form["segment"] = request.query_params.get("segment", "")
-    return await _page(request, parts, visitor, form, request.query_params.getlist("list"))
+    return await _page(request, engine, visitor, form, request.query_params.getlist("list"))
 
 
 @router.post("/new")
-async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request))
-        made = await parts.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
+        made = await engine.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
-        return await _page(request, parts, visitor, form, on_lists, error=error)
+        return await _page(request, engine, visitor, form, on_lists, error=error)
     return redirect(
         request, f"/campaigns/{made.campaign_id}", "Draft saved. Nothing is sent until you start the campaign."
     )
 
 
 @router.get("/{campaign_id}/edit")
-async def show_edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+async def show_edit(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+    campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
         words = "A started campaign cannot be edited, except for its limits. Duplicate it to change its content."
         return redirect(request, f"/campaigns/{campaign_id}", words, tone="bad")
     form = fields_from(campaign.definition, viewer_zone(request))
-    return await _page(request, parts, visitor, form, list(campaign.definition.lists), campaign=campaign)
+    return await _page(request, engine, visitor, form, list(campaign.definition.lists), campaign=campaign)
 
 
 @router.post("/{campaign_id}/edit")
-async def edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+async def edit(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+    campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request), campaign.definition)
-        await parts.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
+        await engine.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
-        return await _page(request, parts, visitor, form, on_lists, campaign=campaign, error=error)
+        return await _page(request, engine, visitor, form, on_lists, campaign=campaign, error=error)
     return redirect(request, f"/campaigns/{campaign_id}", "Draft saved.")
 
 
 @router.post("/preview")
-async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=VERBATIM)
     try:
-        rendered = await _render(request, parts, visitor, form)
+        rendered = await _render(request, engine, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
     return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/preview/details")
-async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _render(request, parts, visitor, form)
+        rendered = await _render(request, engine, visitor, form)
     except MailwrightError as error:
         problem = _sentence(error)
         line = _LINE.search(problem)
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
-        facts = PresendContext(postal_address=parts.postal_address)
+        facts = PresendContext(postal_address=engine.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "issues": _author_issues(found), "has_dark": has_dark}
@@ -126,10 +127,10 @@ def viewer_zone(request: Request) -> tzinfo:
     return zone_of(unquote(request.cookies.get(ZONE_COOKIE, "")))
 
 
-async def _render(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
     definition = _preview_definition(form, await read_values(request, "lists"), viewer_zone(request))
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
-    versions = await render_variants(parts.database, parts.templates, trial)
+    versions = await render_variants(engine.database, engine.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
 
 
@@ -144,7 +145,7 @@ def _preview_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> Camp
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields,
     on_lists: list[str],
@@ -153,7 +154,7 @@ async def _page(
     error: MailwrightError | None = None,
 ) -> Response:
     tenant_id = visitor.tenant_id
-    readers = await contacts.list_page(parts.database, tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    readers = await contacts.list_page(engine.database, tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
@@ -162,9 +163,9 @@ async def _page(
         "errors": field_errors_of(error) if error is not None else Errors(),
         "formats": FORMATS,
         "variants": variant_rows(form),
-        "lists": await lists.list_all(parts.database, tenant_id),
-        "segments": await segments.list_all(parts.database, tenant_id),
-        "templates": await parts.templates.list_page(tenant_id, limit=_MAX_TEMPLATES),
+        "lists": await lists.list_all(engine.database, tenant_id),
+        "segments": await segments.list_all(engine.database, tenant_id),
+        "templates": await engine.templates.list_page(tenant_id, limit=_MAX_TEMPLATES),
         "readers": readers,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "zone_name": str(viewer_zone(request)),

@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
 from mailwright.audience.contacts import ContactChange
@@ -23,8 +24,8 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=False)
 
@@ -38,7 +39,7 @@ _INTERNAL_EVENTS: Final = frozenset({EventType.RECEIVED, EventType.VALIDATED, Ev
 @router.get("")
 async def list_contacts(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     *,
     q: str = "",
@@ -50,54 +51,54 @@ async def list_contacts(
     known = status if status in {each.value for each in ContactStatus} else ""
     criteria = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
     before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
-    found = await search_contacts(parts.database, visitor.tenant_id, criteria, limit=PAGE, before=before)
+    found = await search_contacts(engine.database, visitor.tenant_id, criteria, limit=PAGE, before=before)
     values: dict[str, Any] = {
         "criteria": criteria,
         "found": found.contacts,
         "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
         "stretch": SCAN_LIMIT,
-        "lists": await lists.list_all(parts.database, visitor.tenant_id),
-        "tags": await list_tags(parts.database, visitor.tenant_id),
+        "lists": await lists.list_all(engine.database, visitor.tenant_id),
+        "tags": await list_tags(engine.database, visitor.tenant_id),
         "statuses": [each.value for each in ContactStatus],
     }
     return await page(request, visitor, "audience/contacts.html", **values)
 
 
 @router.get("/new")
-async def show_form(request: Request, parts: Parts, visitor: Editing) -> Response:
-    return await _form(request, parts, visitor, Fields(), Errors())
+async def show_form(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+    return await _form(request, engine, visitor, Fields(), Errors())
 
 
 @router.post("/new")
-async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Add a contact. A list with double opt-in sends a confirmation email first."""
     form = await read_fields(request)
     try:
-        await _put(parts, visitor, form["email"], form)
+        await _put(engine, visitor, form["email"], form)
         if form["list"]:
-            await (await parts.double_opt_in()).subscribe(
+            await (await engine.double_opt_in()).subscribe(
                 visitor.tenant_id, form["email"], form["list"], source=visitor.actor
             )
     except InvalidInput as error:
-        return await _form(request, parts, visitor, form, field_errors(error))
+        return await _form(request, engine, visitor, form, field_errors(error))
     return redirect(request, to_contact(form["email"]), "Contact added.")
 
 
 @router.get("/export.csv")
 async def export(
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     list: str = "",  # noqa: A002 - the name in the address
     segment: str = "",
 ) -> Response:
     """Export the same CSV as the API, which can be imported again."""
     if list:
-        async with parts.database.read() as tx:
+        async with engine.database.read() as tx:
             await lists.require(tx, visitor.tenant_id, list)
-    filter_ = (await segments.find(parts.database, visitor.tenant_id, segment)).filter if segment else None
+    filter_ = (await segments.find(engine.database, visitor.tenant_id, segment)).filter if segment else None
     rows = exporting.export_csv(
-        parts.database, ExportSelection(visitor.tenant_id, list or None, filter_), parts.clock.now()
+        engine.database, ExportSelection(visitor.tenant_id, list or None, filter_), engine.clock.now()
     )
     headers = {"Content-Disposition": f'attachment; filename="{list or segment or "contacts"}.csv"'}
     return StreamingResponse(rows, media_type="text/csv; charset=utf-8", headers=headers)
@@ -105,32 +106,32 @@ async def export(
 
 # The local part of an address may contain a slash.
 @router.get("/{email:path}/data.json")
-async def download_data(parts: Parts, visitor: Viewing, email: str) -> Response:
+async def download_data(engine: EngineDep, visitor: Viewing, email: str) -> Response:
     """Export all personal data of a contact, including their emails."""
-    known = await personal_data.export_personal_data(parts.database, visitor.tenant_id, email)
+    known = await personal_data.export_personal_data(engine.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
 
 
 @router.post("/{email:path}/edit")
-async def edit(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    await contacts.find_by_email(parts.database, visitor.tenant_id, email)
+async def edit(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+    await contacts.find_by_email(engine.database, visitor.tenant_id, email)
     form = await read_fields(request)
     try:
-        await _put(parts, visitor, email, form)
+        await _put(engine, visitor, email, form)
     except InvalidInput as error:
-        return await _page(request, parts, visitor, email, form=form, errors=field_errors(error))
+        return await _page(request, engine, visitor, email, form=form, errors=field_errors(error))
     return redirect(request, to_contact(email), "Contact saved.")
 
 
 @router.post("/{email:path}/join")
-async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+async def join(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
     form = await read_fields(request)
-    await lists.find(parts.database, visitor.tenant_id, form["list"])
+    await lists.find(engine.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
-        standing = ContactStatusService(parts.database, parts.clock)
+        standing = ContactStatusService(engine.database, engine.clock)
         await standing.subscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     else:
-        double_opt_in, actor = await parts.double_opt_in(), visitor.actor
+        double_opt_in, actor = await engine.double_opt_in(), visitor.actor
         await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
     return redirect(
         request, to_contact(email), "Added to the list. If the list uses double opt-in, a confirmation email was sent."
@@ -138,44 +139,44 @@ async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> 
 
 
 @router.post("/{email:path}/leave")
-async def leave(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+async def leave(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
     form = await read_fields(request)
-    standing = ContactStatusService(parts.database, parts.clock)
+    standing = ContactStatusService(engine.database, engine.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
 
 
 @router.post("/{email:path}/activate")
-async def activate(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    standing = ContactStatusService(parts.database, parts.clock)
+async def activate(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+    standing = ContactStatusService(engine.database, engine.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
 
 
 @router.post("/{email:path}/erase")
-async def erase(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+async def erase(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
     """Erase a contact and cancel their queued emails. Not possible while an email is being sent."""
     form = await read_fields(request)
     if form["address"].lower() != email.lower():
         error = InvalidInput("Enter the address of this contact.", field="address")
-        return await _page(request, parts, visitor, email, errors=field_errors(error))
+        return await _page(request, engine, visitor, email, errors=field_errors(error))
     try:
-        whose, folder = visitor.tenant_id, parts.imports_folder
+        whose, folder = visitor.tenant_id, engine.imports_folder
         emptied = await erasure.erase(
-            parts.database, parts.clock, whose, email, actor=visitor.actor, imports_folder=folder
+            engine.database, engine.clock, whose, email, actor=visitor.actor, imports_folder=folder
         )
     except MailwrightError as error:
         if isinstance(error, NotFound):
             raise
-        return await _page(request, parts, visitor, email, errors=Errors({"address": str(error)}))
+        return await _page(request, engine, visitor, email, errors=Errors({"address": str(error)}))
     return redirect(
         request, "/contacts", f"Contact erased, including the content of {emptied} email{'' if emptied == 1 else 's'}."
     )
 
 
 @router.get("/{email:path}")
-async def show(request: Request, parts: Parts, visitor: Viewing, email: str) -> Response:
-    return await _page(request, parts, visitor, email)
+async def show(request: Request, engine: EngineDep, visitor: Viewing, email: str) -> Response:
+    return await _page(request, engine, visitor, email)
 
 
 def to_contact(email: str) -> str:
@@ -184,7 +185,7 @@ def to_contact(email: str) -> str:
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     email: str,
     *,
@@ -192,16 +193,16 @@ async def _page(
     errors: Errors | None = None,
 ) -> Response:
     try:
-        known = await contacts.load_details(parts.database, visitor.tenant_id, email)
+        known = await contacts.load_details(engine.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("There is no contact with this address. They may have been erased.") from error
-    happened = await personal_data.load_history(parts.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
+    happened = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     # The history reaches further back than the list of recent emails.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}
-    said = await render_subjects(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
+    said = await render_subjects(engine.database, mails, tenant_id=visitor.tenant_id, at=engine.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     values: dict[str, Any] = {
         "known": known,
         "person": known.contact,
@@ -217,20 +218,20 @@ async def _page(
     return await page(request, visitor, "audience/contact.html", status=status, **values)
 
 
-async def _form(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+async def _form(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     options = [("", "None"), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {"form": form, "errors": errors, "lists": every, "list_options": options}
     return await page(request, visitor, "audience/contact_new.html", status=status, **values)
 
 
-async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> None:
+async def _put(engine: Engine, visitor: Visitor, email: str, form: Fields) -> None:
     given = attributes_of(form["attributes"])
     known: Mapping[str, Any] = {}
     # An unknown address becomes a new contact.
     with contextlib.suppress(NotFound):
-        known = (await contacts.find_by_email(parts.database, visitor.tenant_id, email)).attributes
+        known = (await contacts.find_by_email(engine.database, visitor.tenant_id, email)).attributes
     taken_away = dict.fromkeys(known.keys() - given.keys())
     # Unchanged attributes keep their type: a number set through the API stays a number.
     same = {name: known[name] for name, text in given.items() if name in known and _text(known[name]) == text}
@@ -241,7 +242,7 @@ async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> N
         {**given, **taken_away, **same},
         [tag.strip() for tag in form["tags"].split(",") if tag.strip()],
     )
-    await contacts.put(parts.database, parts.clock, visitor.tenant_id, email, change, actor=visitor.actor)
+    await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change, actor=visitor.actor)
 
 
 def attributes_of(text: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
@@ -19,8 +20,8 @@ from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=False)
 
@@ -38,26 +39,26 @@ _FIELD_WORDS: Final = {
 @router.get("")
 async def list_imports(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     list: str = "",  # noqa: A002 - the name in the address
 ) -> Response:
-    return await _page(request, parts, visitor, Fields({"list": list}), Errors())
+    return await _page(request, engine, visitor, Fields({"list": list}), Errors())
 
 
 @router.post("/file")
-async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def take(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Store an uploaded file temporarily, for its preview."""
     form = await read_fields(request)
     file = (await request.form()).get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         error = InvalidInput("Choose a CSV file.", field="file")
-        return await _page(request, parts, visitor, form, field_errors(error))
+        return await _page(request, engine, visitor, form, field_errors(error))
     try:
-        token = await parts.import_uploads.stage(visitor.tenant_id, _chunks(file))
-        await parts.import_uploads.staged_titles(visitor.tenant_id, token)
+        token = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
+        await engine.import_uploads.staged_titles(visitor.tenant_id, token)
     except InvalidInput as error:
-        return await _page(request, parts, visitor, form, field_errors(error))
+        return await _page(request, engine, visitor, form, field_errors(error))
     finally:
         await file.close()
     asked = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
@@ -65,23 +66,23 @@ async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 
 @router.get("/preview")
-async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Show how the first rows will be read."""
-    return await _preview(request, parts, visitor, Fields(dict(request.query_params)))
+    return await _preview(request, engine, visitor, Fields(dict(request.query_params)))
 
 
 @router.post("/preview")
-async def preview_again(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def preview_again(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Show the preview again with other columns."""
-    return await _preview(request, parts, visitor, await read_fields(request))
+    return await _preview(request, engine, visitor, await read_fields(request))
 
 
 @router.post("")
-async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def begin(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
-        titles = await parts.import_uploads.staged_titles(visitor.tenant_id, form["file"])
-        begun = await parts.import_uploads.receive_staged(
+        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"])
+        begun = await engine.import_uploads.receive_staged(
             visitor.tenant_id,
             form["file"],
             _purpose(form, titles),
@@ -89,39 +90,39 @@ async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except InvalidInput as error:
-        return await _preview(request, parts, visitor, form, error)
+        return await _preview(request, engine, visitor, form, error)
     return redirect(request, f"/imports/{begun.import_id}")
 
 
 @router.get("/{import_id}")
-async def show(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
-    found = await parts.import_uploads.find(visitor.tenant_id, import_id)
+async def show(request: Request, engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
+    found = await engine.import_uploads.find(visitor.tenant_id, import_id)
     return await page(request, visitor, "audience/import.html", each=found)
 
 
 @router.get("/{import_id}/stream")
-async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
-    await parts.import_uploads.find(visitor.tenant_id, import_id)
+async def listen(request: Request, engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
+    await engine.import_uploads.find(visitor.tenant_id, import_id)
 
     async def render_parts() -> dict[str, str]:
-        found = await parts.import_uploads.find(visitor.tenant_id, import_id)
+        found = await engine.import_uploads.find(visitor.tenant_id, import_id)
         return {"import": render_part(request, visitor, "audience/import_progress.html", each=found)}
 
     return stream(request, visitor, f"import {import_id}", render_parts)
 
 
 @router.get("/{import_id}/report.csv")
-async def download_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
+async def download_report(engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
     """Download the same report as the API: one line per processed row."""
-    path, length = await parts.import_uploads.report(visitor.tenant_id, import_id)
+    path, length = await engine.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
     return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     values: dict[str, Any] = {
-        "imports": await parts.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
+        "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
         "lists": [("", "No list"), *((each.list_key, each.name) for each in every)],
         "form": form,
         "errors": errors,
@@ -131,17 +132,17 @@ async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Field
 
 
 async def _preview(
-    request: Request, parts: ApiParts, visitor: Visitor, form: Fields, error: InvalidInput | None = None
+    request: Request, engine: Engine, visitor: Visitor, form: Fields, error: InvalidInput | None = None
 ) -> Response:
     try:
-        titles = await parts.import_uploads.staged_titles(visitor.tenant_id, form["file"])
+        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"])
     except NotFound as gone:
-        return await _page(request, parts, visitor, form, Errors({"file": str(gone)}))
+        return await _page(request, engine, visitor, form, Errors({"file": str(gone)}))
     seen: ImportPreview | None = None
     # Consent is only required for the import itself, not for the preview.
     purpose = _purpose(form, titles)
     try:
-        seen = await parts.import_uploads.preview_staged(
+        seen = await engine.import_uploads.preview_staged(
             visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True)
         )
     except InvalidInput as problem:
@@ -153,15 +154,15 @@ async def _preview(
             for number, title in enumerate(titles)
         ],
         "seen": seen,
-        "asks_agreement": not purpose.is_confirmed and await _asks_agreement(parts, visitor, purpose.list_key),
+        "asks_agreement": not purpose.is_confirmed and await _asks_agreement(engine, visitor, purpose.list_key),
         "error": str(error) if error is not None else "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "audience/import_preview.html", status=status, **values)
 
 
-async def _asks_agreement(parts: ApiParts, visitor: Visitor, list_key: str | None) -> bool:
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+async def _asks_agreement(engine: Engine, visitor: Visitor, list_key: str | None) -> bool:
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     return any(each.requires_confirmation for each in every if each.list_key == list_key)
 
 

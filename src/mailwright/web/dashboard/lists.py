@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists
 from mailwright.audience.lists import List
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
@@ -16,8 +17,8 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/lists", route_class=PageRoute, include_in_schema=False)
 
@@ -25,18 +26,18 @@ PAGE: Final = 50
 
 
 @router.get("")
-async def list_lists(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    return await _page(request, parts, visitor, Fields({"isPublic": "yes"}), Errors())
+async def list_lists(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+    return await _page(request, engine, visitor, Fields({"isPublic": "yes"}), Errors())
 
 
 @router.post("")
-async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
         wanted = _wanted(form, form["listKey"])
         made = await lists.create(
-            parts.database,
-            parts.clock,
+            engine.database,
+            engine.clock,
             visitor.tenant_id,
             wanted.list_key,
             name=wanted.name,
@@ -46,41 +47,41 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        return await _page(request, parts, visitor, form, field_errors(error))
+        return await _page(request, engine, visitor, form, field_errors(error))
     return redirect(request, f"/lists/{made.list_key}", "List created.")
 
 
 @router.get("/{list_key}")
-async def show(request: Request, parts: Parts, visitor: Viewing, list_key: str, cursor: str = "") -> Response:
-    return await _show(request, parts, visitor, await _found(parts, visitor, list_key), Fields(), Errors(), cursor)
+async def show(request: Request, engine: EngineDep, visitor: Viewing, list_key: str, cursor: str = "") -> Response:
+    return await _show(request, engine, visitor, await _found(engine, visitor, list_key), Fields(), Errors(), cursor)
 
 
 @router.get("/{list_key}/count")
-async def count(request: Request, parts: Parts, visitor: Viewing, list_key: str) -> Response:
+async def count(request: Request, engine: EngineDep, visitor: Viewing, list_key: str) -> Response:
     """Count the subscribers. Loaded after the page, because long lists take time."""
-    await _found(parts, visitor, list_key)
-    number = await count_subscribers(parts.database, visitor.tenant_id, list_key)
+    await _found(engine, visitor, list_key)
+    number = await count_subscribers(engine.database, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
 @router.get("/{list_key}/edit")
-async def show_form(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
-    found = await _found(parts, visitor, list_key)
+async def show_form(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+    found = await _found(engine, visitor, list_key)
     form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
     form["optIn"] = "confirmed" if found.requires_confirmation else "single"
     return await _form_page(request, visitor, found, form, Errors())
 
 
 @router.post("/{list_key}/edit")
-async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
-    found, form = await _found(parts, visitor, list_key), await read_fields(request)
+async def edit(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+    found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
         wanted = _wanted(form, list_key)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, field_errors(error))
     await lists.edit(
-        parts.database,
-        parts.clock,
+        engine.database,
+        engine.clock,
         visitor.tenant_id,
         list_key,
         name=wanted.name or list_key,
@@ -93,35 +94,35 @@ async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) 
 
 
 @router.post("/{list_key}/add")
-async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
     """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""
-    found, form = await _found(parts, visitor, list_key), await read_fields(request)
+    found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
         if form["confirmed"]:
-            standing = ContactStatusService(parts.database, parts.clock)
+            standing = ContactStatusService(engine.database, engine.clock)
             actor = visitor.actor
             await standing.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
         else:
-            double_opt_in, actor = await parts.double_opt_in(), visitor.actor
+            double_opt_in, actor = await engine.double_opt_in(), visitor.actor
             await double_opt_in.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     except MailwrightError as error:
-        return await _show(request, parts, visitor, found, form, field_errors(error))
+        return await _show(request, engine, visitor, found, form, field_errors(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
     words = "Confirmation email sent." if is_asked else "Subscriber added."
     return redirect(request, f"/lists/{list_key}", words)
 
 
 @router.post("/{list_key}/remove")
-async def remove(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
     form = await read_fields(request)
-    standing = ContactStatusService(parts.database, parts.clock)
+    standing = ContactStatusService(engine.database, engine.clock)
     actor = visitor.actor
     await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     return redirect(request, f"/lists/{list_key}", f"{form['email']} unsubscribed.")
 
 
-async def _found(parts: ApiParts, visitor: Visitor, list_key: str) -> List:
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+async def _found(engine: Engine, visitor: Visitor, list_key: str) -> List:
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     found = next((each for each in every if each.list_key == list_key), None)
     if found is None:
         raise NotFound("This list does not exist.")
@@ -145,15 +146,15 @@ async def _form_page(request: Request, visitor: Visitor, found: List, form: Fiel
     return await page(request, visitor, "audience/list_edit.html", status=status, list=found, form=form, errors=errors)
 
 
-async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     return await page(request, visitor, "audience/lists.html", status=status, lists=every, form=form, errors=errors)
 
 
 async def _show(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     found: List,
     form: Fields,
@@ -162,7 +163,7 @@ async def _show(
 ) -> Response:
     before = decode_cursor("member", cursor)[0] if cursor else contacts.NEWEST
     members = await search_contacts(
-        parts.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, before=before
+        engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, before=before
     )
     values: dict[str, Any] = {
         "list": found,

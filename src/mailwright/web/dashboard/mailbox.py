@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import select
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
@@ -31,8 +32,8 @@ from mailwright.web.dashboard.email_parts import (
 )
 from mailwright.web.dashboard.shell import PageRoute, page, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/mailbox", route_class=PageRoute, include_in_schema=False)
 
@@ -64,17 +65,17 @@ class MailboxRow:
 
 
 @router.get("")
-async def list_mails(request: Request, parts: Parts, visitor: Viewing, q: str = "", cursor: str = "") -> Response:
-    values = await _list_values(parts, visitor, q, cursor)
+async def list_mails(request: Request, engine: EngineDep, visitor: Viewing, q: str = "", cursor: str = "") -> Response:
+    values = await _list_values(engine, visitor, q, cursor)
     return await page(request, visitor, "mailbox/list.html", mail=None, outbox_id="", **values)
 
 
 @router.get("/stream")
 async def listen(
-    request: Request, parts: Parts, visitor: Viewing, *, q: str = "", cursor: str = "", shown: str = ""
+    request: Request, engine: EngineDep, visitor: Viewing, *, q: str = "", cursor: str = "", shown: str = ""
 ) -> Response:
     async def render_parts() -> dict[str, str]:
-        values = await _list_values(parts, visitor, q, cursor)
+        values = await _list_values(engine, visitor, q, cursor)
         return {"inbox": render_part(request, visitor, "mailbox/inbox.html", outbox_id=shown, **values)}
 
     return stream(request, visitor, f"mailbox {q} {cursor} {shown}", render_parts)
@@ -83,7 +84,7 @@ async def listen(
 @router.get("/{outbox_id}")
 async def show(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     outbox_id: str,
     *,
@@ -92,9 +93,9 @@ async def show(
     view: str = "html",
     width: Literal["desk", "phone"] = "desk",
 ) -> Response:
-    mail = await _read_email(parts, visitor, outbox_id)
+    mail = await _read_email(engine, visitor, outbox_id)
     values: dict[str, Any] = {
-        **await _list_values(parts, visitor, q, cursor),
+        **await _list_values(engine, visitor, q, cursor),
         "mail": mail,
         "view": mail.view(view),
         "width": width,
@@ -105,28 +106,28 @@ async def show(
 
 
 @router.get("/{outbox_id}/frame")
-async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    return frame_response(await _read_email(parts, visitor, outbox_id))
+async def show_frame(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+    return frame_response(await _read_email(engine, visitor, outbox_id))
 
 
 @router.get("/{outbox_id}/files/{number}")
-async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
-    return file_response(await _read_email(parts, visitor, outbox_id), number)
+async def download_file(engine: EngineDep, visitor: Viewing, outbox_id: str, number: int) -> Response:
+    return file_response(await _read_email(engine, visitor, outbox_id), number)
 
 
 @router.get("/{outbox_id}/source.eml")
-async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    mail = await _read_email(parts, visitor, outbox_id)
+async def download_source(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+    mail = await _read_email(engine, visitor, outbox_id)
     return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
 
 
-async def _list_values(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
+async def _list_values(engine: Engine, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
     before = decode_cursor("mailbox", cursor)[0] if cursor else _NEWEST
     words = q.strip()[:320]
-    rows = await _rows(parts, visitor, words, before) if parts.mailbox_folder is not None else []
+    rows = await _rows(engine, visitor, words, before) if engine.mailbox_folder is not None else []
     following = encode_cursor("mailbox", rows[PAGE - 1].stored_at_ns) if len(rows) > PAGE else None
     return {
-        "is_on": parts.mailbox_folder is not None,
+        "is_on": engine.mailbox_folder is not None,
         "rows": rows[:PAGE],
         "following": following,
         "q": words,
@@ -134,13 +135,13 @@ async def _list_values(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -
     }
 
 
-async def _rows(parts: ApiParts, visitor: Visitor, words: str, before: int) -> list[MailboxRow]:
+async def _rows(engine: Engine, visitor: Visitor, words: str, before: int) -> list[MailboxRow]:
     """Return one more than a page, the latest first."""
-    arrived = await asyncio.to_thread(_files, parts.mailbox_folder or Path(), before)
+    arrived = await asyncio.to_thread(_files, engine.mailbox_folder or Path(), before)
     found: list[MailboxRow] = []
     for start in range(0, len(arrived), _BATCH):
         some = arrived[start : start + _BATCH]
-        known = await _addresses_of(parts, visitor, [each.outbox_id for each in some])
+        known = await _addresses_of(engine, visitor, [each.outbox_id for each in some])
         mine = [each for each in some if each.outbox_id in known]
         for each, subject in zip(mine, await asyncio.to_thread(_subjects, mine), strict=True):
             line = MailboxRow(each.outbox_id, known[each.outbox_id], subject, each.stored_at_ns)
@@ -181,20 +182,20 @@ def _subject(path: str, stored_at_ns: int) -> str:
     return readable(str(head.get("Subject", "")))
 
 
-async def _addresses_of(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
+async def _addresses_of(engine: Engine, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
     """Return the recipient addresses of those messages that belong to the tenant."""
     mine = (messages.c.tenant_id == visitor.tenant_id, messages.c.outbox_id.in_(outbox_ids))
-    async with parts.database.read() as tx:
+    async with engine.database.read() as tx:
         rows = await tx.execute(select(messages.c.outbox_id, messages.c.to_email).where(*mine))
     return {row.outbox_id: row.to_email for row in rows}
 
 
-async def _read_email(parts: ApiParts, visitor: Visitor, outbox_id: str) -> ParsedEmail:
-    if parts.mailbox_folder is None or not is_uuid(outbox_id):
+async def _read_email(engine: Engine, visitor: Visitor, outbox_id: str) -> ParsedEmail:
+    if engine.mailbox_folder is None or not is_uuid(outbox_id):
         raise NotFound
-    if not await _addresses_of(parts, visitor, [outbox_id]):
+    if not await _addresses_of(engine, visitor, [outbox_id]):
         raise NotFound("This email is not in the mailbox.")
-    content = await asyncio.to_thread(_content, parts.mailbox_folder, outbox_id)
+    content = await asyncio.to_thread(_content, engine.mailbox_folder, outbox_id)
     if content is None:
         raise NotFound("This email is no longer in the mailbox.")
     return parse_email(content)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.app.mailouts import MailoutService, mailout_setup, progress_of
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -21,8 +22,8 @@ from mailwright.sources.mailouts.wait_reasons import find_waits
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/mailouts", route_class=PageRoute, include_in_schema=False)
 
@@ -50,22 +51,22 @@ _SETTINGS: Final = (
 @router.get("")
 async def show_all(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    return await _list_page(request, parts, visitor, cursor=cursor)
+    return await _list_page(request, engine, visitor, cursor=cursor)
 
 
 @router.post("/~preview")
-async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Preview a mailout. Nothing is stored or sent."""
     form = await read_fields(request)
     try:
-        mailouts = await _open_mailouts(parts, visitor)
+        mailouts = await _open_mailouts(engine, visitor)
         seen = await mailouts.dry_run(form["page"])
     except _NOT_SENT as error:
-        return await _list_page(request, parts, visitor, error=error, page_address=form["page"])
+        return await _list_page(request, engine, visitor, error=error, page_address=form["page"])
     values: dict[str, Any] = {
         "seen": seen,
         "page_address": form["page"],
@@ -78,14 +79,14 @@ async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.get("/~mail")
 async def show_mail(
-    parts: Parts,
+    engine: EngineDep,
     visitor: Editing,
     asked: PageOfNotion,
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
     """Render the email for the preview frame. The page is read again, so no preview has to be stored."""
     try:
-        mailouts = await _open_mailouts(parts, visitor)
+        mailouts = await _open_mailouts(engine, visitor)
         written = await mailouts.read_content(asked)
     except _NOT_SENT as error:
         return email_frame(previews.notice(str(error)))
@@ -93,12 +94,12 @@ async def show_mail(
 
 
 @router.post("/~send")
-async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def send(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
-        run = await (await _open_mailouts(parts, visitor)).send(form["page"], actor=visitor.actor)
+        run = await (await _open_mailouts(engine, visitor)).send(form["page"], actor=visitor.actor)
     except _NOT_SENT as error:
-        return await _list_page(request, parts, visitor, error=error, page_address=form["page"])
+        return await _list_page(request, engine, visitor, error=error, page_address=form["page"])
     to = f"/mailouts/{run.mailout_id}"
     if run.status is MailoutRunStatus.REFUSED:
         return redirect(request, to, "Nothing was sent. See the errors below.", tone="bad")
@@ -106,25 +107,25 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 
 @router.get("/{mailout_id}")
-async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
-    run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
-    errors = await parts.mailout_runs.list_errors(run)
-    tally = (await progress_of(parts.database, parts.clock, [run])).get(run.key)
-    wait = (await find_waits(parts.database, parts.clock, [run])).get(run.key)
+async def show(request: Request, engine: EngineDep, visitor: Viewing, mailout_id: str) -> Response:
+    run = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
+    errors = await engine.mailout_runs.list_errors(run)
+    tally = (await progress_of(engine.database, engine.clock, [run])).get(run.key)
+    wait = (await find_waits(engine.database, engine.clock, [run])).get(run.key)
     return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, wait=wait, errors=errors)
 
 
 @router.get("/{mailout_id}/report.csv")
-async def download_report(parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
-    run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
-    rows = report.report_rows(parts.database, run.campaign_key or 0)
+async def download_report(engine: EngineDep, visitor: Viewing, mailout_id: str) -> Response:
+    run = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
+    rows = report.report_rows(engine.database, run.campaign_key or 0)
     headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _list_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     *,
     cursor: str | None = None,
@@ -132,9 +133,12 @@ async def _list_page(
     page_address: str = "",
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
-    found = await parts.mailout_runs.list_runs(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
-    is_ours, tallies = await _is_mailout_tenant(parts, visitor), await progress_of(parts.database, parts.clock, found)
-    waits = await find_waits(parts.database, parts.clock, found)
+    found = await engine.mailout_runs.list_runs(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
+    is_ours, tallies = (
+        await _is_mailout_tenant(engine, visitor),
+        await progress_of(engine.database, engine.clock, found),
+    )
+    waits = await find_waits(engine.database, engine.clock, found)
     values: dict[str, Any] = {
         "runs": [(run, tallies.get(run.key), waits.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
@@ -142,24 +146,24 @@ async def _list_page(
         "page_address": page_address,
         "errors": Errors() if error is None else Errors(page=next(iter(field_errors(error).values()))),
         "is_ours": is_ours,
-        "settings": _settings_status(parts.mailouts) if is_ours else [],
+        "settings": _settings_status(engine.mailouts) if is_ours else [],
     }
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return await page(request, visitor, "mailouts/list.html", status=status, **values)
 
 
-async def _open_mailouts(parts: ApiParts, visitor: Visitor) -> MailoutSender:
-    if parts.mailouts is None or not await _is_mailout_tenant(parts, visitor):
+async def _open_mailouts(engine: Engine, visitor: Visitor) -> MailoutSender:
+    if engine.mailouts is None or not await _is_mailout_tenant(engine, visitor):
         raise NotFound("Mailouts belong to another tenant of this installation.")
-    return await parts.mailouts.open()
+    return await engine.mailouts.open()
 
 
-async def _is_mailout_tenant(parts: ApiParts, visitor: Visitor) -> bool:
+async def _is_mailout_tenant(engine: Engine, visitor: Visitor) -> bool:
     """Check the tenant: mailouts belong to one tenant of the installation."""
-    if parts.mailouts is None:
+    if engine.mailouts is None:
         return True
-    name = parts.mailouts.settings.mailout_tenant
-    return (await tenants.find(parts.database, name)).id == visitor.tenant_id
+    name = engine.mailouts.settings.mailout_tenant
+    return (await tenants.find(engine.database, name)).id == visitor.tenant_id
 
 
 def _settings_status(service: MailoutService | None) -> list[tuple[str, str, bool, bool]]:

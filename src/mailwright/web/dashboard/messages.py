@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
@@ -25,8 +26,8 @@ from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_res
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -167,7 +168,7 @@ class MessageFilter:
 @router.get("/messages")
 async def list_messages(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     *,
     q: str = "",
@@ -179,26 +180,26 @@ async def list_messages(
     criteria = MessageFilter(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
     if is_uuid(criteria.q):
         return RedirectResponse(f"/messages/{criteria.q}", HTTPStatus.SEE_OTHER)
-    wanted = await _search_for(parts, visitor, criteria, decode_cursor("message", cursor)[0] if cursor else NEWEST)
-    found = await find_page(parts.database, visitor.tenant_id, wanted, limit=PAGE)
+    wanted = await _search_for(engine, visitor, criteria, decode_cursor("message", cursor)[0] if cursor else NEWEST)
+    found = await find_page(engine.database, visitor.tenant_id, wanted, limit=PAGE)
     values: dict[str, Any] = {
         "criteria": criteria,
         "found": found.messages,
         "subjects": await render_subjects(
-            parts.database,
+            engine.database,
             {each.outbox_id: each.subject for each in found.messages},
             tenant_id=visitor.tenant_id,
-            at=parts.clock.now(),
+            at=engine.clock.now(),
         ),
-        "waits": await find_deferrals(parts.database, found.messages, parts.clock.now()),
+        "waits": await find_deferrals(engine.database, found.messages, engine.clock.now()),
         "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
         "stretch": SCAN_LIMIT,
         "statuses": STATUSES,
         "sources": SOURCES,
         "decisions": RESOLUTIONS,
-        "campaign_name": await _campaign_name(parts, visitor, criteria.campaign),
-        "has_dead_letters": criteria.status is Status.FAILED and await _has_dead_letters(parts, visitor),
+        "campaign_name": await _campaign_name(engine, visitor, criteria.campaign),
+        "has_dead_letters": criteria.status is Status.FAILED and await _has_dead_letters(engine, visitor),
     }
     return await page(request, visitor, "messages/list.html", **values)
 
@@ -206,17 +207,17 @@ async def list_messages(
 @router.get("/messages/{outbox_id}")
 async def show(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     outbox_id: str,
     *,
     view: str = "html",
     width: Literal["desk", "phone"] = "desk",
 ) -> Response:
-    record = await _found(parts, visitor, outbox_id)
-    mail = await _mail(parts, visitor, record)
+    record = await _found(engine, visitor, outbox_id)
+    mail = await _mail(engine, visitor, record)
     values: dict[str, Any] = {
-        **await _message_values(parts, visitor, record),
+        **await _message_values(engine, visitor, record),
         "mail": mail,
         "view": mail.view(view) if isinstance(mail, ParsedEmail) else "",
         "width": width,
@@ -228,11 +229,11 @@ async def show(
 
 
 @router.get("/messages/{outbox_id}/stream")
-async def listen(request: Request, parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    await _found(parts, visitor, outbox_id)
+async def listen(request: Request, engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+    await _found(engine, visitor, outbox_id)
 
     async def render_parts() -> dict[str, str]:
-        values = await _message_values(parts, visitor, await _found(parts, visitor, outbox_id))
+        values = await _message_values(engine, visitor, await _found(engine, visitor, outbox_id))
         return {
             name: render_part(request, visitor, f"messages/{name}.html", **values) for name in ("status", "timeline")
         }
@@ -241,58 +242,58 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, outbox_id: st
 
 
 @router.get("/messages/{outbox_id}/frame")
-async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    return frame_response(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)))
+async def show_frame(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+    return frame_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)))
 
 
 @router.get("/messages/{outbox_id}/files/{number}")
-async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
-    return file_response(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)), number)
+async def download_file(engine: EngineDep, visitor: Viewing, outbox_id: str, number: int) -> Response:
+    return file_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)), number)
 
 
 @router.get("/messages/{outbox_id}/source.eml")
-async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    mail = await _mail(parts, visitor, await _found(parts, visitor, outbox_id))
+async def download_source(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+    mail = await _mail(engine, visitor, await _found(engine, visitor, outbox_id))
     if isinstance(mail, str):
         raise NotFound(mail)
     return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
 
 
 @router.post("/messages/{outbox_id}/cancel")
-async def cancel(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
-    await parts.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+async def cancel(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
+    await engine.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"/messages/{outbox_id}", "Email cancelled.")
 
 
 @router.post("/messages/{outbox_id}/retry")
-async def retry(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
-    await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+async def retry(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
+    await engine.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"/messages/{outbox_id}", "Email queued again with all its attempts.")
 
 
 @router.post("/messages/{outbox_id}/resolve")
-async def resolve(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
+async def resolve(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
     form = await read_fields(request)
     try:
         decision = Resolution(form["as"])
     except ValueError as error:
         raise InvalidInput("Choose one of the actions.", field="as") from error
-    await parts.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await engine.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
     back = local_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
     return redirect(request, back, _RESOLVED[decision])
 
 
 @router.get("/dead-letters")
-async def list_dead_letters(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
+async def list_dead_letters(request: Request, engine: EngineDep, visitor: Viewing, cursor: str = "") -> Response:
     created_at, key = decode_cursor("dead-letter", cursor, 2) if cursor else (NEWEST, NEWEST)
-    found = await message_records.dead_letters(parts.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
+    found = await message_records.dead_letters(engine.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
     last = found[-1] if len(found) == PAGE else None
     following = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
     return await page(request, visitor, "messages/dead_letters.html", found=found, following=following)
 
 
 @router.post("/dead-letters/retry")
-async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def retry_dead_letters(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Retry each message on its own, so that one that has changed meanwhile does not stop the others."""
     wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:
@@ -300,7 +301,7 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
     retried = 0
     for outbox_id in wanted:
         try:
-            await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+            await engine.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
             retried += 1
         except (NotFound, NotPossibleNow):
             continue
@@ -309,25 +310,27 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
     return redirect(request, "/dead-letters", f"{words} {left} could no longer be retried." if left else words)
 
 
-async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
-    return bool(await message_records.dead_letters(parts.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST)))
+async def _has_dead_letters(engine: Engine, visitor: Visitor) -> bool:
+    return bool(
+        await message_records.dead_letters(engine.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST))
+    )
 
 
-async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> MessageRecord:
+async def _found(engine: Engine, visitor: Visitor, outbox_id: str) -> MessageRecord:
     try:
-        return await message_records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
+        return await message_records.find(engine.database, outbox_id, tenant_id=visitor.tenant_id)
     except NotFound as error:
         raise NotFound("This message does not exist, or it belongs to another tenant.") from error
 
 
-async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
-    if parts.identity is None:
+async def _mail(engine: Engine, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
+    if engine.identity is None:
         return "This server cannot render emails."
     summary = record.summary
     mail = await render_message(
-        parts.database,
-        parts.templates,
-        parts.identity,
+        engine.database,
+        engine.templates,
+        engine.identity,
         summary.outbox_id,
         tenant_id=visitor.tenant_id,
         at=summary.sent_at or summary.created_at,
@@ -335,9 +338,9 @@ async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> Par
     return mail if isinstance(mail, str) else parse_email(mail)
 
 
-async def _message_values(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
+async def _message_values(engine: Engine, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
     outbox_id = record.summary.outbox_id
-    why = await explain(parts.database, parts.clock, outbox_id, tenant_id=visitor.tenant_id)
+    why = await explain(engine.database, engine.clock, outbox_id, tenant_id=visitor.tenant_id)
     return {
         "record": record,
         "message": record.summary,
@@ -386,7 +389,7 @@ def format_delay(milliseconds: Instant) -> str:
     return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
 
 
-async def _search_for(parts: ApiParts, visitor: Visitor, criteria: MessageFilter, before: int) -> MessageSearch:
+async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter, before: int) -> MessageSearch:
     to_email, words = None, criteria.q or None
     if "@" in criteria.q:
         # Part of an address is searched as text.
@@ -394,7 +397,7 @@ async def _search_for(parts: ApiParts, visitor: Visitor, criteria: MessageFilter
             to_email, words = address.normal(criteria.q), None
     key = None
     if criteria.campaign:
-        campaign = await parts.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
+        campaign = await engine.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
     return MessageSearch(
         status=criteria.status,
@@ -406,10 +409,10 @@ async def _search_for(parts: ApiParts, visitor: Visitor, criteria: MessageFilter
     )
 
 
-async def _campaign_name(parts: ApiParts, visitor: Visitor, campaign_id: str) -> str:
+async def _campaign_name(engine: Engine, visitor: Visitor, campaign_id: str) -> str:
     if not campaign_id:
         return ""
-    return (await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)).name
+    return (await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)).name
 
 
 def _one_of(kind: Any, text: str) -> Any:

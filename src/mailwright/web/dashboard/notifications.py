@@ -11,6 +11,7 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
@@ -20,8 +21,8 @@ from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_schema=False)
 
@@ -57,7 +58,7 @@ class EventGroup:
 @router.get("")
 async def show_all(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     show: Annotated[str, Query(max_length=20)] = "",
     kind: Annotated[str, Query(max_length=100)] = "",
@@ -66,7 +67,7 @@ async def show_all(
     before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
     wanted = next((each for each in FanoutStatus if each == show), None)
     try:
-        async with _open_queue(parts, visitor) as desk:
+        async with _open_queue(engine, visitor) as desk:
             kinds = [each.name for each in desk.kinds]
             chosen_kind = kind if kind in kinds else None
             found = await desk.list_notifications(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
@@ -90,24 +91,24 @@ async def show_all(
 
 
 @router.get("/types")
-async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_types(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
     """List event types with the languages of their templates."""
     try:
-        async with _open_queue(parts, visitor) as desk:
+        async with _open_queue(engine, visitor) as desk:
             kinds = desk.kinds
     except _QueueUnavailable as closed:
         return await _unavailable_page(request, visitor, closed)
-    async with parts.database.read() as tx:
+    async with engine.database.read() as tx:
         stored = {kind.name: sorted(await latest_by_locale(tx, visitor.tenant_id, kind.template_id)) for kind in kinds}
     return await page(request, visitor, "notifications/types.html", tabs=TABS, kinds=kinds, stored=stored)
 
 
 @router.post("/requeue")
-async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def requeue_many(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Requeue the selected notifications, or all with one status."""
     form, ticked = await read_fields(request), await read_values(request, "id")
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
-    async with _require_queue(parts, visitor) as desk:
+    async with _require_queue(engine, visitor) as desk:
         if form["all"] in ENDED:
             count = await desk.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MAX_REQUEUED)
         else:
@@ -120,8 +121,8 @@ async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Resp
 
 
 @router.get("/{notification_id}")
-async def show(request: Request, parts: Parts, visitor: Viewing, notification_id: NotificationId) -> Response:
-    async with _require_queue(parts, visitor) as desk:
+async def show(request: Request, engine: EngineDep, visitor: Viewing, notification_id: NotificationId) -> Response:
+    async with _require_queue(engine, visitor) as desk:
         standing = await desk.find(notification_id)
     [happened] = _by_event([standing])
     values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
@@ -130,18 +131,18 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
 
 
 @router.post("/{notification_id}/requeue")
-async def requeue(request: Request, parts: Parts, visitor: Editing, notification_id: NotificationId) -> Response:
-    async with _require_queue(parts, visitor) as desk:
+async def requeue(request: Request, engine: EngineDep, visitor: Editing, notification_id: NotificationId) -> Response:
+    async with _require_queue(engine, visitor) as desk:
         await desk.requeue(notification_id, actor=visitor.actor)
     return redirect(request, f"/notifications/{notification_id}", "Notification requeued.")
 
 
 @asynccontextmanager
-async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[NotificationService]:
-    if parts.open_notifications is None:
+async def _open_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[NotificationService]:
+    if engine.open_notifications is None:
         raise _QueueUnavailable("none")
     try:
-        async with parts.open_notifications() as desk:
+        async with engine.open_notifications() as desk:
             if desk.tenant_id != visitor.tenant_id:
                 raise _QueueUnavailable("other")
             yield desk
@@ -150,9 +151,9 @@ async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Notifi
 
 
 @asynccontextmanager
-async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[NotificationService]:
+async def _require_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[NotificationService]:
     try:
-        async with _open_queue(parts, visitor) as desk:
+        async with _open_queue(engine, visitor) as desk:
             yield desk
     except _QueueUnavailable as closed:
         raise NotFound("The notification queue is not available.") from closed

@@ -7,6 +7,7 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import AWAITING_WINNER, PAUSED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
@@ -24,8 +25,8 @@ from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Viewing, Visitor, visitor_of
+from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -93,20 +94,20 @@ class ForecastRow:
 
 
 @router.get("/")
-async def show(request: Request, parts: Parts, span: RangeQuery = "hour") -> Response:
+async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -> Response:
     """Show the overview; clients that do not accept HTML get links to the API description and health check."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
     return await page(
-        request, visitor, "overview.html", ranges=RANGES, span=span, **await _current_values(parts, visitor, span)
+        request, visitor, "overview.html", ranges=RANGES, span=span, **await _current_values(engine, visitor, span)
     )
 
 
 @router.get("/overview/stream")
-async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQuery = "hour") -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: Viewing, span: RangeQuery = "hour") -> Response:
     async def render_parts() -> dict[str, str]:
-        values = await _current_values(parts, visitor, span)
+        values = await _current_values(engine, visitor, span)
         names = ("figures", "chart-data", "action_needed", "queue", "health")
         return {name: render_part(request, visitor, f"overview/{name}.html", **values) for name in names}
 
@@ -114,10 +115,10 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQu
 
 
 @router.get("/overview/forecast")
-async def show_forecast(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_forecast(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
     """Simulate the queue. Loaded after the page, because it is computed on each request."""
     found = await forecast(
-        parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORECAST_HORIZON
+        engine.database, engine.clock, engine.defaults, tenant_id=visitor.tenant_id, horizon=_FORECAST_HORIZON
     )
     shown = found.campaigns[:_MAX_CAMPAIGNS]
     axis = axis_for(found.computed_at, (campaign.finishes_at or found.looked_until for campaign in shown))
@@ -126,34 +127,34 @@ async def show_forecast(request: Request, parts: Parts, visitor: Viewing) -> Res
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
-async def _current_values(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
-    now, tenant_id = parts.clock.now(), visitor.tenant_id
-    seen = await summarize_queue(parts.database, now, tenant_id)
-    today = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
+async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
+    now, tenant_id = engine.clock.now(), visitor.tenant_id
+    seen = await summarize_queue(engine.database, now, tenant_id)
+    today = await tallies.load_buckets(engine.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
     return {
         "glance": seen,
         "most": MAX_COUNTED,
-        "rate": await _rate(parts, tenant_id, now),
+        "rate": await _rate(engine, tenant_id, now),
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
-        "chart": await _chart(parts, tenant_id, now, RANGES[span]),
+        "chart": await _chart(engine, tenant_id, now, RANGES[span]),
         "range": RANGES[span],
-        "in_line": await _queued_campaigns(parts, tenant_id, now),
+        "in_line": await _queued_campaigns(engine, tenant_id, now),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
-        **await _health(parts, now, seen),
+        **await _health(engine, now, seen),
     }
 
 
-async def _rate(parts: ApiParts, tenant_id: int, now: Instant) -> float:
+async def _rate(engine: Engine, tenant_id: int, now: Instant) -> float:
     """Return emails per second over the last 60 seconds, from the tallies of this and the previous minute."""
-    last = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
+    last = await tallies.load_buckets(engine.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
     sent = [each.counts.get("SENT", 0) for each in last]
     passed = now % MINUTE / MINUTE
     return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
 
 
-async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: ChartRange) -> str:
+async def _chart(engine: Engine, tenant_id: int, now: Instant, wanted: ChartRange) -> str:
     found = await tallies.load_buckets(
-        parts.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
+        engine.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
     data = {
         "step": wanted.step // SECOND,
@@ -164,16 +165,16 @@ async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: ChartRan
     return orjson.dumps(data).decode()
 
 
-async def _queued_campaigns(parts: ApiParts, tenant_id: int, now: Instant) -> list[QueuedCampaign]:
-    async with parts.database.read() as tx:
+async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> list[QueuedCampaign]:
+    async with engine.database.read() as tx:
         line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MAX_CAMPAIGNS]
         return [
             QueuedCampaign(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
         ]
 
 
-async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str, Any]:
-    workers = await list_present(parts.database, now)
+async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str, Any]:
+    workers = await list_present(engine.database, now)
     providers: dict[str, Any] = {}
     for presence in workers:
         is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
@@ -183,10 +184,10 @@ async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str
     return {
         "workers": sorted({presence.worker for presence in workers}),
         "providers": providers,
-        "quotas": await quotas.load_quotas(parts.database),
-        "is_worker_alive": parts.is_worker_alive() if parts.is_worker_alive is not None else None,
+        "quotas": await quotas.load_quotas(engine.database),
+        "is_worker_alive": engine.is_worker_alive() if engine.is_worker_alive is not None else None,
         "oldest_due": oldest,
-        "engine": parts.database.dialect,
+        "engine": engine.database.dialect,
     }
 
 

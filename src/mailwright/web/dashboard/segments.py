@@ -7,6 +7,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.audience.search import list_tags
 from mailwright.audience.segments import Segment
@@ -26,8 +27,8 @@ from mailwright.web.dashboard.segments_forms import (
     missing,
 )
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=False)
 
@@ -36,35 +37,35 @@ _SAMPLE: Final = 5
 
 
 @router.get("")
-async def list_segments(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    found = await segments.list_all(parts.database, visitor.tenant_id)
+async def list_segments(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+    found = await segments.list_all(engine.database, visitor.tenant_id)
     lines = [(each, describe(each.filter)) for each in found]
     return await page(request, visitor, "audience/segments.html", lines=lines)
 
 
 @router.get("/new")
-async def show_form(request: Request, parts: Parts, visitor: Editing) -> Response:
-    return await _form(request, parts, visitor, None, Fields(), FilterForm())
+async def show_form(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+    return await _form(request, engine, visitor, None, Fields(), FilterForm())
 
 
 @router.post("/builder")
-async def build(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def build(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Apply a button of the editor, or another condition type, and return the form with its values."""
     form = await read_fields(request)
     filter_form = apply_action(filter_form_from(form), form["do"])
     if request.headers.get("hx-request") == "true":
         again = fragment(
-            request, visitor, "audience/builder.html", **await _choices(parts, visitor), filter_form=filter_form
+            request, visitor, "audience/builder.html", **await _choices(engine, visitor), filter_form=filter_form
         )
         # Makes the summary load again.
         again.headers["HX-Trigger"] = "rebuilt"
         return again
-    found = await segments.find(parts.database, visitor.tenant_id, form["of"]) if form["of"] else None
-    return await _form(request, parts, visitor, found, form, filter_form)
+    found = await segments.find(engine.database, visitor.tenant_id, form["of"]) if form["of"] else None
+    return await _form(request, engine, visitor, found, form, filter_form)
 
 
 @router.post("/summary")
-async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_summary(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
     """Describe the unsaved filter and count its contacts."""
     form = await read_fields(request)
     values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
@@ -73,8 +74,8 @@ async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Resp
     try:
         asked = _filter_from(form)
         values["sentence"] = describe(asked)
-        async with parts.database.read() as tx:
-            now = parts.clock.now()
+        async with engine.database.read() as tx:
+            now = engine.clock.now()
             values["count"] = await segments.count_members(tx, visitor.tenant_id, asked, now)
             values["people"] = await segments.list_members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
     except InvalidInput as error:
@@ -83,12 +84,12 @@ async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Resp
 
 
 @router.post("")
-async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
         made = await segments.create(
-            parts.database,
-            parts.clock,
+            engine.database,
+            engine.clock,
             visitor.tenant_id,
             form["segmentKey"],
             filter_=_filter_from(form),
@@ -96,16 +97,16 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        return await _form(request, parts, visitor, None, form, filter_form_from(form), field_errors(error))
+        return await _form(request, engine, visitor, None, form, filter_form_from(form), field_errors(error))
     return redirect(request, f"/segments/{made.segment_key}", "Segment saved.")
 
 
 @router.get("/{segment_key}")
-async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: str, after: str = "") -> Response:
-    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
-    async with parts.database.read() as tx:
+async def show(request: Request, engine: EngineDep, visitor: Viewing, segment_key: str, after: str = "") -> Response:
+    found = await segments.find(engine.database, visitor.tenant_id, segment_key)
+    async with engine.database.read() as tx:
         people = await segments.list_members(
-            tx, visitor.tenant_id, found.filter, parts.clock.now(), limit=PAGE, after=after[:254]
+            tx, visitor.tenant_id, found.filter, engine.clock.now(), limit=PAGE, after=after[:254]
         )
     values: dict[str, Any] = {
         "segment": found,
@@ -117,28 +118,28 @@ async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: st
 
 
 @router.get("/{segment_key}/count")
-async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: str) -> Response:
+async def count(request: Request, engine: EngineDep, visitor: Viewing, segment_key: str) -> Response:
     """Count the contacts. Loaded after the page, because it evaluates the whole filter."""
-    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     number = await people_in(request, visitor.tenant_id, found)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
 @router.get("/{segment_key}/edit")
-async def show_edit(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
-    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+async def show_edit(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
+    found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     form = Fields({"name": found.name, "filter": orjson.dumps(found.filter, option=orjson.OPT_INDENT_2).decode()})
-    return await _form(request, parts, visitor, found, form, filter_form_of(found.filter))
+    return await _form(request, engine, visitor, found, form, filter_form_of(found.filter))
 
 
 @router.post("/{segment_key}")
-async def change(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+async def change(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
     form = await read_fields(request)
-    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     try:
         await segments.change(
-            parts.database,
-            parts.clock,
+            engine.database,
+            engine.clock,
             visitor.tenant_id,
             segment_key,
             filter_=_filter_from(form),
@@ -147,14 +148,14 @@ async def change(request: Request, parts: Parts, visitor: Editing, segment_key: 
         )
     except MailwrightError as error:
         filter_form = None if form["filter"] else filter_form_from(form)
-        return await _form(request, parts, visitor, found, form, filter_form, field_errors(error))
+        return await _form(request, engine, visitor, found, form, filter_form, field_errors(error))
     return redirect(request, f"/segments/{segment_key}", "Segment saved. Started campaigns keep the previous filter.")
 
 
 @router.post("/{segment_key}/delete")
-async def delete(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+async def delete(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
     await segments.delete_segment(
-        parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock
+        engine.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=engine.clock
     )
     return redirect(request, "/segments", "Segment deleted.")
 
@@ -169,19 +170,19 @@ def _filter_from(form: Fields) -> Any:
         raise InvalidInput("This is not valid JSON.", field="filter") from error
 
 
-async def _choices(parts: ApiParts, visitor: Visitor) -> dict[str, Any]:
+async def _choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     return {
         "kinds": KINDS,
         "joins": JOINS,
-        "lists": await lists.list_all(parts.database, visitor.tenant_id),
-        "tags": await list_tags(parts.database, visitor.tenant_id),
+        "lists": await lists.list_all(engine.database, visitor.tenant_id),
+        "tags": await list_tags(engine.database, visitor.tenant_id),
         "statuses": [each.value for each in ContactStatus],
     }
 
 
 async def _form(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     found: Segment | None,
     form: Fields,
@@ -193,7 +194,7 @@ async def _form(
         "form": form,
         "filter_form": filter_form,
         "errors": errors or Errors(),
-        **await _choices(parts, visitor),
+        **await _choices(engine, visitor),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     return await page(request, visitor, "audience/segment_edit.html", status=status, **values)

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User
+from mailwright.app.wiring import Engine
 from mailwright.checks.sender_dns import check_sender
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
@@ -20,8 +21,8 @@ from mailwright.outbox.workers import presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Administering, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
 
@@ -58,43 +59,45 @@ async def first() -> Response:
 
 
 @router.get("/users")
-async def show_users(request: Request, parts: Parts, visitor: Administering) -> Response:
-    return await _users_page(request, parts, visitor)
+async def show_users(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+    return await _users_page(request, engine, visitor)
 
 
 @router.post("/users")
-async def create_user(request: Request, parts: Parts, visitor: Administering) -> Response:
+async def create_user(request: Request, engine: EngineDep, visitor: Administering) -> Response:
     form = await read_fields(request)
     try:
-        tenant_id = await _tenant_for(parts, visitor, form["home"])
+        tenant_id = await _tenant_for(engine, visitor, form["home"])
         role = parse_role(form["role"])
-        user = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
+        user = await engine.users.create(
+            form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor
+        )
     except InvalidInput as error:
-        return await _users_page(request, parts, visitor, form, error)
+        return await _users_page(request, engine, visitor, form, error)
     return redirect(
         request, "/settings/users", f"User {user.login} created. Give them their password yourself; no email is sent."
     )
 
 
 @router.get("/users/{login}")
-async def show_user(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    return await _user_page(request, visitor, await _find_user(parts, visitor, login))
+async def show_user(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    return await _user_page(request, visitor, await _find_user(engine, visitor, login))
 
 
 @router.post("/users/{login}/role")
-async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _find_user(parts, visitor, login)
+async def change_role(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
     role = parse_role((await read_fields(request))["role"])
-    await parts.users.change_role(user.login, role, actor=visitor.actor)
+    await engine.users.change_role(user.login, role, actor=visitor.actor)
     return redirect(request, "/settings/users", f"{user.login} now has the role {role}.")
 
 
 @router.post("/users/{login}/password")
-async def set_password(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _find_user(parts, visitor, login)
+async def set_password(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
     form = await read_fields(request)
     try:
-        await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
+        await engine.users.change_password(user.login, form["password"], actor=visitor.actor)
     except InvalidInput as error:
         return await _user_page(request, visitor, user, error)
     words = f"Password of {user.login} changed and all their sessions signed out. Give them the new password yourself."
@@ -102,36 +105,36 @@ async def set_password(request: Request, parts: Parts, visitor: Administering, l
 
 
 @router.post("/users/{login}/second-factor/drop")
-async def remove_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _find_user(parts, visitor, login)
-    await parts.users.remove_second_factor(user.login, actor=visitor.actor)
+async def remove_second_factor(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
+    await engine.users.remove_second_factor(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
 
 
 @router.post("/users/{login}/disable")
-async def disable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _find_user(parts, visitor, login)
-    await parts.users.disable(user.login, actor=visitor.actor)
+async def disable(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
+    await engine.users.disable(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"User {user.login} disabled and signed out.")
 
 
 @router.post("/users/{login}/enable")
-async def enable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _find_user(parts, visitor, login)
-    await parts.users.enable(user.login, actor=visitor.actor)
+async def enable(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
+    await engine.users.enable(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"User {user.login} enabled.")
 
 
 async def _users_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
     home = visitor.user.tenant_id
-    found = [user for user in await parts.users.list_all() if home in (None, user.tenant_id)]
-    names = [tenant.name for tenant in await tenants.list_all(parts.database)] if home is None else []
+    found = [user for user in await engine.users.list_all() if home in (None, user.tenant_id)]
+    names = [tenant.name for tenant in await tenants.list_all(engine.database)] if home is None else []
     return await _page(
         request,
         visitor,
@@ -149,15 +152,15 @@ async def _user_page(request: Request, visitor: Visitor, user: User, error: Mail
     return await _page(request, visitor, "user", error, user=user)
 
 
-async def _tenant_for(parts: ApiParts, visitor: Visitor, name: str) -> int | None:
+async def _tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
     """Administrators of one tenant create users of that tenant only."""
     if visitor.user.tenant_id is not None:
         return visitor.user.tenant_id
-    return None if name == _ALL_TENANTS else (await tenants.find(parts.database, name)).id
+    return None if name == _ALL_TENANTS else (await tenants.find(engine.database, name)).id
 
 
-async def _find_user(parts: ApiParts, visitor: Visitor, login: str) -> User:
-    user = await parts.users.find(login)
+async def _find_user(engine: Engine, visitor: Visitor, login: str) -> User:
+    user = await engine.users.find(login)
     if visitor.user.tenant_id not in (None, user.tenant_id):
         raise NotFound(f"there is no user {login[:80]}")
     return user
@@ -167,39 +170,39 @@ async def _find_user(parts: ApiParts, visitor: Visitor, login: str) -> User:
 
 
 @router.get("/keys")
-async def show_keys(request: Request, parts: Parts, visitor: Administering) -> Response:
-    return await _keys_page(request, parts, visitor)
+async def show_keys(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+    return await _keys_page(request, engine, visitor)
 
 
 @router.post("/keys")
-async def create_key(request: Request, parts: Parts, visitor: Administering) -> Response:
+async def create_key(request: Request, engine: EngineDep, visitor: Administering) -> Response:
     """Create a key and show it once, in the response itself."""
     form = await read_fields(request)
     try:
         scopes = parse_scopes(await read_values(request, "scope"))
-        key = await parts.keys.create(visitor.tenant_id, form["name"], scopes)
+        key = await engine.keys.create(visitor.tenant_id, form["name"], scopes)
     except InvalidInput as error:
-        return await _keys_page(request, parts, visitor, error=error)
-    await _record(parts, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
-    return await _keys_page(request, parts, visitor, made=key)
+        return await _keys_page(request, engine, visitor, error=error)
+    await _record(engine, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
+    return await _keys_page(request, engine, visitor, made=key)
 
 
 @router.post("/keys/{key_id}/revoke")
-async def revoke_key(request: Request, parts: Parts, visitor: Administering, key_id: int) -> Response:
-    await parts.keys.revoke(visitor.tenant_id, key_id)
-    await _record(parts, visitor, "key_revoke", str(key_id))
+async def revoke_key(request: Request, engine: EngineDep, visitor: Administering, key_id: int) -> Response:
+    await engine.keys.revoke(visitor.tenant_id, key_id)
+    await _record(engine, visitor, "key_revoke", str(key_id))
     return redirect(request, "/settings/keys", "API key revoked.")
 
 
 async def _keys_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     *,
     made: str | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    found = await parts.keys.list_all(visitor.tenant_id)
+    found = await engine.keys.list_all(visitor.tenant_id)
     return await _page(request, visitor, "keys", error, keys=found[::-1], made=made, scopes=SCOPES)
 
 
@@ -209,12 +212,12 @@ _NUMBERS: Final = ("rate_per_second", "rate_per_hour", "daily_limit", "max_in_fl
 
 
 @router.get("/limits")
-async def show_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
-    return await _limits_page(request, parts, visitor)
+async def show_limits(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+    return await _limits_page(request, engine, visitor)
 
 
 @router.post("/limits")
-async def change_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
+async def change_limits(request: Request, engine: EngineDep, visitor: Administering) -> Response:
     """Save the limits of the tenant. An empty field means the default of the installation."""
     _require_installation(visitor)
     form = await read_fields(request)
@@ -222,27 +225,27 @@ async def change_limits(request: Request, parts: Parts, visitor: Administering) 
         changes: Any = {name: form.number(name) for name in _NUMBERS}
         changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since")}
         changes["weight"] = form.number("weight") or 1
-        await tenants.change(parts.database, visitor.tenant, **changes)
+        await tenants.change(engine.database, visitor.tenant, **changes)
     except InvalidInput as error:
-        return await _limits_page(request, parts, visitor, form, error)
+        return await _limits_page(request, engine, visitor, form, error)
     own = {name: value for name, value in changes.items() if value is not None}
-    await _record(parts, visitor, "tenant_limits", visitor.tenant, **own)
+    await _record(engine, visitor, "tenant_limits", visitor.tenant, **own)
     return redirect(request, "/settings/limits", "Limits saved. They apply to queued emails immediately.")
 
 
 async def _limits_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    tenant = await tenants.find(parts.database, visitor.tenant)
+    tenant = await tenants.find(engine.database, visitor.tenant)
     shown = form or {
         name: getattr(tenant, name) for name in (*_NUMBERS, "working_hours", "timezone", "warmup_since", "weight")
     }
     may_change = visitor.user.tenant_id is None
-    limits = parts.defaults.limits
+    limits = engine.defaults.limits
     return await _page(request, visitor, "limits", error, form=shown, limits=limits, may_change=may_change)
 
 
@@ -250,9 +253,9 @@ async def _limits_page(
 
 
 @router.get("/providers")
-async def show_providers(request: Request, parts: Parts, visitor: Administering) -> Response:
-    known = {each.provider: each for each in await quotas.load_quotas(parts.database)}
-    seen = await presence_by_provider(parts.database, parts.clock.now(), parts.defaults.providers)
+async def show_providers(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+    known = {each.provider: each for each in await quotas.load_quotas(engine.database)}
+    seen = await presence_by_provider(engine.database, engine.clock.now(), engine.defaults.providers)
     return await _page(request, visitor, "providers", None, seen=seen, quotas=known)
 
 
@@ -262,9 +265,9 @@ async def show_domain(request: Request, visitor: Administering) -> Response:
 
 
 @router.get("/domain/checks")
-async def check_domain(request: Request, parts: Parts, visitor: Administering) -> Response:
+async def check_domain(request: Request, engine: EngineDep, visitor: Administering) -> Response:
     """Check DNS after the page has loaded, because that can be slow."""
-    checks = [each async for each in check_sender(parts.settings)]
+    checks = [each async for each in check_sender(engine.settings)]
     return fragment(request, visitor, "settings/domain_checks.html", checks=checks)
 
 
@@ -274,7 +277,7 @@ async def check_domain(request: Request, parts: Parts, visitor: Administering) -
 @router.get("/audit-log")
 async def show_audit_log(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Administering,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
     subject: Annotated[str, Query(max_length=254)] = "",
@@ -282,9 +285,11 @@ async def show_audit_log(
     """Show the audit log. Administrators of the installation also see entries without a tenant."""
     before = decode_cursor("deed", cursor)[0] if cursor else _NEWEST
     tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
-    found = await list_entries(parts.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None)
+    found = await list_entries(
+        engine.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None
+    )
     following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
-    names = {tenant.id: tenant.name for tenant in await tenants.list_all(parts.database)}
+    names = {tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)}
     values = {"entries": found, "following": following, "tenant_names": names, "is_first": cursor is None}
     return await _page(request, visitor, "audit_log", None, subject=subject, **values)
 
@@ -297,11 +302,11 @@ async def _page(
     return await page(request, visitor, f"settings/{name}.html", status=status, tabs=TABS, errors=errors, **values)
 
 
-async def _record(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
-    async with parts.database.write() as tx:
+async def _record(engine: Engine, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
+    async with engine.database.write() as tx:
         await record(
             tx,
-            parts.clock.now(),
+            engine.clock.now(),
             actor=visitor.actor,
             action=action,
             subject=subject,

@@ -32,8 +32,8 @@ from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import items_for
 from mailwright.web.errors import STATUSES, unavailable_detail
-from mailwright.web.parts import parts_of
 from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, found_visitor
+from mailwright.web.state import engine_of
 
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
@@ -187,21 +187,21 @@ async def _tenants(request: Request, visitor: Visitor | None) -> list[str]:
     """Return the tenants that the visitor can switch between."""
     if visitor is None or visitor.user.tenant_id is not None:
         return []
-    return [tenant.name for tenant in await tenants.list_all(parts_of(request).database)]
+    return [tenant.name for tenant in await tenants.list_all(engine_of(request).database)]
 
 
 def _render(template: str, request: Request, visitor: Visitor | None, **values: Any) -> str:
-    parts = parts_of(request)
+    engine = engine_of(request)
     return _TEMPLATES.get_template(template).render(
         path=request.url.path,
         query=request.query_params,
         visitor=visitor,
         navigation=items_for(visitor.user.role) if visitor is not None else [],
         flash=_flash(request),
-        now=parts.clock.now(),
+        now=engine.clock.now(),
         zone=labels.zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))),
         has_zone=ZONE_COOKIE in request.cookies,
-        public_url=parts.public_url,
+        public_url=engine.public_url,
         **values,
     )
 

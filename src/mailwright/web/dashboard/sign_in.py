@@ -14,7 +14,6 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.schemas.time_text import duration
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
-from mailwright.web.parts import Parts
 from mailwright.web.session import (
     SignInRequired,
     Viewing,
@@ -26,6 +25,7 @@ from mailwright.web.session import (
     require_own_origin,
     require_own_page,
 )
+from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -38,33 +38,33 @@ class SessionOrigin(TypedDict):
 
 
 @router.get("/sign-in")
-async def show_sign_in(request: Request, parts: Parts) -> Response:
+async def show_sign_in(request: Request, engine: EngineDep) -> Response:
     visitor = await found_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(local_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
-    has_users = parts.admin_password is not None or await parts.users.has_any()
+    has_users = engine.admin_password is not None or await engine.users.has_any()
     values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
     return await page(request, None, "sign_in.html", has_users=has_users, **values)
 
 
 @router.post("/sign-in")
-async def sign_in(request: Request, parts: Parts) -> Response:
+async def sign_in(request: Request, engine: EngineDep) -> Response:
     """Sign in. There is no session and so no form token yet; the Origin header protects this form."""
     require_own_origin(request)
     form = await read_fields(request)
     try:
-        user = await parts.users.sign_in(form["login"], form["password"], host_of(request))
+        user = await engine.users.sign_in(form["login"], form["password"], host_of(request))
     except TooManyFailedSignIns as error:
         return await _refused(request, form, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
         return await _refused(request, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
-    return await _enter(request, parts, user, form["next"])
+    return await _enter(request, engine, user, form["next"])
 
 
 @router.get("/sign-in/link")
-async def sign_in_with_link(request: Request, parts: Parts) -> Response:
+async def sign_in_with_link(request: Request, engine: EngineDep) -> Response:
     """Sign in with a link from `mailwright user link`. Its token works once."""
-    session = await parts.sessions.find(request.query_params.get("token"))
+    session = await engine.sessions.find(request.query_params.get("token"))
     if session is None:
         raise NotFound(
             "This sign-in link has expired or was already used. Create a new one with `mailwright user link`."
@@ -73,7 +73,7 @@ async def sign_in_with_link(request: Request, parts: Parts) -> Response:
         response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
         keep_session(request, response, request.query_params["token"])
         return response
-    token = await parts.sessions.renew(session, **_session_origin(request))
+    token = await engine.sessions.renew(session, **_session_origin(request))
     response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
     keep_session(request, response, token)
     return response
@@ -88,12 +88,12 @@ async def show_code(request: Request) -> Response:
 
 
 @router.post("/sign-in/code")
-async def verify_code(request: Request, parts: Parts) -> Response:
+async def verify_code(request: Request, engine: EngineDep) -> Response:
     visitor = await _visitor_awaiting_code(request)
     await require_own_page(request, visitor.token)
     form = await read_fields(request)
     try:
-        is_right = await parts.users.verify_code(visitor.user, form["code"], host_of(request))
+        is_right = await engine.users.verify_code(visitor.user, form["code"], host_of(request))
         wrong, status = "This code is wrong or was already used.", HTTPStatus.UNAUTHORIZED
     except TooManyFailedSignIns as error:
         is_right, wrong, status = False, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS
@@ -101,25 +101,25 @@ async def verify_code(request: Request, parts: Parts) -> Response:
         errors = Errors(code=wrong)
         values: dict[str, Any] = {"errors": errors, "form_token": visitor.form_token, "next": form["next"]}
         return await page(request, None, "code.html", status=status, **values)
-    token = await parts.sessions.renew(visitor.session, **_session_origin(request))
+    token = await engine.sessions.renew(visitor.session, **_session_origin(request))
     response = redirect(request, local_path(form["next"]))
     keep_session(request, response, token)
     return response
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    await parts.sessions.end(visitor.session)
+async def sign_out(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+    await engine.sessions.end(visitor.session)
     response = redirect(request, "/sign-in")
     drop_session(request, response)
     return response
 
 
 @router.post("/tenant")
-async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def switch_tenant(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
     """Switch the tenant and go to the list of the section: the open object belongs to the previous tenant."""
     form = await read_fields(request)
-    await parts.sessions.switch_tenant(visitor.session, form["tenant"])
+    await engine.sessions.switch_tenant(visitor.session, form["tenant"])
     section = "/" + local_path(form["next"]).split("/")[1]
     return redirect(request, section)
 
@@ -128,27 +128,27 @@ async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Res
 
 
 @router.get("/set-up")
-async def show_set_up(request: Request, parts: Parts) -> Response:
-    if await parts.users.has_any():
+async def show_set_up(request: Request, engine: EngineDep) -> Response:
+    if await engine.users.has_any():
         return RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER)
     token = request.query_params.get("token", "")
     return await page(request, None, "set_up.html", errors=Errors(), login="admin", token=token)
 
 
 @router.post("/set-up")
-async def set_up(request: Request, parts: Parts) -> Response:
+async def set_up(request: Request, engine: EngineDep) -> Response:
     require_own_origin(request)
     form = await read_fields(request)
     try:
-        user = await parts.initial_setup.create_admin(form["token"], form["login"], form["password"])
+        user = await engine.initial_setup.create_admin(form["token"], form["login"], form["password"])
     except (InvalidInput, SetupLinkInvalid) as error:
         values: dict[str, Any] = {"errors": field_errors(error), "login": form["login"], "token": form["token"]}
         return await page(request, None, "set_up.html", status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
-    return await _enter(request, parts, user, "/")
+    return await _enter(request, engine, user, "/")
 
 
-async def _enter(request: Request, parts: Parts, user: User, to: str) -> Response:
-    token = await parts.sessions.open(user, **_session_origin(request))
+async def _enter(request: Request, engine: EngineDep, user: User, to: str) -> Response:
+    token = await engine.sessions.open(user, **_session_origin(request))
     target = local_path(to)
     response = redirect(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
     keep_session(request, response, token)

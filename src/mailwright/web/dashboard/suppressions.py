@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience import lists, suppressions
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain import address
@@ -14,8 +15,8 @@ from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_schema=False)
 
@@ -30,18 +31,18 @@ REASONS: Final = {
 
 @router.get("")
 async def list_suppressions(
-    request: Request, parts: Parts, visitor: Viewing, q: str = "", cursor: str = ""
+    request: Request, engine: EngineDep, visitor: Viewing, q: str = "", cursor: str = ""
 ) -> Response:
-    return await _page(request, parts, visitor, Fields(), Errors(), q=q.strip()[:320], cursor=cursor)
+    return await _page(request, engine, visitor, Fields(), Errors(), q=q.strip()[:320], cursor=cursor)
 
 
 @router.post("")
-async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
         _, is_new = await suppressions.add(
-            parts.database,
-            parts.clock,
+            engine.database,
+            engine.clock,
             visitor.tenant_id,
             form["email"],
             reason=(form["reason"] or "asked for")[:200],
@@ -50,7 +51,7 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except InvalidInput as error:
-        return await _page(request, parts, visitor, form, field_errors(error, {"listKey": "scope"}))
+        return await _page(request, engine, visitor, form, field_errors(error, {"listKey": "scope"}))
     words = (
         "Address suppressed. Queued emails to it will not be sent."
         if is_new
@@ -60,22 +61,22 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 
 @router.post("/remove")
-async def remove(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request)
     await suppressions.remove(
-        parts.database,
+        engine.database,
         visitor.tenant_id,
         form["email"],
         list_key=form["scope"] or None,
         actor=visitor.actor,
-        clock=parts.clock,
+        clock=engine.clock,
     )
     return redirect(request, "/suppressions", f"Suppression of {form['email']} removed.")
 
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields,
     errors: Errors,
@@ -86,12 +87,12 @@ async def _page(
     before = decode_cursor("suppression", cursor)[0] if cursor else suppressions.NEWEST
     following = None
     if q:
-        async with parts.database.read() as tx:
+        async with engine.database.read() as tx:
             found = await suppressions.list_for_address(tx, visitor.tenant_id, _normal(q))
     else:
-        found = await suppressions.list_page(parts.database, visitor.tenant_id, limit=PAGE, before=before)
+        found = await suppressions.list_page(engine.database, visitor.tenant_id, limit=PAGE, before=before)
         following = encode_cursor("suppression", found[-1].id) if len(found) == PAGE else None
-    every = await lists.list_all(parts.database, visitor.tenant_id)
+    every = await lists.list_all(engine.database, visitor.tenant_id)
     scopes = [(ALL_MESSAGES, "All email"), (GENERAL, "Bulk email")]
     scopes += [(each.list_key, f"List {each.name}") for each in every]
     values: dict[str, Any] = {

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
+from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
@@ -25,9 +26,9 @@ from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema=False)
 
@@ -50,10 +51,11 @@ Write the text of this email here.
 
 
 @router.get("")
-async def list_templates(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
+async def list_templates(request: Request, engine: EngineDep, visitor: Viewing, cursor: str = "") -> Response:
     """List templates by ID with their newest versions."""
     found = [
-        list(newest.values()) for newest in await parts.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
+        list(newest.values())
+        for newest in await engine.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
     ]
     following = found[-1][0].template_id if len(found) == PAGE else None
     values: dict[str, Any] = {"found": found, "following": following, "cursor": cursor}
@@ -62,48 +64,48 @@ async def list_templates(request: Request, parts: Parts, visitor: Viewing, curso
 
 # A template ID cannot contain a tilde.
 @router.get("/~new")
-async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = Fields({"format": TemplateFormat.MARKDOWN, "body": _STARTER_BODY})
-    return await _editor(request, parts, visitor, form)
+    return await _editor(request, engine, visitor, form)
 
 
 @router.post("/~new")
-async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         check_template_id(form["templateId"])
-        if await _exists(parts, visitor, form["templateId"]):
+        if await _exists(engine, visitor, form["templateId"]):
             raise InvalidInput("A template with this ID exists. Open it to save a new version.", field="templateId")
-        stored = await _write(parts, visitor, form["templateId"], form)
+        stored = await _write(engine, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
-        return await _editor(request, parts, visitor, form, error=error)
+        return await _editor(request, engine, visitor, form, error=error)
     return redirect(request, f"/templates/{stored.template_id}", "Saved as version 1.")
 
 
 @router.post("/~preview")
-async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        rendered = await _render(parts, visitor, form)
+        rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
     return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
 
 
 @router.post("/~preview/details")
-async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _render(parts, visitor, form)
+        rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
         problem = _sentence(error)
         line = _LINE.search(problem)
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
         # A template can be used for bulk and for transactional email.
-        facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
+        facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "issues": found, "has_dark": has_dark}
@@ -112,18 +114,18 @@ async def show_preview_details(request: Request, parts: Parts, visitor: Editing)
 
 @router.get("/{template_id}")
 async def show(
-    request: Request, parts: Parts, visitor: Viewing, template_id: str, version: int | None = None
+    request: Request, engine: EngineDep, visitor: Viewing, template_id: str, version: int | None = None
 ) -> Response:
-    return await _page(request, parts, visitor, template_id, version)
+    return await _page(request, engine, visitor, template_id, version)
 
 
 @router.get("/{template_id}/mail")
 async def show_mail(
-    parts: Parts, visitor: Viewing, template_id: str, version: int | None = None, scheme: str = "light"
+    engine: EngineDep, visitor: Viewing, template_id: str, version: int | None = None, scheme: str = "light"
 ) -> Response:
-    stored = await _find_version(parts, visitor, template_id, version)
+    stored = await _find_version(engine, visitor, template_id, version)
     try:
-        rendered = stored.render(_samples(stored), parts.templates.standard)
+        rendered = stored.render(_samples(stored), engine.templates.standard)
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
     return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
@@ -131,10 +133,16 @@ async def show_mail(
 
 @router.get("/{template_id}/edit")
 async def show_edit(
-    request: Request, parts: Parts, visitor: Editing, template_id: str, *, version: int | None = None, locale: str = ""
+    request: Request,
+    engine: EngineDep,
+    visitor: Editing,
+    template_id: str,
+    *,
+    version: int | None = None,
+    locale: str = "",
 ) -> Response:
     """Edit a version, by default the newest. A new language starts with its text."""
-    stored = await _find_version(parts, visitor, template_id, version)
+    stored = await _find_version(engine, visitor, template_id, version)
     form = Fields(
         {
             "locale": locale or stored.locale,
@@ -145,18 +153,18 @@ async def show_edit(
             "variables": declared_text(stored.variables),
         }
     )
-    return await _editor(request, parts, visitor, form, template=stored)
+    return await _editor(request, engine, visitor, form, template=stored)
 
 
 @router.post("/{template_id}/edit")
-async def write(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
+async def write(request: Request, engine: EngineDep, visitor: Editing, template_id: str) -> Response:
     """Save a new version. Older versions and the emails that use them do not change."""
     form = await read_fields(request, verbatim=_VERBATIM)
-    newest = await _find_version(parts, visitor, template_id, None)
+    newest = await _find_version(engine, visitor, template_id, None)
     try:
-        stored = await _write(parts, visitor, template_id, form)
+        stored = await _write(engine, visitor, template_id, form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
-        return await _editor(request, parts, visitor, form, template=newest, error=error)
+        return await _editor(request, engine, visitor, form, template=newest, error=error)
     return redirect(
         request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}."
     )
@@ -165,7 +173,7 @@ async def write(request: Request, parts: Parts, visitor: Editing, template_id: s
 @router.get("/{template_id}/diff")
 async def compare(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Viewing,
     template_id: str,
     *,
@@ -174,30 +182,30 @@ async def compare(
 ) -> Response:
     """Compare two versions, by default the newest and its predecessor."""
     _require_own(template_id)
-    older, newer = await parts.templates.versions_to_compare(visitor.tenant_id, template_id, before, after)
+    older, newer = await engine.templates.versions_to_compare(visitor.tenant_id, template_id, before, after)
     values: dict[str, Any] = {
         "older": older,
         "newer": newer,
         "lines": list(_diff_lines(diff_versions(older, newer))),
-        "versions": await parts.templates.versions(visitor.tenant_id, template_id),
+        "versions": await engine.templates.versions(visitor.tenant_id, template_id),
     }
     return await page(request, visitor, "templates/diff.html", **values)
 
 
 @router.post("/{template_id}/test")
-async def send_test(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
+async def send_test(request: Request, engine: EngineDep, visitor: Editing, template_id: str) -> Response:
     """Send the email with its samples to one address."""
     form = await read_fields(request)
     version = form.number("version")
-    stored = await _find_version(parts, visitor, template_id, version)
+    stored = await _find_version(engine, visitor, template_id, version)
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
-        rendered = stored.render(_samples(stored), parts.templates.standard)
+        rendered = stored.render(_samples(stored), engine.templates.standard)
         mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
-        await parts.mail.send(RequestContext(caller, request_id_of(request)), body)
+        await engine.mail.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
-        return await _page(request, parts, visitor, template_id, version, error=error, form=form)
+        return await _page(request, engine, visitor, template_id, version, error=error, form=form)
     return redirect(request, f"/templates/{template_id}?version={stored.version}", "Test email sent.")
 
 
@@ -223,9 +231,9 @@ def declared_text(variables: tuple[Variable, ...]) -> str:
     return "\n".join(lines)
 
 
-async def _write(parts: ApiParts, visitor: Visitor, template_id: str, form: Fields) -> StoredTemplate:
+async def _write(engine: Engine, visitor: Visitor, template_id: str, form: Fields) -> StoredTemplate:
     request = parse_template(_request(form))
-    return await parts.templates.write(visitor.tenant_id, template_id, request.draft(), actor=visitor.actor)
+    return await engine.templates.write(visitor.tenant_id, template_id, request.draft(), actor=visitor.actor)
 
 
 def _request(form: Fields) -> dict[str, Any]:
@@ -246,11 +254,13 @@ def _format(form: Fields) -> TemplateFormat:
         raise InvalidInput("Choose HTML, MJML or Markdown.", field="format") from error
 
 
-async def _render(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
     tenant_id = visitor.tenant_id
-    html = await parts.templates.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=draft.locale)
+    html = await engine.templates.compiled(
+        tenant_id, draft.body, draft.format, title=draft.subject, locale=draft.locale
+    )
     stored = StoredTemplate(
         key=0,
         tenant_id=tenant_id,
@@ -263,15 +273,15 @@ async def _render(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEm
         variables=draft.variables,
     )
     check_declared(stored.compiled(), draft.variables)
-    reader = await _contact_variables(parts, tenant_id, form["as_contact"])
-    return stored.render({**_samples(stored), **reader}, parts.templates.standard)
+    reader = await _contact_variables(engine, tenant_id, form["as_contact"])
+    return stored.render({**_samples(stored), **reader}, engine.templates.standard)
 
 
-async def _contact_variables(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, Any]:
+async def _contact_variables(engine: Engine, tenant_id: int, email: str) -> Mapping[str, Any]:
     if not email:
         return {}
     try:
-        found = await contacts.find_by_email(parts.database, tenant_id, email)
+        found = await contacts.find_by_email(engine.database, tenant_id, email)
     except NotFound as error:
         raise InvalidInput("There is no contact with this address.", field="as_contact") from error
     return {**found.attributes, "email": found.email, "name": found.name or ""}
@@ -296,7 +306,7 @@ def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
 
 async def _page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     template_id: str,
     version: int | None,
@@ -304,12 +314,12 @@ async def _page(
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    stored = await _find_version(parts, visitor, template_id, version)
-    versions = await parts.templates.versions(visitor.tenant_id, template_id)
+    stored = await _find_version(engine, visitor, template_id, version)
+    versions = await engine.templates.versions(visitor.tenant_id, template_id)
     newest: dict[str, StoredTemplate] = {}
     for each in versions:
         newest.setdefault(each.locale, each)
-    facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
+    facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
     values: dict[str, Any] = {
         "stored": stored,
         "versions": versions,
@@ -324,7 +334,7 @@ async def _page(
         "errors": field_errors(error) if error is not None else Errors(),
     }
     try:
-        values["mail"] = stored.render(_samples(stored), parts.templates.standard)
+        values["mail"] = stored.render(_samples(stored), engine.templates.standard)
     except MailwrightError as failure:
         values["problem"] = str(failure)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
@@ -333,14 +343,14 @@ async def _page(
 
 async def _editor(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields,
     *,
     template: StoredTemplate | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
@@ -359,19 +369,19 @@ def _errors_for(error: MailwrightError) -> Errors:
     return Errors({"variables" if name.startswith("variables[") else name: text for name, text in found.items()})
 
 
-async def _exists(parts: ApiParts, visitor: Visitor, template_id: str) -> bool:
+async def _exists(engine: Engine, visitor: Visitor, template_id: str) -> bool:
     try:
-        await parts.templates.latest(visitor.tenant_id, template_id)
+        await engine.templates.latest(visitor.tenant_id, template_id)
     except NotFound:
         return False
     return True
 
 
-async def _find_version(parts: ApiParts, visitor: Visitor, template_id: str, version: int | None) -> StoredTemplate:
+async def _find_version(engine: Engine, visitor: Visitor, template_id: str, version: int | None) -> StoredTemplate:
     _require_own(template_id)
     if version is not None:
-        return await parts.templates.version(visitor.tenant_id, template_id, min(version, 2**31 - 1))
-    return await parts.templates.latest(visitor.tenant_id, template_id)
+        return await engine.templates.version(visitor.tenant_id, template_id, min(version, 2**31 - 1))
+    return await engine.templates.latest(visitor.tenant_id, template_id)
 
 
 def _require_own(template_id: str) -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Role
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
@@ -19,8 +20,8 @@ from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fi
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Administering, Visitor
+from mailwright.web.state import EngineDep
 
 HOME: Final = "/settings/webhooks"
 
@@ -71,41 +72,41 @@ Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
 
 
 @router.get("")
-async def show_all(request: Request, parts: Parts, visitor: Administering) -> Response:
-    return await _list_page(request, parts, visitor, Fields(active="yes"), _default_types())
+async def show_all(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+    return await _list_page(request, engine, visitor, Fields(active="yes"), _default_types())
 
 
 @router.post("")
-async def create(request: Request, parts: Parts, visitor: Administering) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: Administering) -> Response:
     """Create a webhook and show its secret once, in the response itself."""
     form, types = await read_fields(request), await read_values(request, "types")
     try:
-        made, secret = await parts.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
+        made, secret = await engine.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
     except MailwrightError as error:
-        return await _list_page(request, parts, visitor, form, types, error)
-    return await _one_page(request, parts, visitor, made, secret=secret, is_new=True)
+        return await _list_page(request, engine, visitor, form, types, error)
+    return await _one_page(request, engine, visitor, made, secret=secret, is_new=True)
 
 
 @router.get("/{webhook_id}")
 async def show(
     request: Request,
-    parts: Parts,
+    engine: EngineDep,
     visitor: Administering,
     webhook_id: str,
     status: Which = "",
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    found = await _found(parts, visitor, webhook_id)
-    return await _one_page(request, parts, visitor, found, status=status, cursor=cursor)
+    found = await _found(engine, visitor, webhook_id)
+    return await _one_page(request, engine, visitor, found, status=status, cursor=cursor)
 
 
 @router.get("/{webhook_id}/stream")
-async def watch(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    await _found(parts, visitor, webhook_id)
+async def watch(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+    await _found(engine, visitor, webhook_id)
 
     async def render_parts() -> Mapping[str, str]:
-        found = await _found(parts, visitor, webhook_id)
-        values = {"webhook": found, **await _delivery_values(parts, found)}
+        found = await _found(engine, visitor, webhook_id)
+        values = {"webhook": found, **await _delivery_values(engine, found)}
         return {
             "status": render_part(request, visitor, "webhooks/status.html", **values),
             "deliveries": render_part(request, visitor, "webhooks/deliveries.html", **values),
@@ -115,56 +116,56 @@ async def watch(request: Request, parts: Parts, visitor: Administering, webhook_
 
 
 @router.get("/{webhook_id}/edit")
-async def show_form(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    found = await _found(parts, visitor, webhook_id)
+async def show_form(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(engine, visitor, webhook_id)
     form = Fields(url=found.url, description=found.description, active="yes" if found.is_active else _OFF)
     return await _form_page(request, visitor, found, form, list(found.types))
 
 
 @router.post("/{webhook_id}/edit")
-async def edit(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    found = await _found(parts, visitor, webhook_id)
+async def edit(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(engine, visitor, webhook_id)
     form, types = await read_fields(request), await read_values(request, "types")
     try:
         wanted = _wanted(form, types)
-        await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+        await engine.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
     return redirect(request, f"{HOME}/{webhook_id}", "Webhook saved.")
 
 
 @router.post("/{webhook_id}/resume")
-async def resume(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+async def resume(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
     """Resume delivery, oldest waiting event first."""
-    found = await _found(parts, visitor, webhook_id)
+    found = await _found(engine, visitor, webhook_id)
     wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
-    await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await engine.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "Webhook resumed. Waiting events are delivered first.")
 
 
 @router.post("/{webhook_id}/secret")
-async def rotate_secret(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+async def rotate_secret(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
     """Rotate the secret and show it once, in the response itself."""
-    found, secret = await parts.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return await _one_page(request, parts, visitor, found, secret=secret)
+    found, secret = await engine.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return await _one_page(request, engine, visitor, found, secret=secret)
 
 
 @router.post("/{webhook_id}/test")
-async def send_test(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    found = await _found(parts, visitor, webhook_id)
-    await WebhookDeliveries(parts.database, parts.clock).create_test(found, actor=visitor.actor)
+async def send_test(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(engine, visitor, webhook_id)
+    await WebhookDeliveries(engine.database, engine.clock).create_test(found, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "Test event sent. Its result appears below.")
 
 
 @router.post("/{webhook_id}/remove")
-async def remove(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    await parts.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+async def remove(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+    await engine.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, HOME, "Webhook deleted.")
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
-async def redeliver(request: Request, parts: Parts, visitor: Administering, delivery_id: str) -> Response:
-    again = await WebhookDeliveries(parts.database, parts.clock).redeliver(
+async def redeliver(request: Request, engine: EngineDep, visitor: Administering, delivery_id: str) -> Response:
+    again = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
     return redirect(request, f"{HOME}/{again.webhook_id}", "Redelivery started under the same ID.")
@@ -172,13 +173,13 @@ async def redeliver(request: Request, parts: Parts, visitor: Administering, deli
 
 async def _list_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     form: Fields,
     types: list[str],
     error: MailwrightError | None = None,
 ) -> Response:
-    found = await parts.outgoing.list_all(visitor.tenant_id)
+    found = await engine.outgoing.list_all(visitor.tenant_id)
     return await _page(request, visitor, "list", error, webhooks=found, form=form, chosen=types)
 
 
@@ -195,7 +196,7 @@ async def _form_page(
 
 async def _one_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     visitor: Visitor,
     found: WebhookEndpoint,
     *,
@@ -204,7 +205,7 @@ async def _one_page(
     secret: str | None = None,
     is_new: bool = False,
 ) -> Response:
-    told = await _delivery_values(parts, found, status, cursor)
+    told = await _delivery_values(engine, found, status, cursor)
     return await _page(
         request,
         visitor,
@@ -220,10 +221,10 @@ async def _one_page(
 
 
 async def _delivery_values(
-    parts: ApiParts, found: WebhookEndpoint, status: str = "", cursor: str | None = None
+    engine: Engine, found: WebhookEndpoint, status: str = "", cursor: str | None = None
 ) -> dict[str, Any]:
     before = decode_cursor("delivery", cursor)[0] if cursor else NEWEST
-    some = await WebhookDeliveries(parts.database, parts.clock).list_deliveries(
+    some = await WebhookDeliveries(engine.database, engine.clock).list_deliveries(
         found, limit=_PAGE, before=before, status=status or None
     )
     following = encode_cursor("delivery", some[-1].key) if len(some) == _PAGE else None
@@ -239,8 +240,8 @@ async def _page(
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 
 
-async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> WebhookEndpoint:
-    return await parts.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
+async def _found(engine: Engine, visitor: Visitor, webhook_id: str) -> WebhookEndpoint:
+    return await engine.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
 
 
 def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:

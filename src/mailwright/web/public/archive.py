@@ -10,16 +10,17 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
 from mailwright.web.api.archive import archive_of
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.language import language_of
 from mailwright.web.public.pages import FOR_EVERYONE, page, policy, stored_html
 from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
 from mailwright.web.public.subscribers import PublicRoute
+from mailwright.web.state import EngineDep
 
 PER_PAGE = 30
 ATOM = "http://www.w3.org/2005/Atom"
@@ -36,19 +37,19 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/archive/{list_key}", methods=["GET", "HEAD"])
-async def show(request: Request, list_key: str, parts: Parts) -> Response:
-    public_list = await find_public_list(request, parts, list_key)
+async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
+    public_list = await find_public_list(request, engine, list_key)
     language = language_of(request)
     before = request.query_params.get("before", "")
     last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
-    found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
-    shown = [await _issue_values(parts, public_list, each, language) for each in found[:PER_PAGE]]
+    found = await archive_of(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
+    shown = [await _issue_values(engine, public_list, each, language) for each in found[:PER_PAGE]]
     older = public_list.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
     return page(
         "archive",
         language,
         is_for_everyone=True,
-        sender=sender_of(parts, public_list),
+        sender=sender_of(engine, public_list),
         here=public_list.here,
         list=public_list.list,
         issues=[each for each in shown if each is not None],
@@ -59,11 +60,11 @@ async def show(request: Request, list_key: str, parts: Parts) -> Response:
 
 
 @router.api_route("/archive/{list_key}/feed", methods=["GET", "HEAD"])
-async def feed(request: Request, list_key: str, parts: Parts) -> Response:
+async def feed(request: Request, list_key: str, engine: EngineDep) -> Response:
     """Serve the Atom feed (RFC 4287), with an ETag because feed readers poll it."""
-    public_list = await find_public_list(request, parts, list_key)
-    found = await archive_of(parts).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
-    content = await _atom(parts, public_list, found)
+    public_list = await find_public_list(request, engine, list_key)
+    found = await archive_of(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
+    content = await _atom(engine, public_list, found)
     tag = f'"{sha256(content).hexdigest()[:32]}"'
     headers = {**FOR_EVERYONE, "ETag": tag, "X-Content-Type-Options": "nosniff"}
     if tag in request.headers.get("if-none-match", ""):
@@ -72,11 +73,11 @@ async def feed(request: Request, list_key: str, parts: Parts) -> Response:
 
 
 @router.api_route("/archive/{list_key}/{campaign_id}", methods=["GET", "HEAD"])
-async def show_issue(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
-    public_list = await find_public_list(request, parts, list_key)
-    issue = await archive_of(parts).find_public(public_list.tenant_id, list_key, campaign_id)
+async def show_issue(request: Request, list_key: str, campaign_id: str, engine: EngineDep) -> Response:
+    public_list = await find_public_list(request, engine, list_key)
+    issue = await archive_of(engine).find_public(public_list.tenant_id, list_key, campaign_id)
     language = language_of(request)
-    line = await _issue_values(parts, public_list, issue, language)
+    line = await _issue_values(engine, public_list, issue, language)
     if line is None:
         raise NotFound
     return page(
@@ -84,7 +85,7 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
         language,
         headers=WITH_FRAME,
         is_for_everyone=True,
-        sender=sender_of(parts, public_list),
+        sender=sender_of(engine, public_list),
         here=public_list.here,
         list=public_list.list,
         content=public_list.link(f"{campaign_id}/content"),
@@ -95,24 +96,24 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
 
 
 @router.api_route("/archive/{list_key}/{campaign_id}/content", methods=["GET", "HEAD"])
-async def content(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
+async def content(request: Request, list_key: str, campaign_id: str, engine: EngineDep) -> Response:
     """Serve the email for the frame of its page."""
-    public_list = await find_public_list(request, parts, list_key)
-    archive = archive_of(parts)
+    public_list = await find_public_list(request, engine, list_key)
+    archive = archive_of(engine)
     issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
     try:
-        html = (await archive.render(issue, language_of(request), _around(parts, public_list, issue))).html
+        html = (await archive.render(issue, language_of(request), _around(engine, public_list, issue))).html
     except InvalidTemplate as error:
         raise NotFound from error
     return stored_html(_open_links_in_new_tabs(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
 
 
 async def _issue_values(
-    parts: ApiParts, public_list: PublicList, issue: ArchivedCampaign, language: str
+    engine: Engine, public_list: PublicList, issue: ArchivedCampaign, language: str
 ) -> dict[str, Any] | None:
     """Return the values of one issue, or None if it can no longer be rendered."""
     try:
-        shown = await archive_of(parts).render(issue, language, _around(parts, public_list, issue))
+        shown = await archive_of(engine).render(issue, language, _around(engine, public_list, issue))
     except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
@@ -120,31 +121,31 @@ async def _issue_values(
     return {"subject": shown.subject.strip() or issue.name, "at": at, "day": at[:10], "link": link}
 
 
-def _around(parts: ApiParts, public_list: PublicList, issue: ArchivedCampaign) -> ArchiveLinks:
+def _around(engine: Engine, public_list: PublicList, issue: ArchivedCampaign) -> ArchiveLinks:
     key = public_list.list.list_key
     return ArchiveLinks(
-        subscribe=parts.public_url + public_list.link(f"/subscribe/{key}"),
-        itself=parts.public_url + public_list.link(f"/archive/{key}/{issue.campaign_id}"),
-        postal_address=parts.postal_address or "",
+        subscribe=engine.public_url + public_list.link(f"/subscribe/{key}"),
+        itself=engine.public_url + public_list.link(f"/archive/{key}/{issue.campaign_id}"),
+        postal_address=engine.postal_address or "",
     )
 
 
-async def _atom(parts: ApiParts, public_list: PublicList, found: list[ArchivedCampaign]) -> bytes:
+async def _atom(engine: Engine, public_list: PublicList, found: list[ArchivedCampaign]) -> bytes:
     key = public_list.list.list_key
     root = Element("feed", xmlns=ATOM)
-    _add(root, "id", parts.public_url + public_list.link(f"/archive/{key}/feed"))
+    _add(root, "id", engine.public_url + public_list.link(f"/archive/{key}/feed"))
     _add(root, "title", public_list.list.name)
     _add(root, "subtitle", public_list.list.description)
     _add(
         root, "updated", isoformat(max((each.archived_at or 0 for each in found), default=public_list.list.created_at))
     )
-    SubElement(root, "link", rel="self", href=parts.public_url + public_list.link(f"/archive/{key}/feed"))
-    SubElement(root, "link", rel="alternate", href=parts.public_url + public_list.link(f"/archive/{key}"))
-    _add(SubElement(root, "author"), "name", sender_of(parts, public_list) or public_list.list.name)
+    SubElement(root, "link", rel="self", href=engine.public_url + public_list.link(f"/archive/{key}/feed"))
+    SubElement(root, "link", rel="alternate", href=engine.public_url + public_list.link(f"/archive/{key}"))
+    _add(SubElement(root, "author"), "name", sender_of(engine, public_list) or public_list.list.name)
     for issue in found:
-        around = _around(parts, public_list, issue)
+        around = _around(engine, public_list, issue)
         try:
-            shown = await archive_of(parts).render(issue, None, around)
+            shown = await archive_of(engine).render(issue, None, around)
         except (InvalidTemplate, NotFound):
             continue
         entry = SubElement(root, "entry")

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience.preferences import (
     PreferenceChoice,
     PreferenceUpdate,
@@ -15,31 +16,31 @@ from mailwright.audience.preferences import (
     update_preferences,
 )
 from mailwright.audience.status import ContactPreferences, ContactStatusService
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, supported_language, usual_language
 from mailwright.web.public.pages import filled
 from mailwright.web.public.subscribers import SOURCE, LinkRecipient, PublicRoute, recipient_of, recipient_page
 from mailwright.web.public.texts import LANGUAGES
+from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/preferences", methods=["GET", "HEAD"])
-async def show(request: Request, parts: Parts) -> Response:
-    recipient = await recipient_of(request, parts)
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+async def show(request: Request, engine: EngineDep) -> Response:
+    recipient = await recipient_of(request, engine)
+    about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    return preferences_page(request, parts, recipient, about)
+    return preferences_page(request, engine, recipient, about)
 
 
 @router.post("/preferences")
-async def save(request: Request, parts: Parts) -> Response:
+async def save(request: Request, engine: EngineDep) -> Response:
     """Save the choice and show the form again with a list of changes."""
-    recipient = await recipient_of(request, parts)
+    recipient = await recipient_of(request, engine)
     form = await read_form(request)
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+    about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
     language = supported_language(form.get("language", [""])[0])
@@ -51,16 +52,16 @@ async def save(request: Request, parts: Parts) -> Response:
         unsubscribe_all="everything" in form,
     )
     outcome = await update_preferences(
-        parts.database, parts.clock, recipient.tenant_id, recipient.email, choice, source=SOURCE
+        engine.database, engine.clock, recipient.tenant_id, recipient.email, choice, source=SOURCE
     )
     language = language or language_of(request, about.locale)
     changes = _describe_changes(outcome, language)
-    return preferences_page(request, parts, recipient, outcome.after, language=language, changes=changes)
+    return preferences_page(request, engine, recipient, outcome.after, language=language, changes=changes)
 
 
 def preferences_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     recipient: LinkRecipient,
     about: ContactPreferences,
     *,
@@ -69,7 +70,7 @@ def preferences_page(
 ) -> Response:
     return recipient_page(
         request,
-        parts,
+        engine,
         recipient,
         "preferences",
         locale=about.locale,

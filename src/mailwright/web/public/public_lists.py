@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from mailwright.app.wiring import Engine
 from mailwright.audience.lists import List, list_all
 from mailwright.domain.errors import NotFound
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken
 from mailwright.outbox import tenants
-from mailwright.web.parts import ApiParts
 from mailwright.web.public.language import chosen_language
 from mailwright.web.public.subscribers import tenant_named
 
@@ -34,19 +34,19 @@ class PublicList:
         return f"{path}?{named}" if named else path
 
 
-async def find_public_list(request: Request, parts: ApiParts, list_key: str) -> PublicList:
+async def find_public_list(request: Request, engine: Engine, list_key: str) -> PublicList:
     """Find a public list; a private list does not exist for visitors."""
     name = request.query_params.get("tenant", tenants.DEFAULT)
     try:
-        tenant_id = await tenant_named(parts, name)
+        tenant_id = await tenant_named(engine, name)
     except InvalidToken as error:
         raise NotFound from error
-    known = await list_all(parts.database, tenant_id)
+    known = await list_all(engine.database, tenant_id)
     found = next((each for each in known if each.list_key == list_key and each.is_public), None)
     if found is None:
         raise NotFound
     return PublicList(tenant_id, found, None if tenant_id == FIRST_TENANT else name, chosen_language(request))
 
 
-def sender_of(parts: ApiParts, public_list: PublicList) -> str | None:
-    return parts.public_pages.sender if public_list.tenant_id == FIRST_TENANT else None
+def sender_of(engine: Engine, public_list: PublicList) -> str | None:
+    return engine.public_pages.sender if public_list.tenant_id == FIRST_TENANT else None

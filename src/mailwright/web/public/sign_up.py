@@ -10,12 +10,12 @@ from starlette.responses import Response
 from mailwright.audience.sign_up import SignUpRequest, SignUpResult, SignUpService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
-from mailwright.web.parts import Parts
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, supported_language
 from mailwright.web.public.pages import page, policy
 from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
+from mailwright.web.state import EngineDep
 
 # The form may be framed by other sites: it shows no personal data and has no session.
 FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
@@ -25,15 +25,15 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/subscribe/{list_key}", methods=["GET", "HEAD"])
-async def show(request: Request, list_key: str, parts: Parts) -> Response:
-    public_list = await find_public_list(request, parts, list_key)
-    return _form(parts, public_list, language_of(request))
+async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
+    public_list = await find_public_list(request, engine, list_key)
+    return _form(engine, public_list, language_of(request))
 
 
 @router.post("/subscribe/{list_key}")
-async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
+async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Response:
     """Sign up. The response is the same for everyone, so that it does not reveal who is subscribed."""
-    public_list = await find_public_list(request, parts, list_key)
+    public_list = await find_public_list(request, engine, list_key)
     form = await read_form(request)
     language = supported_language(form.get("lang", [""])[0]) or language_of(request)
     wish = SignUpRequest(
@@ -42,17 +42,17 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
         locale=language,
         honeypot=form.get("website", [""])[0],
     )
-    secret, *_ = await link_secrets(parts)
-    desk = SignUpService(parts.database, parts.clock, await parts.double_opt_in(), secret)
+    secret, *_ = await link_secrets(engine)
+    desk = SignUpService(engine.database, engine.clock, await engine.double_opt_in(), secret)
     match await desk.submit(public_list.tenant_id, list_key, wish):
         case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
         case SignUpResult.ACCEPTED:
-            return _page("signed_up", parts, public_list, language, here=None)
+            return _page("signed_up", engine, public_list, language, here=None)
         case SignUpResult.INVALID_ADDRESS if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "Enter a valid email address.")
         case SignUpResult.INVALID_ADDRESS:
-            return _form(parts, public_list, language, wish)
+            return _form(engine, public_list, language, wish)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -62,16 +62,16 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
             )
         case SignUpResult.RATE_LIMITED:
             wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
-            return _page("too_many", parts, public_list, language, status=status, headers=wait, here=None)
+            return _page("too_many", engine, public_list, language, status=status, headers=wait, here=None)
         case other:
             assert_never(other)
 
 
-def _form(parts: Parts, public_list: PublicList, language: str, wrong: SignUpRequest | None = None) -> Response:
+def _form(engine: EngineDep, public_list: PublicList, language: str, wrong: SignUpRequest | None = None) -> Response:
     status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return _page(
         "sign_up",
-        parts,
+        engine,
         public_list,
         language,
         status=status,
@@ -84,7 +84,7 @@ def _form(parts: Parts, public_list: PublicList, language: str, wrong: SignUpReq
 
 def _page(
     template: str,
-    parts: Parts,
+    engine: EngineDep,
     public_list: PublicList,
     language: str,
     *,
@@ -94,5 +94,5 @@ def _page(
 ) -> Response:
     told = {**FRAMED, **(headers or {})}
     return page(
-        template, language, status, headers=told, sender=sender_of(parts, public_list), list=public_list.list, **values
+        template, language, status, headers=told, sender=sender_of(engine, public_list), list=public_list.list, **values
     )

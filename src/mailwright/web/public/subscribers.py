@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
@@ -16,7 +17,6 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
 from mailwright.web.errors import HEADERS, problem
-from mailwright.web.parts import ApiParts
 from mailwright.web.public.language import chosen_language, language_of
 from mailwright.web.public.pages import page
 
@@ -61,12 +61,12 @@ class LinkRecipient:
 
 
 async def recipient_of(
-    request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False
+    request: Request, engine: Engine, *, returns: bool = False, confirms: bool = False
 ) -> LinkRecipient:
     """Verify the token of a link. `returns` expects a resubscribe link, `confirms` a confirmation link."""
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
-    tenant_id = await tenant_named(parts, name)
-    tokens = UnsubscribeTokens(*await link_secrets(parts)).for_tenant(tenant_id)
+    tenant_id = await tenant_named(engine, name)
+    tokens = UnsubscribeTokens(*await link_secrets(engine)).for_tenant(tenant_id)
     leaving = (tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens).parse(token)
     try:
         email = address.normal(leaving.email)
@@ -85,7 +85,7 @@ async def recipient_of(
 
 def recipient_page(
     request: Request,
-    parts: ApiParts,
+    engine: Engine,
     recipient: LinkRecipient,
     template: str,
     *,
@@ -98,31 +98,31 @@ def recipient_page(
     return page(
         template,
         chosen or language_of(request, locale),
-        sender=parts.public_pages.sender if recipient.tenant_id == FIRST_TENANT else None,
+        sender=engine.public_pages.sender if recipient.tenant_id == FIRST_TENANT else None,
         email=recipient.masked,
         links=recipient.links.in_language(chosen),
         **values,
     )
 
 
-async def tenant_named(parts: ApiParts, name: str) -> int:
+async def tenant_named(engine: Engine, name: str) -> int:
     if not name.isascii() or not name.isprintable():
         raise InvalidToken  # not a tenant name; some databases reject such text
     try:
-        return (await tenants.find(parts.database, name)).id
+        return (await tenants.find(engine.database, name)).id
     except NotFound as error:
         raise InvalidToken from error
 
 
-async def link_secrets(parts: ApiParts) -> list[str]:
+async def link_secrets(engine: Engine) -> list[str]:
     """What signs links now, and what signed them before.
 
     RecipientLinks in old mails keep working: also those from before a secret was set, which our own one signed.
     """
-    pages = parts.public_pages
+    pages = engine.public_pages
     if pages.secret is None:
-        return [await get_or_create_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired]
-    ours = await find_secret(parts.database, UNSUBSCRIBE_SECRET)
+        return [await get_or_create_secret(engine.database, UNSUBSCRIBE_SECRET), *pages.retired]
+    ours = await find_secret(engine.database, UNSUBSCRIBE_SECRET)
     return [pages.secret, *pages.retired, *([ours] if ours else [])]
 
 

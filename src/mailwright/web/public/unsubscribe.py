@@ -5,12 +5,12 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.audience.lists import GENERAL, list_all
 from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
 from mailwright.audience.status import ContactStatusService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
-from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.preferences import preferences_page
 from mailwright.web.public.subscribers import (
     SOURCE,
@@ -20,6 +20,7 @@ from mailwright.web.public.subscribers import (
     recipient_page,
     wants_json,
 )
+from mailwright.web.state import EngineDep
 
 # Headers in which browsers announce a prefetch, which must not unsubscribe anybody.
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
@@ -29,59 +30,59 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/unsubscribe", methods=["GET", "HEAD"])
-async def open_link(request: Request, parts: Parts) -> Response:
+async def open_link(request: Request, engine: EngineDep) -> Response:
     """Unsubscribe, or ask first if so configured. HEAD requests and prefetches change nothing."""
-    recipient = await recipient_of(request, parts)
-    is_asked = parts.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
+    recipient = await recipient_of(request, engine)
+    is_asked = engine.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
     if not is_asked:
-        return await _unsubscribe(request, parts, recipient)
+        return await _unsubscribe(request, engine, recipient)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Send the request as POST to unsubscribe.")
     # Do not ask again after unsubscribing: the language links lead here.
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+    about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
     template = "unsubscribed" if recipient.list_key in about.scopes else "unsubscribe"
-    return await _show(request, parts, recipient, template, here=recipient.links.unsubscribe)
+    return await _show(request, engine, recipient, template, here=recipient.links.unsubscribe)
 
 
 @router.post("/unsubscribe")
-async def unsubscribe(request: Request, parts: Parts) -> Response:
+async def unsubscribe(request: Request, engine: EngineDep) -> Response:
     """Unsubscribe with one click (RFC 8058) or the button of the page. The body is ignored."""
-    return await _unsubscribe(request, parts, await recipient_of(request, parts))
+    return await _unsubscribe(request, engine, await recipient_of(request, engine))
 
 
 @router.api_route("/resubscribe", methods=["GET", "HEAD"])
-async def show_resubscribe(request: Request, parts: Parts) -> Response:
+async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
     """Show the button that resubscribes."""
-    recipient = await recipient_of(request, parts, returns=True)
-    return await _show(request, parts, recipient, "resubscribe", here=recipient.links.resubscribe)
+    recipient = await recipient_of(request, engine, returns=True)
+    return await _show(request, engine, recipient, "resubscribe", here=recipient.links.resubscribe)
 
 
 @router.post("/resubscribe")
-async def resubscribe(request: Request, parts: Parts) -> Response:
+async def resubscribe(request: Request, engine: EngineDep) -> Response:
     """Resubscribe, but report if the address is blocked or unsubscribed from everything."""
-    recipient = await recipient_of(request, parts, returns=True)
-    standing = ContactStatusService(parts.database, parts.clock)
+    recipient = await recipient_of(request, engine, returns=True)
+    standing = ContactStatusService(engine.database, engine.clock)
     await standing.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     now = await standing.load_preferences(recipient.tenant_id, recipient.email)
     if is_blocked(now):
         if wants_json(request):
             return problem(HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "This address is blocked for other reasons.")
-        return recipient_page(request, parts, recipient, "blocked", locale=now.locale, here=None)
+        return recipient_page(request, engine, recipient, "blocked", locale=now.locale, here=None)
     if wants_json(request):
         return _done(recipient)
     if has_unsubscribed_from_all(now):
-        return preferences_page(request, parts, recipient, now)
-    return await _show(request, parts, recipient, "resubscribed", here=None)
+        return preferences_page(request, engine, recipient, now)
+    return await _show(request, engine, recipient, "resubscribed", here=None)
 
 
-async def _unsubscribe(request: Request, parts: ApiParts, recipient: LinkRecipient) -> Response:
-    standing = ContactStatusService(parts.database, parts.clock)
+async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
+    standing = ContactStatusService(engine.database, engine.clock)
     await standing.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     if wants_json(request):
         return _done(recipient)
-    return await _show(request, parts, recipient, "unsubscribed", here=recipient.links.unsubscribe)
+    return await _show(request, engine, recipient, "unsubscribed", here=recipient.links.unsubscribe)
 
 
 def _done(recipient: LinkRecipient) -> Response:
@@ -89,20 +90,20 @@ def _done(recipient: LinkRecipient) -> Response:
 
 
 async def _show(
-    request: Request, parts: ApiParts, recipient: LinkRecipient, template: str, *, here: str | None
+    request: Request, engine: Engine, recipient: LinkRecipient, template: str, *, here: str | None
 ) -> Response:
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+    about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    name = await _list_name(parts, recipient)
-    return recipient_page(request, parts, recipient, template, locale=about.locale, here=here, list=name)
+    name = await _list_name(engine, recipient)
+    return recipient_page(request, engine, recipient, template, locale=about.locale, here=here, list=name)
 
 
-async def _list_name(parts: ApiParts, recipient: LinkRecipient) -> str | None:
+async def _list_name(engine: Engine, recipient: LinkRecipient) -> str | None:
     """Return the name of the list, None for all bulk email. A deleted list is named by its key."""
     if recipient.list_key == GENERAL:
         return None
-    lists = await list_all(parts.database, recipient.tenant_id)
+    lists = await list_all(engine.database, recipient.tenant_id)
     return next((each.name for each in lists if each.list_key == recipient.list_key), recipient.list_key)
 
 
