@@ -71,11 +71,11 @@ TITLES: Mapping[HTTPStatus, str] = {
     HTTPStatus.FORBIDDEN: "Permission denied",
     HTTPStatus.NOT_FOUND: "Not found",
     HTTPStatus.METHOD_NOT_ALLOWED: "Method not allowed",
-    HTTPStatus.CONFLICT: "Not possible in the current state",
+    HTTPStatus.CONFLICT: "Conflict",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Request body too large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "Unsupported media type",
     HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid fields",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many failed sign-ins",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error",
     HTTPStatus.SERVICE_UNAVAILABLE: "Temporarily unavailable",
 }
