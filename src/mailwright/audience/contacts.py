@@ -15,7 +15,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
-from mailwright.outbox.accept import INSERT_CONTACTS
+from mailwright.outbox.accept import insert_contacts
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
@@ -164,7 +164,7 @@ async def _lock_or_create(tx: Transaction, tenant_id: int, email: str, now: Inst
     rows: Sequence[Row[Any]] = ()
     while not rows:
         row = {"tenant_id": tenant_id, "email": email, "contact_id": uuid7(now), "name": None}
-        await tx.count(INSERT_CONTACTS, contacts=[row], now=now)
+        await insert_contacts(tx, [row], now)
         rows = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*matching).with_for_update())
     return rows[0]
 

@@ -19,7 +19,7 @@ from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7s
 from mailwright.outbox import audit_log
-from mailwright.outbox.accept import INSERT_CONTACTS
+from mailwright.outbox.accept import insert_contacts
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -275,7 +275,7 @@ async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now:
         return
     ids = uuid7s(now, len(rows))
     contacts = [{**row, "contact_id": contact_id, "name": None} for row, contact_id in zip(rows, ids, strict=True)]
-    await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
+    await insert_contacts(tx, contacts, now)
     await tx.run(LOCK_CONTACTS, contacts=rows)
 
 

@@ -6,7 +6,7 @@ it speaks of. Callers that arrive together share a commit; nobody is answered be
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, assert_never
 
@@ -17,27 +17,26 @@ from mailwright.audience.lists import GENERAL
 from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
-from mailwright.domain.errors import InvalidInput, NotDurable
+from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
+from mailwright.outbox import reported
+from mailwright.outbox.reported import ReportedMessage
 from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record_proofs
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
+from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "take"]
 
-FIND_BY_OUTBOX_ID = statement("mailwright.outbox", "find_reported")
-FIND_BY_PROVIDER_ID = statement("mailwright.outbox", "find_reported_by_provider_id")
-FIND_BY_RECIPIENT = statement("mailwright.outbox", "find_reported_by_recipient")
-FIND_PAYLOADS = statement("mailwright.outbox", "find_payloads")
 FORGET_REPORTS = statement(__package__, "forget_reports")
-INSERT_REPORTS = statement("mailwright.outbox", "insert_reports")
+INSERT_REPORTS = statement(__package__, "insert_reports")
 
 # One transaction takes at most this many: a commit must stay short while workers wait for their turn.
 LARGEST_COMMIT: Final = 500
@@ -79,20 +78,14 @@ class ReportCounts:
     unknown: int = 0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    reports: Sequence[Report]
-    by_address: bool
-    answer: asyncio.Future[list[Effect]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
 class Reports:
     def __init__(self, database: Database, clock: Clock, soft: SoftBounces | None = None) -> None:
         self._database = database
         self._clock = clock
         self._soft = soft or SoftBounces()
-        self._waiting: list[_Waiting] = []
-        self._committing: asyncio.Task[None] | None = None
+        # A commit holds reports of one kind of caller only.
+        self._by_address = self._group_commit(by_address=True)
+        self._by_id = self._group_commit(by_address=False)
         self._forgets_at: Instant = 0
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
@@ -104,50 +97,25 @@ class Reports:
         for report in reports:
             if report.type not in REPORTABLE:
                 raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
-        answers = [self._wait_for(_Waiting(portion, by_address)) for portion in _portions(reports)]
-        effects = [effect for answer in await asyncio.gather(*answers) for effect in answer]
+        group_commit = self._by_address if by_address else self._by_id
+        batches = await asyncio.gather(*(group_commit.submit(batch) for batch in _batches(reports)))
+        effects = [effect for batch in batches for effect in batch]
         counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
         return ReportCounts(*counts)
 
     async def close(self) -> None:
-        if self._committing is not None:
-            await self._committing
+        await self._by_id.close()
+        await self._by_address.close()
 
-    def _wait_for(self, waiting: _Waiting) -> asyncio.Future[list[Effect]]:
-        self._waiting.append(waiting)
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit_all())
-        return waiting.answer
+    def _group_commit(self, *, by_address: bool) -> GroupCommit[Report, Effect]:
+        return GroupCommit(
+            lambda reports: self._commit(reports, by_address=by_address),
+            after_commit=self._forget,
+            max_items=LARGEST_COMMIT,
+        )
 
-    async def _commit_all(self) -> None:
-        while self._waiting:
-            group = self._next_group()
-            try:
-                effects = await self._commit(group)
-            except NotDurable as error:
-                _tell(group, error)
-            except Exception:  # something about one of them cannot be stored; the others must not pay for it
-                await self._commit_one_by_one(group)
-            else:
-                for waiting in group:
-                    mine, effects = effects[: len(waiting.reports)], effects[len(waiting.reports) :]
-                    if not waiting.answer.done():
-                        waiting.answer.set_result(mine)
-            await self._forget()
-
-    async def _commit_one_by_one(self, group: Sequence[_Waiting]) -> None:
-        for waiting in group:
-            try:
-                effects = await self._commit([waiting])
-            except Exception as error:
-                _tell([waiting], error)
-            else:
-                if not waiting.answer.done():
-                    waiting.answer.set_result(effects)
-
-    async def _commit(self, group: Sequence[_Waiting]) -> list[Effect]:
-        now, by_address = self._clock.now(), group[0].by_address
-        reports = [report for waiting in group for report in waiting.reports]
+    async def _commit(self, reports: Sequence[Report], *, by_address: bool) -> list[Effect]:
+        now = self._clock.now()
         effects = await self._database.transact(lambda tx: take(tx, reports, self._soft, now, by_address=by_address))
         for report, effect in zip(reports, effects, strict=True):
             if effect is Effect.NEW:
@@ -165,16 +133,6 @@ class Reports:
         except Exception as error:  # the reports are on disk all the same
             log.warning("reports_not_forgotten", reason=type(error).__name__)
 
-    def _next_group(self) -> list[_Waiting]:
-        group = [self._waiting.pop(0)]
-        count = len(group[0].reports)
-        while self._waiting and count + len(self._waiting[0].reports) <= LARGEST_COMMIT:
-            if self._waiting[0].by_address is not group[0].by_address:
-                break
-            group.append(self._waiting.pop(0))
-            count += len(group[-1].reports)
-        return group
-
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
     """Old reports, but for those that may still be counted; answers how many are gone."""
@@ -188,25 +146,11 @@ async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
     )
 
 
-def _portions(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
+def _batches(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
     return (reports[start : start + LARGEST_COMMIT] for start in range(0, len(reports), LARGEST_COMMIT))
 
 
-def _tell(group: Iterable[_Waiting], error: Exception) -> None:
-    for waiting in group:
-        if not waiting.answer.done():
-            waiting.answer.set_exception(error)
-
-
 # Inside one transaction, all reports at once.
-
-
-@dataclass(frozen=True, slots=True)
-class _Mail:
-    message_key: int
-    tenant_id: int
-    to_email: str
-    is_certain: bool = True  # found by an id, and not by the address alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +160,7 @@ class _Taken:
     report: Report
     key: str
     tenant_id: int
-    mail: _Mail
+    mail: ReportedMessage
     email: str | None
     verdict: ContactVerdict
     is_proof: bool
@@ -266,7 +210,7 @@ async def _understood(
     return taken
 
 
-async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, _Mail]:
+async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, ReportedMessage]:
     """The mail that each report is about: the surest way first."""
     found = await _by_outbox_id(tx, reports)
     missing = {key: report for key, report in reports.items() if key not in found}
@@ -278,25 +222,16 @@ async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool)
     return found | await _by_recipient(tx, missing)
 
 
-async def _by_outbox_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+async def _by_outbox_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
     ids = {report.outbox_id for report in reports.values() if report.outbox_id and is_uuid(report.outbox_id)}
-    if not ids:
-        return {}
-    rows = await tx.run(FIND_BY_OUTBOX_ID, wanted=[{"outbox_id": each} for each in sorted(ids)])
-    mails = {row.outbox_id: _Mail(row.message_key, row.tenant_id, row.to_email) for row in rows}
-    return {key: mails[report.outbox_id] for key, report in reports.items() if report.outbox_id in mails}
+    found = await reported.find_by_outbox_id(tx, ids)
+    return {key: found[report.outbox_id] for key, report in reports.items() if report.outbox_id in found}
 
 
-async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
     wanted = {key: (report.source, _plain(report.provider_message_id)) for key, report in reports.items()}
     wanted = {key: name for key, name in wanted.items() if name[1]}
-    if not wanted:
-        return {}
-    named = [{"provider": source, "provider_message_id": each} for source, each in sorted(set(wanted.values()))]
-    candidates: dict[tuple[str, str], list[_Mail]] = {}
-    for row in await tx.run(FIND_BY_PROVIDER_ID, wanted=named):
-        mail = _Mail(row.message_key, row.tenant_id, row.to_email)
-        candidates.setdefault((row.provider, row.provider_message_id), []).append(mail)
+    candidates = await reported.find_by_provider_id(tx, set(wanted.values()))
     return {
         key: _best(candidates[name], _normal(reports[key].recipient))
         for key, name in wanted.items()
@@ -304,29 +239,23 @@ async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str
     }
 
 
-async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
     wanted = {
         key: (report.source, email, report.at)
         for key, report in reports.items()
         if (email := _normal(report.recipient)) is not None
     }
-    if not wanted:
-        return {}
-    rows = [{"provider": source, "email": email, "at": at} for source, email, at in sorted(set(wanted.values()))]
-    latest = {
-        (row.provider, row.email, row.at): _Mail(row.message_key, row.tenant_id, row.to_email, is_certain=False)
-        for row in await tx.run(FIND_BY_RECIPIENT, wanted=rows)
-    }
+    latest = await reported.find_latest_by_recipient(tx, set(wanted.values()))
     return {key: latest[name] for key, name in wanted.items() if name in latest}
 
 
-def _best(candidates: Sequence[_Mail], email: str | None) -> _Mail:
+def _best(candidates: Sequence[ReportedMessage], email: str | None) -> ReportedMessage:
     """One request may have carried mails to several people: the recipient's own, the latest of them."""
     own = [mail for mail in candidates if mail.to_email == email]
     return max(own or candidates, key=lambda mail: mail.message_key)
 
 
-async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str, _Mail]) -> dict[str, str]:
+async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str, ReportedMessage]) -> dict[str, str]:
     """Whom each report speaks of, where that is one of its mail's own recipients: nobody else's standing follows."""
     people: dict[str, str] = {}
     unsure: dict[str, int] = {}
@@ -336,15 +265,15 @@ async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str,
         elif reports[key].verdict is not ContactVerdict.NOTHING:
             unsure[key] = mail.message_key
     if unsure:
-        wanted = [{"message_key": key} for key in sorted(set(unsure.values()))]
-        copies = {row.message_key: _copies(row.payload) for row in await tx.run(FIND_PAYLOADS, wanted=wanted)}
+        payloads = await reported.load_payloads(tx, set(unsure.values()))
+        copies = {key: _copies(payload) for key, payload in payloads.items()}
         for key, message_key in unsure.items():
             if email := _recipient(reports[key], mails[key], copies[message_key]):
                 people[key] = email
     return people
 
 
-def _recipient(report: Report, mail: _Mail, copies: set[str]) -> str | None:
+def _recipient(report: Report, mail: ReportedMessage, copies: set[str]) -> str | None:
     if report.recipient is None:
         return mail.to_email if not copies else None  # it can only have been the one
     email = _normal(report.recipient)

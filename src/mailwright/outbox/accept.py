@@ -1,54 +1,92 @@
-"""Accepting: a message is accepted by a committed row, or not at all.
+"""Accept messages: the only code that inserts into `messages` and `deliveries`.
 
-Callers that arrive at the same time share one commit, so that a busy API pays for one flush of the disk, not for one
-each; nobody is answered before the commit that holds their message.
+A message is accepted by a committed row or not at all. Every function here also counts what it accepted, for the audit.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
+from sqlalchemy import ColumnElement, Select, and_, func, insert, literal, select
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
-from mailwright.domain.message import Accepted, NewMessage
-from mailwright.domain.states import Status
+from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
+from mailwright.storage.tables import accepted_counts, deliveries, messages
 
 FIND_REPLAYS = statement(__package__, "find_replays")
 FIND_STORED = statement(__package__, "find_stored")
 INSERT_CONTACTS = statement(__package__, "insert_contacts")
 INSERT_MESSAGES = statement(__package__, "insert_messages")
 INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
+INSERT_RUN_MESSAGES = statement(__package__, "insert_run_messages")
+INSERT_RUN_DELIVERIES = statement(__package__, "insert_run_deliveries")
+INSERT_EXTERNAL_MESSAGES = statement(__package__, "insert_external_messages")
 INSERT_ACCEPTED_COUNTS = statement(__package__, "insert_accepted_counts")
 
 PENDING = Status.PENDING.value
 
-# One transaction takes at most this many: a commit must stay short while workers wait for their turn.
-LARGEST_COMMIT = 2_000
-# In portions whose rows SQLite takes as parameters of one statement: a table for more of them would be one copy more.
-PORTION = 250
-# And at most so much text: what PostgreSQL takes as one JSON value has an end.
-LARGEST_COMMIT_BYTES = 64 * 1024 * 1024
+# A commit must stay short, because workers wait for it.
+MAX_COMMIT_MESSAGES = 2_000
+# PostgreSQL receives the messages of a statement as one JSON value, whose size is limited.
+MAX_COMMIT_BYTES = 64 * 1024 * 1024
+# The number of rows that SQLite takes as parameters of one statement; more would be copied to a temporary table first.
+BATCH_SIZE = 250
 
 
-@dataclass(slots=True)
-class _Waiting:
-    messages: Sequence[NewMessage]
-    answer: asyncio.Future[list[Accepted]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+class Acceptor:
+    """Accepts messages from concurrent callers. `announce` runs after each commit, to wake an idle worker."""
+
+    def __init__(self, database: Database, clock: Clock, announce: Callable[[], Awaitable[None]]) -> None:
+        self._database = database
+        self._clock = clock
+        self._group_commit = GroupCommit(
+            self._commit,
+            after_commit=announce,
+            max_items=MAX_COMMIT_MESSAGES,
+            max_bytes=MAX_COMMIT_BYTES,
+            size_of=_approximate_size,
+        )
+
+    async def accept(self, messages: Sequence[NewMessage]) -> list[Accepted]:
+        """Accept all messages in one transaction. The results are in the order of the messages."""
+        return await self._group_commit.submit(messages) if messages else []
+
+    async def close(self) -> None:
+        await self._group_commit.close()
+
+    async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
+        accepted = await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
+        fresh = [message.source for message, result in zip(messages, accepted, strict=True) if not result.is_replay]
+        for source, count in Counter(fresh).items():
+            metrics.ACCEPTED.labels(source).inc(count)
+        return accepted
+
+
+def _approximate_size(message: NewMessage) -> int:
+    """Return the size in bytes of what can be large: the content and the attachments."""
+    payload = message.payload
+    attachments = payload.get("attachments")
+    attached = sum([len(str(attachment)) for attachment in attachments]) if attachments else 0
+    return len(str(payload.get("html", ""))) + len(str(payload.get("text", ""))) + attached + 1_000
+
+
+# Messages of the API and of notifications: each has content of its own.
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """The message that a key stands for."""
+class _StoredMessage:
+    """The message that a deduplication key belongs to."""
 
     outbox_id: str
     request_id: str
@@ -56,103 +94,20 @@ class _Known:
     body_digest: str | None
 
 
-class Acceptor:
-    """Accepts messages. `announce` is told after each commit, to wake a worker that has nothing to do."""
-
-    def __init__(self, database: Database, clock: Clock, announce: Callable[[], Awaitable[None]]) -> None:
-        self._database = database
-        self._clock = clock
-        self._announce = announce
-        self._waiting: list[_Waiting] = []
-        self._committing: asyncio.Task[None] | None = None
-
-    async def accept(self, messages: Sequence[NewMessage]) -> list[Accepted]:
-        """All of them in one transaction; the answers come in the order of the messages."""
-        if not messages:
-            return []
-        waiting = _Waiting(messages)
-        self._waiting.append(waiting)
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit_all())
-        return await waiting.answer
-
-    async def close(self) -> None:
-        if self._committing is not None:
-            await self._committing
-
-    async def _commit_all(self) -> None:
-        while self._waiting:
-            group = self._next_group()
-            try:
-                answers = await self._commit([message for waiting in group for message in waiting.messages])
-            except NotDurable as error:
-                _tell(group, error)
-            except Exception:  # somebody's message cannot be stored; the others of the group must not pay for it
-                await self._commit_one_by_one(group)
-            else:
-                for waiting in group:
-                    mine, answers = answers[: len(waiting.messages)], answers[len(waiting.messages) :]
-                    if not waiting.answer.done():
-                        waiting.answer.set_result(mine)
-            await self._announce()
-
-    async def _commit_one_by_one(self, group: Sequence[_Waiting]) -> None:
-        for waiting in group:
-            if waiting.answer.done():
-                continue
-            try:
-                waiting.answer.set_result(await self._commit(waiting.messages))
-            except Exception as error:
-                _tell([waiting], error)
-
-    async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
-        accepted = await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
-        fresh = [message.source for message, answer in zip(messages, accepted, strict=True) if not answer.is_replay]
-        for source, count in Counter(fresh).items():
-            metrics.ACCEPTED.labels(source).inc(count)
-        return accepted
-
-    def _next_group(self) -> list[_Waiting]:
-        group: list[_Waiting] = []
-        count = size = 0
-        while self._waiting:
-            waiting = self._waiting[0]
-            count += len(waiting.messages)
-            size += sum([_size(message) for message in waiting.messages])
-            if group and (count > LARGEST_COMMIT or size > LARGEST_COMMIT_BYTES):
-                break
-            group.append(self._waiting.pop(0))
-        return group
-
-
-def _size(message: NewMessage) -> int:
-    """About: what is large in a mail is its content and its attachments."""
-    payload = message.payload
-    attachments = payload.get("attachments")
-    attached = sum([len(str(attachment)) for attachment in attachments]) if attachments else 0
-    return len(str(payload.get("html", ""))) + len(str(payload.get("text", ""))) + attached + 1_000
-
-
-def _tell(group: Sequence[_Waiting], error: Exception) -> None:
-    for waiting in group:
-        if not waiting.answer.done():
-            waiting.answer.set_exception(error)
-
-
 async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> list[Accepted]:
-    """Accepts inside the caller's transaction: a source writes its own rows and its messages together."""
+    """Accept messages inside the caller's transaction, together with the rows that their source writes."""
     replays = await _find_replays(tx, messages)
     fresh = _first_of_each_key(messages, replays)
     stored = await _insert(tx, fresh, now)
     if len(stored) == len(messages):
         return [Accepted(message.outbox_id, message.request_id, PENDING) for message in messages]
-    if len(stored) < len(fresh):  # another process took a key between our look and our insert
+    if len(stored) < len(fresh):  # Another process used a key between the lookup and the insert.
         replays = await _find_replays(tx, messages)
-    known = replays | {(m.tenant_id, m.dedupe_key): _known(m) for m in stored.values()}
-    return [_answer(message, stored, known) for message in messages]
+    by_key = replays | {(message.tenant_id, message.dedupe_key): _as_stored(message) for message in stored.values()}
+    return [_accepted(message, stored, by_key) for message in messages]
 
 
-async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tuple[int, str | None], _Known]:
+async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tuple[int, str | None], _StoredMessage]:
     wanted = [
         {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key}
         for message in messages
@@ -161,19 +116,19 @@ async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tupl
     if not wanted:
         return {}
     return {
-        (row.tenant_id, row.dedupe_key): _Known(row.outbox_id, row.request_id, row.status, row.body_digest)
+        (row.tenant_id, row.dedupe_key): _StoredMessage(row.outbox_id, row.request_id, row.status, row.body_digest)
         for row in await tx.run(FIND_REPLAYS, wanted=wanted)
     }
 
 
-def _known(message: NewMessage) -> _Known:
-    return _Known(message.outbox_id, message.request_id, PENDING, message.body_digest)
+def _as_stored(message: NewMessage) -> _StoredMessage:
+    return _StoredMessage(message.outbox_id, message.request_id, PENDING, message.body_digest)
 
 
 def _first_of_each_key(
-    messages: Sequence[NewMessage], replays: Mapping[tuple[int, str | None], _Known]
+    messages: Sequence[NewMessage], replays: Mapping[tuple[int, str | None], _StoredMessage]
 ) -> dict[str, NewMessage]:
-    """What is to be stored, by outbox id; within one group, too, a key counts once."""
+    """Return the messages to store, by outbox ID. A key counts once within one commit, too."""
     taken = set(replays)
     fresh: dict[str, NewMessage] = {}
     for message in messages:
@@ -189,36 +144,56 @@ def _first_of_each_key(
 async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
     if not fresh:
         return {}
-    await _insert_contacts(tx, fresh.values(), now)
+    await _insert_recipients(tx, fresh.values(), now)
     messages = list(fresh.values())
     stored: dict[str, NewMessage] = {}
-    for start in range(0, len(messages), PORTION):
-        stored |= await _insert_portion(tx, messages[start : start + PORTION], now)
-    counts = Counter([(message.tenant_id, message.source) for message in stored.values()])
-    batches = [{"tenant_id": t, "source": source, "accepted": count} for (t, source), count in counts.items()]
-    await tx.count(INSERT_ACCEPTED_COUNTS, batches=batches, now=now)
+    for start in range(0, len(messages), BATCH_SIZE):
+        stored |= await _insert_batch(tx, messages[start : start + BATCH_SIZE], now)
+    await _count(tx, Counter([(message.tenant_id, message.source) for message in stored.values()]), now)
     return stored
 
 
-async def _insert_portion(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> dict[str, NewMessage]:
-    """Those that were stored, by outbox id: another process may have taken a key meanwhile."""
+async def _insert_batch(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> dict[str, NewMessage]:
+    """Return the messages that were stored, by outbox ID: another process may have used a key meanwhile."""
     stored = {message.outbox_id: message for message in messages}
     rows = [_message_row(message, position) for position, message in enumerate(messages)]
     if await tx.count(INSERT_MESSAGES, messages=rows, now=now) < len(rows):
-        stored = {row.outbox_id: stored[row.outbox_id] for row in await tx.run(FIND_STORED, wanted=rows)}
+        stored = {outbox_id: stored[outbox_id] for outbox_id in await _find_stored(tx, list(stored))}
     await tx.count(INSERT_DELIVERIES, deliveries=[_delivery_row(message, now) for message in stored.values()])
     return stored
 
 
-async def _insert_contacts(tx: Runner, messages: Iterable[NewMessage], now: Instant) -> None:
-    people = {(message.tenant_id, message.to_email): message for message in messages if message.recipient_id is None}
-    if not people:
+async def _find_stored(tx: Runner, outbox_ids: Iterable[str]) -> list[str]:
+    rows = await tx.run(FIND_STORED, wanted=[{"outbox_id": outbox_id} for outbox_id in outbox_ids])
+    return [row.outbox_id for row in rows]
+
+
+async def _insert_recipients(tx: Runner, messages: Iterable[NewMessage], now: Instant) -> None:
+    recipients = {
+        (message.tenant_id, message.to_email): message for message in messages if message.recipient_id is None
+    }
+    if not recipients:
         return
     contacts = [
         {"contact_id": contact_id, "tenant_id": tenant_id, "email": email, "name": message.contact_name}
-        for contact_id, ((tenant_id, email), message) in zip(uuid7s(now, len(people)), people.items(), strict=True)
+        for contact_id, ((tenant_id, email), message) in zip(
+            uuid7s(now, len(recipients)), recipients.items(), strict=True
+        )
     ]
+    await insert_contacts(tx, contacts, now)
+
+
+async def insert_contacts(tx: Runner, contacts: Sequence[Mapping[str, Any]], now: Instant) -> None:
+    """Add contacts, as rows with a contact ID, tenant, email and name. Existing contacts stay as they are."""
     await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
+
+
+async def _count(tx: Runner, accepted: Mapping[tuple[int, Source], int], now: Instant) -> None:
+    counts = [
+        {"tenant_id": tenant_id, "source": source.value, "accepted": count}
+        for (tenant_id, source), count in accepted.items()
+    ]
+    await tx.count(INSERT_ACCEPTED_COUNTS, counts=counts, now=now)
 
 
 def _delivery_row(message: NewMessage, now: Instant) -> dict[str, object]:
@@ -231,12 +206,12 @@ def _delivery_row(message: NewMessage, now: Instant) -> dict[str, object]:
 
 
 def _message_row(message: NewMessage, position: int) -> dict[str, object]:
-    # Bulk mail that names no list is of the general one, which everybody can leave.
+    # Bulk email without a list belongs to the general one, so that everyone can unsubscribe from it.
     list_key = message.list_key or (GENERAL if message.is_bulk else None)
     return {
         "outbox_id": message.outbox_id,
         "tenant_id": message.tenant_id,
-        "source": message.source.value,  # plain text: SQLite's driver looks for an adapter for everything else
+        "source": message.source.value,  # Plain text: SQLite's driver looks for an adapter for every other type.
         "request_id": message.request_id,
         "dedupe_key": message.dedupe_key,
         "body_digest": message.body_digest,
@@ -252,16 +227,136 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
         "list_key": list_key,
         "expires_at": message.expires_at,
         "scheduled_at": message.scheduled_at,
-        "position": position,  # the order in which they were given is the order of their keys
+        "position": position,  # Keys are assigned in the order in which the messages were submitted.
     }
 
 
-def _answer(
-    message: NewMessage, stored: Mapping[str, NewMessage], known: Mapping[tuple[int, str | None], _Known]
+def _accepted(
+    message: NewMessage,
+    stored: Mapping[str, NewMessage],
+    by_key: Mapping[tuple[int, str | None], _StoredMessage],
 ) -> Accepted:
-    """Compared with the caller's own body: whoever shares the commit may have used the key for something else."""
+    """Compare with the caller's own body: another caller of the commit may have used the key for a different one."""
     if message.outbox_id in stored:
         return Accepted(message.outbox_id, message.request_id, PENDING)
-    first = known[message.tenant_id, message.dedupe_key]
+    first = by_key[message.tenant_id, message.dedupe_key]
     is_conflict = first.body_digest != message.body_digest
     return Accepted(first.outbox_id, first.request_id, first.status, is_replay=True, is_conflict=is_conflict)
+
+
+# Messages of bulk sources: thousands at once, with content that they share.
+
+
+async def accept_select(
+    tx: Transaction,
+    values: Mapping[str, ColumnElement[Any]],
+    rows: Select[Any],
+    *,
+    tenant_id: int,
+    campaign_key: int,
+    lane: int,
+    now: Instant,
+) -> int:
+    """Accept the campaign messages that a select yields, without reading them, and return their number."""
+    before = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
+    await tx.execute(insert(messages).from_select(list(values), rows))
+    # Scan the newest keys: the campaign's own index would read every earlier batch again. COALESCE keeps it unused.
+    is_new = and_(messages.c.id > before, func.coalesce(messages.c.campaign_key, 0) == campaign_key)
+    delivery = {
+        "message_key": messages.c.id,
+        "tenant_id": messages.c.tenant_id,
+        "lane": literal(lane),
+        "status": literal(PENDING),
+        "claimable_at": literal(now),
+        "next_attempt_at": literal(now),
+        "attempts": literal(0),
+        "claims": literal(0),
+        "resends": literal(0),
+    }
+    new_deliveries = select(*delivery.values()).where(is_new).order_by(messages.c.id)
+    await tx.execute(insert(deliveries).from_select(list(delivery), new_deliveries))
+    accepted = int((await tx.execute(select(func.count()).select_from(messages).where(is_new)))[0][0])
+    if accepted:
+        count = {"tenant_id": tenant_id, "source": Source.CAMPAIGN.value, "accepted": accepted, "created_at": now}
+        await tx.execute(insert(accepted_counts).values(**count))
+    return accepted
+
+
+# The columns of `insert_run_messages.sql`: outbox ID, contact key, email, subject, template key and payload. A tuple,
+# because one is built for every recipient.
+RunMessage = tuple[str, int, str, str, int, str]
+
+
+async def accept_run(
+    tx: Runner,
+    run_messages: Sequence[RunMessage],
+    *,
+    tenant_id: int,
+    run_id: str,
+    list_key: str,
+    retry_policy: str,
+    after_key: int,
+    now: Instant,
+) -> list[bool]:
+    """Accept a batch of an article run, and return for each message whether its contact still exists.
+
+    `after_key` is the newest message key before this transaction.
+    """
+    shared = {"source": Source.ARTICLE.value, "run_id": run_id, "list_key": list_key, "retry_policy": retry_policy}
+    accepted = await tx.count(INSERT_RUN_MESSAGES, messages=run_messages, now=now, **shared)
+    lane = lane_number(Priority.BULK, tenant_id)
+    await tx.count(INSERT_RUN_DELIVERIES, after_key=after_key, run_id=run_id, lane=lane, now=now)
+    if accepted:
+        await _count(tx, {(tenant_id, Source.ARTICLE): accepted}, now)
+    if accepted == len(run_messages):
+        return [True] * accepted
+    stored = set(await _find_stored(tx, [message[0] for message in run_messages]))
+    return [message[0] in stored for message in run_messages]
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalMessage:
+    """A message of a campaign to a recipient that another source selected."""
+
+    outbox_id: str
+    email: str
+    payload: Mapping[str, Any]
+
+
+async def accept_external(
+    tx: Runner,
+    external: Sequence[ExternalMessage],
+    *,
+    source: Source,
+    tenant_id: int,
+    campaign_key: int,
+    campaign_id: str,
+    subject: str,
+    template_key: int,
+    lane: int,
+    now: Instant,
+) -> int:
+    """Accept messages of a campaign in this order, one for each address, and return how many were new."""
+    rows = [
+        {
+            "outbox_id": message.outbox_id,
+            "email": message.email,
+            "payload": orjson.dumps(message.payload).decode(),
+            "position": position,
+        }
+        for position, message in enumerate(external)
+    ]
+    shared = {
+        "campaign_id": campaign_id,
+        "campaign_key": campaign_key,
+        "subject": subject,
+        "template_key": template_key,
+    }
+    accepted = await tx.count(
+        INSERT_EXTERNAL_MESSAGES, recipients=rows, source=source.value, tenant_id=tenant_id, now=now, **shared
+    )
+    if accepted:
+        due = {"tenant_id": tenant_id, "lane": lane, "due_at": now}
+        await tx.count(INSERT_DELIVERIES, deliveries=[{"outbox_id": message.outbox_id, **due} for message in external])
+        await _count(tx, {(tenant_id, source): accepted}, now)
+    return accepted

@@ -25,7 +25,7 @@ from tests.conftest import DatabaseAddress
 from tests.engines import Valkey, valkey_server
 from tests.standins.provider import ScriptedProvider
 
-NO_SYNC_YET = PreSyncState(previous_sync=None, counted_before=0, under_way=0)
+NO_SYNC_YET = PreSyncState(previous_sync=None, counted_before=0, in_flight=0)
 
 
 @pytest.fixture(params=["database", "valkey"])

@@ -18,13 +18,11 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
-from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.retry import ARTICLES
-from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.accept import FIND_STORED, INSERT_ACCEPTED_COUNTS
+from mailwright.outbox.accept import RunMessage, accept_run
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import SliceSelection, SliceSet
 from mailwright.sources.articles.compose import ArticleVariant, compose, keep
@@ -36,8 +34,6 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs
 
 ADD_TO_VARIANTS = statement(__package__, "add_to_variants")
-INSERT_LETTERS = statement(__package__, "insert_letters")
-INSERT_LETTER_DELIVERIES = statement(__package__, "insert_letter_deliveries")
 LOCK_RUN = statement(__package__, "lock_run")
 MOVE_RUN = statement(__package__, "move_run")
 
@@ -126,13 +122,9 @@ class ArticleScheduler:
             await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
 
 
-# As the columns of `insert_letters.sql`: it is made for every reader, and a tuple is what costs least.
-_Letter = tuple[str, int, str, str, int, str]
-
-
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    letters: list[_Letter]
+    letters: list[RunMessage]
     choices: list[SliceSelection]  # of each letter
     moved: dict[str, Any]
 
@@ -142,31 +134,26 @@ async def _store(tx: Runner, run: ArticleRun, walk: _Walk, portion: _Portion, no
     [row] = await tx.run(LOCK_RUN, run_key=run.id)
     if row.enqueued_to != run.enqueued_to or row.enqueue_ended_at is not None:
         return 0
-    choices = await _insert(tx, run, portion, row.newest, now) if portion.letters else []
+    choices = await _accept(tx, run, portion, row.newest, now) if portion.letters else []
     if choices:
-        batches = [{"tenant_id": run.tenant_id, "source": Source.ARTICLE.value, "accepted": len(choices)}]
-        await tx.count(INSERT_ACCEPTED_COUNTS, batches=batches, now=now)
         await tx.count(ADD_TO_VARIANTS, variants=_variants(run, walk, choices))
     await tx.count(MOVE_RUN, recipients=len(choices), **portion.moved)
     return len(choices)
 
 
-async def _insert(tx: Runner, run: ArticleRun, portion: _Portion, newest: int, now: Instant) -> list[SliceSelection]:
-    """What those get who are still there."""
-    shared = {
-        "run_id": run.run_id,
-        "retry_policy": ARTICLES.name,
-        "on_doubt": OnDoubt.HOLD.value,
-        "list_key": run.list_key,
-    }
-    stored = await tx.count(INSERT_LETTERS, letters=portion.letters, now=now, **shared)
-    lane = lane_number(Priority.BULK, run.tenant_id)
-    await tx.count(INSERT_LETTER_DELIVERIES, newest=newest, run_id=run.run_id, lane=lane, now=now)
-    if stored == len(portion.letters):
-        return portion.choices
-    wanted = [{"outbox_id": each[0], "tenant_id": run.tenant_id} for each in portion.letters]
-    there = {row.outbox_id for row in await tx.run(FIND_STORED, wanted=wanted)}
-    return [choice for each, choice in zip(portion.letters, portion.choices, strict=True) if each[0] in there]
+async def _accept(tx: Runner, run: ArticleRun, portion: _Portion, after_key: int, now: Instant) -> list[SliceSelection]:
+    """Accept the messages, and return the selections of those whose contacts still exist."""
+    accepted = await accept_run(
+        tx,
+        portion.letters,
+        tenant_id=run.tenant_id,
+        run_id=run.run_id,
+        list_key=run.list_key,
+        retry_policy=ARTICLES.name,
+        after_key=after_key,
+        now=now,
+    )
+    return [choice for choice, is_accepted in zip(portion.choices, accepted, strict=True) if is_accepted]
 
 
 def _variants(run: ArticleRun, walk: _Walk, choices: Sequence[SliceSelection]) -> list[dict[str, Any]]:
@@ -181,7 +168,7 @@ def _variants(run: ArticleRun, walk: _Walk, choices: Sequence[SliceSelection]) -
     ]
 
 
-def _letter(run: ArticleRun, recipient: ArticleRecipient, variant: ArticleVariant, outbox_id: str) -> _Letter:
+def _letter(run: ArticleRun, recipient: ArticleRecipient, variant: ArticleVariant, outbox_id: str) -> RunMessage:
     payload = {
         "campaign": run.campaign_tag,
         "to": recipient.email,

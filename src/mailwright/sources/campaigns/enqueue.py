@@ -9,19 +9,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, insert, literal, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, literal, select, true, update
 
 from mailwright.audience.segments import audience
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Source
-from mailwright.domain.states import OnDoubt, Status
+from mailwright.domain.states import OnDoubt
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
+from mailwright.outbox.accept import accept_select
 from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, find_entry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
-from mailwright.storage.tables import accepted_counts, campaigns, contacts, deliveries, messages, queue_entries
+from mailwright.storage.tables import campaigns, contacts, messages, queue_entries
 
 # Large enough that commits cost little, small enough that other writers do not wait long.
 BATCH_SIZE = 10_000
@@ -85,30 +86,14 @@ async def _count(tx: Transaction, members: ColumnElement[bool]) -> int:
 
 
 async def _store(tx: Transaction, entry: QueueEntry, members: ColumnElement[bool], now: Instant) -> int:
-    newest_key = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
-    columns, rows = _messages(entry, members, now)
-    await tx.execute(insert(messages).from_select(columns, rows))
-    # `coalesce` keeps the database off the campaign's index, along which each batch would scan all earlier ones.
-    new = and_(messages.c.id > newest_key, func.coalesce(messages.c.campaign_key, 0) == entry.campaign_key)
-    new_deliveries = select(
-        messages.c.id,
-        messages.c.tenant_id,
-        *(literal(value) for value in (entry.lane, Status.PENDING.value, now, now, 0, 0, 0)),
-    ).where(new)
-    columns = ["message_key", "tenant_id", "lane", "status", "claimable_at", "next_attempt_at"]
-    columns += ["attempts", "claims", "resends"]
-    await tx.execute(insert(deliveries).from_select(columns, new_deliveries.order_by("id")))
-    stored = int((await tx.execute(select(func.count()).select_from(messages).where(new)))[0][0])
-    if stored:
-        await tx.execute(
-            insert(accepted_counts).values(
-                tenant_id=entry.tenant_id, source=Source.CAMPAIGN.value, accepted=stored, created_at=now
-            )
-        )
-    return stored
+    values, rows = _messages(entry, members, now)
+    campaign = {"tenant_id": entry.tenant_id, "campaign_key": entry.campaign_key, "lane": entry.lane}
+    return await accept_select(tx, values, rows, **campaign, now=now)
 
 
-def _messages(entry: QueueEntry, members: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
+def _messages(
+    entry: QueueEntry, members: ColumnElement[bool], now: Instant
+) -> tuple[dict[str, ColumnElement[Any]], Select[Any]]:
     """Select the new messages from the contacts, so that the database creates them without a round trip."""
     variants = entry.content.variants
     total_share = sum(variant.share for variant in variants)
@@ -150,7 +135,7 @@ def _messages(entry: QueueEntry, members: ColumnElement[bool], now: Instant) -> 
     wanted = true() if total_share == 100 else chosen.c.number * total_share % 100 < total_share
     if not _is_first_pass(entry):
         wanted = and_(wanted, ~_message_to(entry, chosen.c.email).exists())
-    return list(values), select(*values.values()).where(wanted).order_by(chosen.c.email)
+    return values, select(*values.values()).where(wanted).order_by(chosen.c.email)
 
 
 def _is_first_pass(entry: QueueEntry) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from sqlalchemy import insert, update
 
 from mailwright.audience.status import ERASED_CONTACTS
@@ -19,15 +18,12 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
 from mailwright.ops import metrics
-from mailwright.outbox.accept import INSERT_ACCEPTED_COUNTS, INSERT_CONTACTS, INSERT_DELIVERIES
+from mailwright.outbox.accept import ExternalMessage, accept_external, insert_contacts
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, find_entry, update_entry
 from mailwright.storage.database import Transaction
-from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, queue_entries
-
-INSERT_EXTERNAL_MESSAGES = statement(__package__, "insert_external_messages")
 
 # No list can have this name, so extending an external campaign finds no new recipients.
 NO_LIST = "guests:"
@@ -117,36 +113,24 @@ async def add_recipients(
         {"contact_id": contact_id, "tenant_id": entry.tenant_id, "email": each.email, "name": None}
         for contact_id, each in zip(ids, recipients, strict=False)
     ]
-    await tx.count(INSERT_CONTACTS, contacts=new_contacts, now=now)
-    rows = [
-        {
-            "outbox_id": outbox_id,
-            "email": each.email,
-            "payload": orjson.dumps({**entry.content.payload, **each.payload}).decode(),
-            "position": position,
-        }
-        for position, (outbox_id, each) in enumerate(zip(ids[len(recipients) :], recipients, strict=True))
-    ]
+    await insert_contacts(tx, new_contacts, now)
     [variant] = entry.content.variants
-    stored = await tx.count(
-        INSERT_EXTERNAL_MESSAGES,
-        recipients=rows,
-        source=source.value,
-        campaign_id=entry.campaign_id,
-        campaign_key=campaign_key,
+    stored = await accept_external(
+        tx,
+        [
+            ExternalMessage(outbox_id, each.email, {**entry.content.payload, **each.payload})
+            for outbox_id, each in zip(ids[len(recipients) :], recipients, strict=True)
+        ],
+        source=source,
         tenant_id=entry.tenant_id,
+        campaign_key=campaign_key,
+        campaign_id=entry.campaign_id,
         subject=variant.subject,
         template_key=variant.templates[""],
+        lane=entry.lane,
         now=now,
     )
     if stored:
-        due = [
-            {"outbox_id": row["outbox_id"], "tenant_id": entry.tenant_id, "lane": entry.lane, "due_at": now}
-            for row in rows
-        ]
-        await tx.count(INSERT_DELIVERIES, deliveries=due)
-        batch = {"tenant_id": entry.tenant_id, "source": source.value, "accepted": stored}
-        await tx.count(INSERT_ACCEPTED_COUNTS, batches=[batch], now=now)
         counts = {"processed": entry.processed + stored, "recipients": entry.recipients + stored}
         await update_entry(tx, campaign_key, **counts, enqueued_to=recipients[-1].email)
         metrics.ACCEPTED.labels(source).inc(stored)

@@ -1,5 +1,5 @@
--- In the order of keys: along the run's own index each portion would pass all that came before.
+-- Scans the newest keys: the run's own index would read every earlier batch again. COALESCE keeps that index unused.
 INSERT INTO deliveries (message_key, tenant_id, lane, status, claimable_at, next_attempt_at, attempts, claims, resends)
 SELECT m.id, m.tenant_id, CAST(:lane AS bigint), 'PENDING', CAST(:now AS bigint), CAST(:now AS bigint), 0, 0, 0
 FROM messages AS m
-WHERE m.id > :newest AND COALESCE(m.request_id, '') = :run_id
+WHERE m.id > :after_key AND COALESCE(m.request_id, '') = :run_id
