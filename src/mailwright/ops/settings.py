@@ -1,4 +1,4 @@
-"""Settings: environment first, then `mailwright.toml`, then a default. Every error at once, with the name to set."""
+"""Read the settings from the environment, then `mailwright.toml`, then the defaults, and report all errors at once."""
 
 import os
 import re
@@ -36,132 +36,179 @@ ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz"]
 
 
 class Settings(BaseSettings):
-    """Field names are ours; the alias is the name that people set."""
+    """All settings. A field's alias is the name of its environment variable and of its key in `mailwright.toml`."""
 
     model_config = SettingsConfigDict(extra="forbid", populate_by_name=True, frozen=True, env_ignore_empty=True)
 
     _served_at: str | None = PrivateAttr(default=None)
 
     database_url: Annotated[
-        str, Field(alias="MAILWRIGHT_DATABASE_URL", description="sqlite:///file.db or postgresql://…")
+        str,
+        Field(
+            alias="MAILWRIGHT_DATABASE_URL",
+            description="Database: `sqlite:///file.db` or `postgresql://user:password@host/name`.",
+        ),
     ] = "sqlite:///mailwright.db"
     redis_url: Annotated[
         str | None,
-        Field(alias="MAILWRIGHT_REDIS_URL", description="redis://host:port/0: shared permits and wake-up hints"),
+        Field(
+            alias="MAILWRIGHT_REDIS_URL",
+            description="Valkey or Redis server for shared rate limits and worker wake-ups, for example `redis://host:6379/0`.",
+        ),
     ] = None
 
-    host: Annotated[str, Field(alias="MAILWRIGHT_HOST", description="where the API listens")] = "127.0.0.1"
-    port: Annotated[int, Field(alias="MAILWRIGHT_PORT", ge=0, le=65535, description="its port")] = 8025
+    host: Annotated[str, Field(alias="MAILWRIGHT_HOST", description="Address on which the server listens.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[
+        int, Field(alias="MAILWRIGHT_PORT", ge=0, le=65535, description="Port on which the server listens.")
+    ] = 8025
     base_url: Annotated[
         str | None,
         Field(
             alias="MAILWRIGHT_BASE_URL",
-            description="how readers reach it; links in mails begin with it, or else with where `serve` listens",
+            description="Public URL of the server, for links in emails. Defaults to the address of `serve`.",
         ),
     ] = None
     admin_password: Annotated[
         SecretStr | None,
         Field(
             alias="ADMIN_PASSWORD",
-            description="of the first administrator, `admin`; as a bearer it opens what scripts trigger",
+            description="Password of the first administrator, `admin`. Scripts can send it as a bearer token.",
         ),
     ] = None
     unsubscribe_secret: Annotated[
         SecretStr | None,
-        Field(alias="UNSUBSCRIBE_SECRET", description="signs unsubscribe links; made and kept if not set"),
+        Field(
+            alias="UNSUBSCRIBE_SECRET",
+            description="Key that signs unsubscribe links. Generated and stored in the database if not set.",
+        ),
     ] = None
     unsubscribe_retired_secrets: Annotated[
         tuple[SecretStr, ...],
         NoDecode,
         Field(
             alias="UNSUBSCRIBE_RETIRED_SECRETS",
-            description="earlier ones, with commas: links in mails that they signed keep working",
+            description="Earlier unsubscribe keys, separated by commas. Links signed with them stay valid.",
         ),
     ] = ()
     unsubscribe_base_url: Annotated[
         str | None,
-        Field(alias="UNSUBSCRIBE_BASE_URL", description="the page of those links; MAILWRIGHT_BASE_URL/unsubscribe"),
+        Field(
+            alias="UNSUBSCRIBE_BASE_URL",
+            description="URL of the unsubscribe page. Defaults to `MAILWRIGHT_BASE_URL/unsubscribe`.",
+        ),
     ] = None
 
     unsubscribe_confirm: Annotated[
         bool,
-        Field(alias="UNSUBSCRIBE_CONFIRM", description="ask before leaving: for readers behind link scanners"),
+        Field(
+            alias="UNSUBSCRIBE_CONFIRM",
+            description="Ask for confirmation before unsubscribing, so that link scanners unsubscribe nobody.",
+        ),
     ] = False
 
-    provider: Annotated[ProviderName, Field(alias="MAILWRIGHT_PROVIDER", description="who carries the mail")] = (
-        "mailbox"
-    )
+    provider: Annotated[
+        ProviderName, Field(alias="MAILWRIGHT_PROVIDER", description="Provider that delivers email.")
+    ] = "mailbox"
     route: Annotated[
         str | None,
         Field(
             alias="MAILWRIGHT_ROUTE",
-            description="several providers instead of one: `ses, smtp` in that order, or `ses=3, smtp=1` by weight",
+            description="Several providers: `ses, smtp` tries them in order, `ses=3, smtp=1` splits by weight.",
         ),
     ] = None
     mailbox: Annotated[
-        Path, Field(alias="MAILWRIGHT_MAILBOX", description="the maildir that the mailbox provider writes to")
+        Path, Field(alias="MAILWRIGHT_MAILBOX", description="Maildir folder of the `mailbox` provider.")
     ] = Path("var/mailbox")
     smtp_url: Annotated[
         SecretStr | None,
         Field(
             alias="MAILWRIGHT_SMTP_URL",
-            description="smtp://user:pw@host:port?tls=none|starttls|tls",
+            description="SMTP server: `smtp://user:password@host:port?tls=none|starttls|tls`.",
             validate_default=True,
         ),
     ] = None
     smtp_connections: Annotated[
         PositiveInt | None,
-        Field(alias="MAILWRIGHT_SMTP_CONNECTIONS", description="most connections per worker; 10 if not set anywhere"),
+        Field(
+            alias="MAILWRIGHT_SMTP_CONNECTIONS",
+            description="Maximum number of SMTP connections per worker. Defaults to 10.",
+        ),
     ] = None
     aws_region: Annotated[
         str | None,
-        Field(alias="AWS_REGION", description="where SES and SQS are; keys come from the AWS credential chain"),
+        Field(
+            alias="AWS_REGION", description="AWS region of SES and SQS. Credentials come from the AWS credential chain."
+        ),
     ] = None
     ses_configuration_set: Annotated[
-        str | None, Field(alias="SES_CONFIGURATION_SET", description="the one that publishes events of our mails")
+        str | None,
+        Field(
+            alias="SES_CONFIGURATION_SET",
+            description="SES configuration set that publishes the events of sent messages.",
+        ),
     ] = None
     ses_url: Annotated[
         str | None,
-        Field(alias="MAILWRIGHT_SES_URL", description="another SES, for a rehearsal; the region's if not set"),
+        Field(
+            alias="MAILWRIGHT_SES_URL", description="SES endpoint for tests. Defaults to the endpoint of the region."
+        ),
     ] = None
     sendgrid_api_key: Annotated[
-        SecretStr | None, Field(alias="SENDGRID_API_KEY", description="a key that may send mail")
+        SecretStr | None, Field(alias="SENDGRID_API_KEY", description="SendGrid API key with permission to send email.")
     ] = None
     sendgrid_url: Annotated[
-        str, Field(alias="MAILWRIGHT_SENDGRID_URL", description="api.eu.sendgrid.com for the EU, or a rehearsal")
+        str,
+        Field(
+            alias="MAILWRIGHT_SENDGRID_URL",
+            description="SendGrid endpoint: `https://api.eu.sendgrid.com` in the EU, or a test server.",
+        ),
     ] = "https://api.sendgrid.com"
     smtpbz_api_key: Annotated[
-        SecretStr | None, Field(alias="SMTPBZ_API_KEY", description="asks smtp.bz for the quota that is left")
+        SecretStr | None,
+        Field(alias="SMTPBZ_API_KEY", description="smtp.bz API key, used to read the remaining quota."),
     ] = None
     smtpbz_url: Annotated[
-        str, Field(alias="MAILWRIGHT_SMTPBZ_URL", description="the API of smtp.bz, or of a rehearsal")
+        str, Field(alias="MAILWRIGHT_SMTPBZ_URL", description="smtp.bz API endpoint, or a test server.")
     ] = "https://api.smtp.bz/v1"
     smtpbz_smtp_url: Annotated[
         SecretStr | None,
         Field(
             alias="SMTPBZ_SMTP_URL",
-            description="smtp://user:pw@connect.smtp.bz:587?tls=starttls with your own login; else MAILWRIGHT_SMTP_URL",
+            description="SMTP server of smtp.bz with your login. Defaults to `MAILWRIGHT_SMTP_URL`.",
         ),
     ] = None
 
     sender: Annotated[
-        str, Field(alias="MAILWRIGHT_FROM", description="From of mails that name none: Name <address> or an address")
+        str, Field(alias="MAILWRIGHT_FROM", description="Default From header: `Name <address>` or an address.")
     ] = "Mailwright <mailwright@localhost>"
     bounce_address: Annotated[
         str | None,
-        Field(alias="MAILWRIGHT_BOUNCE_ADDRESS", description="envelope sender; the From address where none is set"),
+        Field(
+            alias="MAILWRIGHT_BOUNCE_ADDRESS",
+            description="Envelope sender, to which bounces are sent. Defaults to the From address.",
+        ),
     ] = None
     dkim_domain: Annotated[
-        str | None, Field(alias="MAILWRIGHT_DKIM_DOMAIN", description="the signing domain; the From domain if not set")
+        str | None,
+        Field(
+            alias="MAILWRIGHT_DKIM_DOMAIN",
+            description="DKIM signing domain. Defaults to the domain of the From address.",
+        ),
     ] = None
     dkim_selector: Annotated[
-        str | None, Field(alias="MAILWRIGHT_DKIM_SELECTOR", description="the DNS name before ._domainkey")
+        str | None,
+        Field(
+            alias="MAILWRIGHT_DKIM_SELECTOR",
+            description="DKIM selector: the part of the DNS name before `._domainkey`.",
+        ),
     ] = None
     dkim_key_file: Annotated[
         Path | None,
         Field(
             alias="MAILWRIGHT_DKIM_KEY_FILE",
-            description="PEM with an RSA or Ed25519 private key",
+            description="PEM file with an RSA or Ed25519 private key for DKIM.",
             validate_default=True,
         ),
     ] = None
@@ -171,103 +218,141 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_POSTAL_ADDRESS",
             max_length=500,
-            description="where you can be reached by post, for {{ postal_address }} in templates",
+            description="Postal address of the sender, available in templates as `{{ postal_address }}`.",
         ),
     ] = None
     images: Annotated[
-        Path, Field(alias="MAILWRIGHT_IMAGES", description="the folder of uploaded images, the same for all processes")
+        Path, Field(alias="MAILWRIGHT_IMAGES", description="Folder of uploaded images, shared by all processes.")
     ] = Path("var/images")
 
     imports: Annotated[
-        Path, Field(alias="MAILWRIGHT_IMPORTS", description="the folder of uploaded files of contacts and reports")
+        Path,
+        Field(alias="MAILWRIGHT_IMPORTS", description="Folder of uploaded contact files and their import reports."),
     ] = Path("var/imports")
     import_limit_mb: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_IMPORT_LIMIT_MB", description="the largest file of contacts")
+        PositiveInt,
+        Field(alias="MAILWRIGHT_IMPORT_LIMIT_MB", description="Maximum size of a contact file, in megabytes."),
     ] = 1024
 
     rate_per_second: Annotated[
-        PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_SECOND", description="per tenant, in any second")
+        PositiveInt | None,
+        Field(alias="MAILWRIGHT_RATE_PER_SECOND", description="Maximum number of messages per tenant in any second."),
     ] = None
     interval_ms: Annotated[
         PositiveInt | None,
-        Field(alias="MAILWRIGHT_INTERVAL_MS", description="per tenant: at least so long from one start to the next"),
+        Field(
+            alias="MAILWRIGHT_INTERVAL_MS", description="Minimum time between two sends of a tenant, in milliseconds."
+        ),
     ] = None
     rate_per_hour: Annotated[
-        PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_HOUR", description="per tenant and clock hour")
+        PositiveInt | None,
+        Field(alias="MAILWRIGHT_RATE_PER_HOUR", description="Maximum number of messages per tenant and clock hour."),
     ] = None
     daily_limit: Annotated[
-        PositiveInt | None, Field(alias="MAILWRIGHT_DAILY_LIMIT", description="per tenant and day in its time zone")
+        PositiveInt | None,
+        Field(
+            alias="MAILWRIGHT_DAILY_LIMIT",
+            description="Maximum number of messages per tenant and day, in the tenant's time zone.",
+        ),
     ] = None
     working_hours: Annotated[
-        str, Field(alias="MAILWRIGHT_WORKING_HOURS", description="09:00-18:00; bulk mail waits outside them")
+        str,
+        Field(
+            alias="MAILWRIGHT_WORKING_HOURS",
+            description="Hours in which bulk email is sent, for example `09:00-18:00`.",
+        ),
     ] = "00:00-24:00"
-    timezone: Annotated[str, Field(alias="MAILWRIGHT_TIMEZONE", description="an IANA name, as Europe/Lisbon")] = "UTC"
+    timezone: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_TIMEZONE", description="Default time zone as an IANA name, for example `Europe/Lisbon`."
+        ),
+    ] = "UTC"
 
     sliding_hour: Annotated[
         bool,
-        Field(alias="MAILWRIGHT_SLIDING_HOUR", description="limits per hour hold for any 60 minutes, not clock hours"),
+        Field(
+            alias="MAILWRIGHT_SLIDING_HOUR", description="Apply hourly limits to any 60 minutes instead of clock hours."
+        ),
     ] = False
     warmup_since: Annotated[
         date | None,
-        Field(alias="MAILWRIGHT_WARMUP_SINCE", description="the first day of new senders: their mail grows from then"),
+        Field(
+            alias="MAILWRIGHT_WARMUP_SINCE",
+            description="First day of the warm-up, for example `2027-01-15`. The daily limit grows from then on.",
+        ),
     ] = None
     warmup_start: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_WARMUP_START", description="mails per tenant on the first day")
+        PositiveInt,
+        Field(alias="MAILWRIGHT_WARMUP_START", description="Daily limit per tenant on the first day of the warm-up."),
     ] = 50
     warmup_factor: Annotated[
-        float, Field(alias="MAILWRIGHT_WARMUP_FACTOR", ge=1, le=100, description="so many times more on each next day")
+        float,
+        Field(
+            alias="MAILWRIGHT_WARMUP_FACTOR",
+            ge=1,
+            le=100,
+            description="Factor by which the warm-up limit grows each day.",
+        ),
     ] = 2.0
     quota_sync_seconds: Annotated[
         PositiveInt,
-        Field(alias="MAILWRIGHT_QUOTA_SYNC_SECONDS", description="how often providers are asked what quota is left"),
+        Field(
+            alias="MAILWRIGHT_QUOTA_SYNC_SECONDS",
+            description="Seconds between two syncs of the providers' remaining quota.",
+        ),
     ] = 300
 
     domain_limits: Annotated[
         str | None,
         Field(
             alias="MAILWRIGHT_DOMAIN_LIMITS",
-            description="per recipient domain, over all workers: `gmail.com=20/s, yahoo.com=5/s 10c, *=100/s`",
+            description="Limits per recipient domain for all workers: `gmail.com=20/s, yahoo.com=5/s 10c, *=100/s`.",
         ),
     ] = None
 
     sns_topic_arns: Annotated[
         tuple[str, ...],
         NoDecode,
-        Field(alias="SNS_TOPIC_ARNS", description="topics whose events are ours, with commas; needed to subscribe"),
+        Field(
+            alias="SNS_TOPIC_ARNS", description="SNS topics from which SES events are accepted, separated by commas."
+        ),
     ] = ()
     sns_certs: Annotated[
         Path | None,
         Field(
             alias="MAILWRIGHT_SNS_CERTS",
-            description="a folder of certificates used instead of Amazon's: for rehearsals",
+            description="Folder of SNS signing certificates for tests, used instead of Amazon's.",
         ),
     ] = None
     sqs_queue_url: Annotated[
-        str | None, Field(alias="MAILWRIGHT_SQS_QUEUE_URL", description="a queue to poll for SES events")
+        str | None, Field(alias="MAILWRIGHT_SQS_QUEUE_URL", description="SQS queue to poll for SES events.")
     ] = None
     sendgrid_webhook_public_key: Annotated[
         str | None,
-        Field(alias="SENDGRID_WEBHOOK_PUBLIC_KEY", description="from SendGrid's signed event webhook settings"),
+        Field(alias="SENDGRID_WEBHOOK_PUBLIC_KEY", description="Public key of SendGrid's signed event webhook."),
     ] = None
     bounce_mailbox: Annotated[
         SecretStr | None,
         Field(
             alias="MAILWRIGHT_BOUNCE_MAILBOX",
-            description="where bounces arrive: maildir:/path or imaps://user:pw@host/INBOX",
+            description="Mailbox to poll for bounces: `maildir:/path` or `imaps://user:password@host/INBOX`.",
         ),
     ] = None
     soft_bounce_limit: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_SOFT_BOUNCE_LIMIT", description="so many soft bounces count as a hard one")
+        PositiveInt,
+        Field(alias="MAILWRIGHT_SOFT_BOUNCE_LIMIT", description="Number of soft bounces that count as a hard bounce."),
     ] = 3
     soft_bounce_days: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_SOFT_BOUNCE_DAYS", description="within so many days")
+        PositiveInt,
+        Field(alias="MAILWRIGHT_SOFT_BOUNCE_DAYS", description="Number of days within which soft bounces are counted."),
     ] = 30
 
     webhook_private: Annotated[
         bool,
         Field(
             alias="MAILWRIGHT_WEBHOOK_PRIVATE",
-            description="outgoing webhooks may go to private addresses and over plain http",
+            description="Allow outbound webhooks to private addresses and over plain HTTP.",
         ),
     ] = False
 
@@ -276,27 +361,32 @@ class Settings(BaseSettings):
         Field(
             alias="FROM_EMAIL",
             validation_alias=AliasChoices("FROM_EMAIL", "SES_FROM_EMAIL"),
-            description="From address of mailouts; the one of MAILWRIGHT_FROM if not set",
+            description="From address of mailouts. Defaults to the address of `MAILWRIGHT_FROM`.",
         ),
     ] = None
     from_name: Annotated[
         str | None,
-        Field(alias="FROM_NAME", description="From name of mailouts to readers for whom Supabase has none"),
+        Field(alias="FROM_NAME", description="From name of mailouts for recipients without one in Supabase."),
     ] = None
-    reply_to_email: Annotated[str | None, Field(alias="REPLY_TO_EMAIL", description="where answers to mailouts go")] = (
-        None
-    )
-    org_name: Annotated[str | None, Field(alias="ORG_NAME", description="who sends, in the footer of mailouts")] = None
+    reply_to_email: Annotated[
+        str | None, Field(alias="REPLY_TO_EMAIL", description="Reply-To address of mailouts.")
+    ] = None
+    org_name: Annotated[
+        str | None, Field(alias="ORG_NAME", description="Name of the sender in the footer of mailouts.")
+    ] = None
     org_address: Annotated[
         str | None,
         Field(
             alias="ORG_ADDRESS",
             max_length=500,
-            description="its postal address, in the same footer; MAILWRIGHT_POSTAL_ADDRESS if not set",
+            description="Postal address in the footer of mailouts. Defaults to `MAILWRIGHT_POSTAL_ADDRESS`.",
         ),
     ] = None
     test_emails: Annotated[
-        str, Field(alias="TEST_EMAILS", description="who gets tests of mailouts, between commas, semicolons or spaces")
+        str,
+        Field(
+            alias="TEST_EMAILS", description="Recipients of test mailouts, separated by commas, semicolons or spaces."
+        ),
     ] = ""
     send_rate_per_sec: Annotated[
         float,
@@ -305,18 +395,19 @@ class Settings(BaseSettings):
             validation_alias=AliasChoices("SEND_RATE_PER_SEC", "RATE_LIMIT_PER_SEC"),
             gt=0,
             le=1000,
-            description="mails of a mailout in a second, evenly spaced",
+            description="Messages of a mailout per second, evenly spaced.",
         ),
     ] = 5.0
     batch_size: Annotated[
-        int, Field(alias="BATCH_SIZE", gt=0, le=1000, description="readers of a mailout who are queued at once")
+        int,
+        Field(alias="BATCH_SIZE", gt=0, le=1000, description="Number of mailout recipients that are enqueued at once."),
     ] = 50
     notion_token: Annotated[
         SecretStr | None,
         Field(
             alias="NOTION_TOKEN",
             validation_alias=AliasChoices("NOTION_TOKEN", "NOTION_API_TOKEN"),
-            description="the secret of the integration that mailouts are shared with",
+            description="Secret of the Notion integration that has access to the mailouts.",
         ),
     ] = None
     notion_db_mailouts: Annotated[
@@ -324,7 +415,7 @@ class Settings(BaseSettings):
         Field(
             alias="NOTION_DB_MAILOUTS",
             validation_alias=AliasChoices("NOTION_DB_MAILOUTS", "NOTION_DB_MAILOUTS_ID"),
-            description="the database of mailouts in Notion: its id or its address",
+            description="Notion database of the mailouts: its ID or URL.",
         ),
     ] = None
     notion_db_errors: Annotated[
@@ -332,105 +423,128 @@ class Settings(BaseSettings):
         Field(
             alias="NOTION_DB_ERRORS",
             validation_alias=AliasChoices("NOTION_DB_ERRORS", "NOTION_DB_ERRORS_ID"),
-            description="the database where their errors are written",
+            description="Notion database for the errors of mailouts: its ID or URL.",
         ),
     ] = None
-    notion_url: Annotated[str, Field(alias="MAILWRIGHT_NOTION_URL", description="another Notion, for a rehearsal")] = (
-        "https://api.notion.com"
-    )
+    notion_url: Annotated[
+        str, Field(alias="MAILWRIGHT_NOTION_URL", description="Notion API endpoint, or a test server.")
+    ] = "https://api.notion.com"
     notion_version: Annotated[
         Literal["2026-03-11", "2025-09-03"],
-        Field(alias="NOTION_VERSION", description="the version of Notion's API that is spoken"),
+        Field(alias="NOTION_VERSION", description="Version of the Notion API."),
     ] = "2026-03-11"
     notion_mailout_properties: Annotated[
         dict[str, str],
         NoDecode,
         Field(
             alias="NOTION_MAILOUT_PROPERTIES",
-            description="what columns of mailouts are called, where not as usual: `subject=Betreff, test=Probe`",
+            description="Renamed columns of the mailouts database: `subject=Betreff, test=Probe`.",
         ),
     ] = {}
     notion_error_properties: Annotated[
         dict[str, str],
         NoDecode,
-        Field(alias="NOTION_ERROR_PROPERTIES", description="the same of errors: `name=Titel, error_code=Code`"),
+        Field(
+            alias="NOTION_ERROR_PROPERTIES",
+            description="Renamed columns of the errors database: `name=Titel, error_code=Code`.",
+        ),
     ] = {}
     notion_statuses: Annotated[
         dict[str, str],
         NoDecode,
         Field(
             alias="NOTION_STATUSES",
-            description="what the states of mailouts are called: `ready=Ready, send=Send, failed=Failed`",
+            description="Renamed statuses of mailouts: `ready=Ready, send=Send, failed=Failed`.",
         ),
     ] = {}
     supabase_url: Annotated[
         str | None,
-        Field(alias="SUPABASE_URL", description="whose subscribers get mailouts; contacts of ours if not set"),
+        Field(
+            alias="SUPABASE_URL",
+            description="Supabase project whose subscribers receive mailouts. Defaults to Mailwright's own contacts.",
+        ),
     ] = None
     supabase_service_role_key: Annotated[
         SecretStr | None,
-        Field(alias="SUPABASE_SERVICE_ROLE_KEY", description="a service_role or secret key of it"),
+        Field(alias="SUPABASE_SERVICE_ROLE_KEY", description="`service_role` or secret key of the Supabase project."),
     ] = None
     mailout_tenant: Annotated[
-        str, Field(alias="MAILWRIGHT_MAILOUT_TENANT", description="the tenant whose mail mailouts are")
+        str, Field(alias="MAILWRIGHT_MAILOUT_TENANT", description="Tenant that sends mailouts.")
     ] = "default"
 
     notify_database_url: Annotated[
         str | None,
-        Field(alias="MAILWRIGHT_NOTIFY_DATABASE_URL", description="where the queue of notifications is, yours or ours"),
+        Field(alias="MAILWRIGHT_NOTIFY_DATABASE_URL", description="Database that holds the notification queue."),
     ] = None
     notify_schema: Annotated[
         str | None,
         Field(
             alias="MAILWRIGHT_NOTIFY_SCHEMA",
             pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
-            description="the PostgreSQL schema of its tables; the connection's own if not set",
+            description="PostgreSQL schema of the queue's tables. Defaults to the schema of the connection.",
         ),
     ] = None
     notify_tenant: Annotated[
-        str, Field(alias="MAILWRIGHT_NOTIFY_TENANT", description="the tenant whose mail notifications are")
+        str, Field(alias="MAILWRIGHT_NOTIFY_TENANT", description="Tenant that sends notifications.")
     ] = "default"
     notify_kinds: Annotated[
         Path | None,
-        Field(alias="MAILWRIGHT_NOTIFY_KINDS", description="a TOML file that declares kinds of events"),
+        Field(alias="MAILWRIGHT_NOTIFY_KINDS", description="TOML file that declares additional kinds of events."),
     ] = None
     notify_base_url: Annotated[
         str | None,
         Field(
             alias="MAILWRIGHT_NOTIFY_BASE_URL",
-            description="where subscriptions are managed; MAILWRIGHT_BASE_URL if not set",
+            description="URL at which subscriptions are managed. Defaults to `MAILWRIGHT_BASE_URL`.",
         ),
     ] = None
     notify_locale: Annotated[
-        str, Field(alias="MAILWRIGHT_NOTIFY_LOCALE", description="of subscribers who name none")
+        str, Field(alias="MAILWRIGHT_NOTIFY_LOCALE", description="Locale of subscribers who have none.")
     ] = "en"
 
     lock_ttl_seconds: Annotated[
         PositiveInt,
-        Field(alias="MAILWRIGHT_LOCK_TTL_SECONDS", description="how long a silent worker keeps its messages"),
+        Field(
+            alias="MAILWRIGHT_LOCK_TTL_SECONDS",
+            description="Seconds after which the messages of an unresponsive worker are claimed by another.",
+        ),
     ] = 120
     concurrency: Annotated[
         PositiveInt,
-        Field(alias="MAILWRIGHT_CONCURRENCY", description="mails that a worker has with the provider at once"),
+        Field(
+            alias="MAILWRIGHT_CONCURRENCY",
+            description="Maximum number of messages that a worker sends at the same time.",
+        ),
     ] = 64
     claim_batch: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_CLAIM_BATCH", description="messages that a worker claims at once")
+        PositiveInt,
+        Field(alias="MAILWRIGHT_CLAIM_BATCH", description="Maximum number of messages that a worker claims at once."),
     ] = 500
     shutdown_grace_seconds: Annotated[
-        PositiveInt, Field(alias="SHUTDOWN_GRACE_SECONDS", description="what is in flight may finish for so long")
+        PositiveInt,
+        Field(
+            alias="SHUTDOWN_GRACE_SECONDS",
+            description="Seconds that sends in progress get to finish during a graceful shutdown.",
+        ),
     ] = 30
 
     metrics_port: Annotated[
         int | None,
-        Field(alias="MAILWRIGHT_METRICS_PORT", gt=0, le=65535, description="where a worker of its own shows metrics"),
+        Field(
+            alias="MAILWRIGHT_METRICS_PORT",
+            gt=0,
+            le=65535,
+            description="Port on which a separate worker serves its metrics.",
+        ),
     ] = None
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"],
         BeforeValidator(lambda level: level.upper() if isinstance(level, str) else level),
-        Field(alias="MAILWRIGHT_LOG_LEVEL", description="how much to log"),
+        Field(alias="MAILWRIGHT_LOG_LEVEL", description="Log level."),
     ] = "INFO"
     log_format: Annotated[
-        Literal["json", "console"], Field(alias="MAILWRIGHT_LOG_FORMAT", description="JSON lines, or for people")
+        Literal["json", "console"],
+        Field(alias="MAILWRIGHT_LOG_FORMAT", description="Log format: JSON lines, or text for a console."),
     ] = "json"
 
     @classmethod
@@ -445,69 +559,69 @@ class Settings(BaseSettings):
         named = os.environ.get("MAILWRIGHT_CONFIG")
         file = Path(named or CONFIG_FILE)
         if named and not file.is_file():
-            raise FileNotFoundError(f"MAILWRIGHT_CONFIG names {named}, which is not there")
+            raise FileNotFoundError(f"MAILWRIGHT_CONFIG: the file {named} does not exist")
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
-    # These two look at fields that stand before them, and are asked even if nothing was set: so they are told together
-    # with everything else that is wrong.
+    # These two depend on fields that are defined before them. `validate_default` runs them even if nothing is set, so
+    # that their errors are reported together with all others.
 
     @field_validator("smtp_url")
     @classmethod
-    def _needed(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+    def _require_smtp_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if value is None and info.data.get("provider") == "smtp":
-            raise ValueError("is needed when MAILWRIGHT_PROVIDER is smtp, as in smtp://mail.example.com:587")
+            raise ValueError("required if MAILWRIGHT_PROVIDER is smtp; for example smtp://mail.example.com:587")
         return value
 
     @field_validator("dkim_key_file")
     @classmethod
-    def _both_or_neither(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+    def _require_key_with_selector(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         if (value is None) != (info.data.get("dkim_selector") is None):
-            raise ValueError("set it together with MAILWRIGHT_DKIM_SELECTOR, or neither")
+            raise ValueError("set both MAILWRIGHT_DKIM_KEY_FILE and MAILWRIGHT_DKIM_SELECTOR, or neither")
         return value
 
     @field_validator("sns_topic_arns", "unsubscribe_retired_secrets", mode="before")
     @classmethod
-    def _with_commas(cls, value: Any) -> Any:
-        return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
+    def _split_commas(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
     @field_validator("notion_mailout_properties", "notion_error_properties", "notion_statuses", mode="before")
     @classmethod
-    def _by_name(cls, value: Any) -> Any:
+    def _parse_pairs(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        pairs = [each.partition("=") for each in value.split(",") if each.strip()]
-        if any(not name.strip() or not called.strip() for name, _, called in pairs):
-            raise ValueError("must look like `subject=Betreff, test=Probe`")
-        return {name.strip(): called.strip() for name, _, called in pairs}
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if any(not name.strip() or not renamed.strip() for name, _, renamed in pairs):
+            raise ValueError("use `name=value` pairs separated by commas, for example `subject=Betreff, test=Probe`")
+        return {name.strip(): renamed.strip() for name, _, renamed in pairs}
 
     @field_validator("working_hours")
     @classmethod
-    def _hours(cls, value: str) -> str:
+    def _check_hours(cls, value: str) -> str:
         if not _HOURS.match(value) or value[:5] >= value[6:]:
-            raise ValueError("must look like 09:00-18:00, the end after the beginning; 00:00-24:00 is always")
+            raise ValueError("use opening and closing times such as 09:00-18:00, or 00:00-24:00 for no limit")
         return value
 
     @field_validator("timezone")
     @classmethod
-    def _zone(cls, value: str) -> str:
+    def _check_timezone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("is not an IANA time zone, as Europe/Lisbon or UTC") from error
+            raise ValueError("unknown time zone; use an IANA name such as Europe/Lisbon or UTC") from error
         return value
 
     @field_validator("unsubscribe_secret")
     @classmethod
-    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+    def _check_length(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 16:
-            raise ValueError("must have at least 16 characters")
+            raise ValueError("use at least 16 characters")
         return value
 
     @field_validator("unsubscribe_retired_secrets")
     @classmethod
-    def _each_long_enough(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if any(len(each.get_secret_value()) < 16 for each in value):
-            raise ValueError("each must have at least 16 characters")
+    def _check_each_length(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(secret.get_secret_value()) < 16 for secret in value):
+            raise ValueError("use at least 16 characters for each")
         return value
 
     @property
@@ -520,11 +634,11 @@ class Settings(BaseSettings):
 
     @property
     def has_public_address(self) -> bool:
-        """Whether a setting says where we are served; if not, whoever serves has told the database."""
+        """Whether the settings define the public URL. If not, `serve` stores its address in the database."""
         return not self.model_fields_set.isdisjoint({"base_url", "port"})
 
     def served_at(self, address: str) -> Self:
-        """The same settings, with links that lead to where another process serves."""
+        """Return a copy whose links lead to the address at which another process serves."""
         served = self.model_copy()
         served._served_at = address
         return served
@@ -535,7 +649,7 @@ class Settings(BaseSettings):
 
 
 def load(**overrides: Any) -> Settings:
-    """Reads the settings, or tells everything that is wrong with them at once."""
+    """Read the settings, or raise one error that lists every problem."""
     try:
         return Settings(**overrides)
     except ValidationError as error:
@@ -546,9 +660,34 @@ def load(**overrides: Any) -> Settings:
         ) from error
 
 
+# By pydantic's type of error; the values in braces are those of the field's own limits.
+_PROBLEMS = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must consist of letters, digits and underscores, and begin with no digit",
+    "literal_error": "must be {expected}",
+    "date_from_datetime_parsing": "must be a date such as 2027-01-15",
+    "date_parsing": "must be a date such as 2027-01-15",
+    "extra_forbidden": "unknown setting; check the spelling",
+}
+
+
 def _problem(detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else CONFIG_FILE
     field = Settings.model_fields.get(name)
-    shown = (field.alias or name) if field else name
+    setting = (field.alias or name) if field else name
+    template = _PROBLEMS.get(detail["type"])
+    if template is not None:
+        return f"{setting}: {template.format(**detail.get('ctx', {}))}"
     message = str(detail["msg"]).removeprefix("Value error, ")
-    return f"{shown}: {message[:1].lower()}{message[1:]}"
+    return f"{setting}: {message[:1].lower()}{message[1:]}"
