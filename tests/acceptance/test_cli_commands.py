@@ -119,7 +119,7 @@ async def test_tenant_is_created_and_its_limits_edited(here: Commands) -> None:
     assert (acme["weight"], acme["maxInFlight"], acme["ratePerHour"]) == (3, 8, None)
     assert [one["name"] for one in (await here.ok("tenant", "list", "--json")).json] == ["acme", "default"]
     again = await here.run("tenant", "create", "acme")
-    assert (again.code, again.err) == (1, "The tenant acme exists already.\n")
+    assert (again.code, again.err) == (1, "The tenant acme already exists.\n")
 
 
 # Messages.
@@ -184,7 +184,7 @@ async def test_messages_are_listed_cancelled_and_retried(here: Commands, its_dat
     assert other in listed
     refused = await here.run("message", "retry", other)
     assert refused.code == 1
-    assert "only one that has failed can be tried again" in refused.err
+    assert "Only a failed message can be retried" in refused.err
 
 
 async def test_unknown_id_exits_1_with_a_message(here: Commands) -> None:

@@ -97,13 +97,13 @@ async def _workers(database: Database, clock: Clock) -> Finding:
 
 
 async def _valkey(url: str) -> Finding:
-    from mailwright.outbox.valkey import SILENT, valkey_client  # noqa: PLC0415 - imported only when Valkey is configured
+    from mailwright.outbox.valkey import UNAVAILABLE, valkey_client  # noqa: PLC0415 - imported only when Valkey is configured
 
     advice = "start it, or unset MAILWRIGHT_REDIS_URL to use the database instead"
     try:
         async with valkey_client(url) as client:
             await client.ping()
-    except (*SILENT, MailwrightError) as error:
+    except (*UNAVAILABLE, MailwrightError) as error:
         return problem("redis", f"no response: {error}", advice)
     return ok("redis", "reachable")
 

@@ -1,4 +1,4 @@
-"""The audit: what was accepted is somewhere, and only once, at every instant."""
+"""Check that every accepted message is in exactly one state."""
 
 from dataclasses import asdict, dataclass
 
@@ -11,7 +11,7 @@ AUDIT = statement(__package__, "audit")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`accepted` is counted where messages are accepted; all other figures where they stand."""
+    """`accepted` is counted when messages are accepted; all other numbers count the current states."""
 
     accepted: int
     sent: int

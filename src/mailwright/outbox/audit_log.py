@@ -1,4 +1,4 @@
-"""The journal: who did what, written in the same transaction as the deed."""
+"""The audit log: who did what, recorded in the transaction of the action."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from mailwright.domain.clock import Instant
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import audit_log
 
-# Who acts at the console of the machine itself.
+# The actor of commands on the machine itself.
 CONSOLE = "console"
-# Who acts with a key.
+# The actor of requests with an API key.
 API = "api"
 
 
@@ -53,7 +53,7 @@ async def record(
 async def list_entries(
     database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
 ) -> list[AuditEntry]:
-    """The latest first; `tenant_id` None is an operator, who sees all tenants'."""
+    """List entries, newest first. Without a `tenant_id`, list those of all tenants."""
     query = select(audit_log).where(audit_log.c.id < before)
     if tenant_id is not None:
         query = query.where(audit_log.c.tenant_id == tenant_id)

@@ -1,4 +1,4 @@
-"""Claiming: a worker takes due messages for a while. A crash costs the lock, never the mail."""
+"""Claim due messages under an expiring lease, so that a crashed worker never loses one."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,12 +24,12 @@ APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
 
-# A message that was claimed this often without a result has killed its worker every time.
+# A message that was claimed this often without a result has crashed its worker every time.
 MAX_CLAIMS = 5
 
 
 class Claims:
-    """What one worker holds. Every claim has a token; whoever lost the claim can no longer write."""
+    """The claims of one worker. Every claim has a token: a worker that lost its lease can no longer write results."""
 
     def __init__(self, database: Database, clock: Clock, worker: str, lock_ttl: Instant) -> None:
         self._database = database
@@ -37,34 +37,34 @@ class Claims:
         self._worker = worker
         self._lock_ttl = lock_ttl
         self._last_lane = 0
-        self._left_to_others: dict[int, Instant] = {}  # lanes, and until when
+        self._skipped_lanes: dict[int, Instant] = {}  # Lane and the time until which it is skipped.
 
     async def claim(self, limit: int) -> list[Claimed]:
-        """Takes up to `limit` due messages: the best priority first, and among equals each lane its share."""
+        """Claim up to `limit` due messages: highest priority first, and a fair share for each lane of a priority."""
         return await self._database.transact(lambda tx: self._claim(tx, limit))
 
     async def claim_suspects(self, limit: int) -> list[Claimed]:
-        """Takes messages whose last claim ended without a result, in small company, so that a killer is found."""
+        """Claim messages whose lease expired without a result, in small batches, to isolate a crashing one."""
         return await self._database.transact(lambda tx: self._claim_suspects(tx, limit))
 
     def skip_lane(self, lane: int, until: Instant) -> None:
-        """Another worker sees to this lane: nothing is taken from it before then."""
-        self._left_to_others[lane] = until
+        """Claim nothing from a lane until the given time, because another worker sends its messages."""
+        self._skipped_lanes[lane] = until
 
     async def has_suspects(self) -> bool:
         async with self._database.read() as tx:
             return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now()))
 
     async def release(self, claims: Iterable[Claimed]) -> None:
-        """Gives back what was not started: it is as due as it was before the claim."""
-        given_back = list(claims)
-        if given_back:
-            await self._database.transact(lambda tx: self._release(tx, given_back))
+        """Return claims that were not attempted. The messages are due at the same time as before."""
+        released = list(claims)
+        if released:
+            await self._database.transact(lambda tx: self._release(tx, released))
 
     async def renew(self, claims: Iterable[Claimed]) -> dict[int, Instant]:
-        """Holds on to messages whose provider takes its time; answers until when each is held that was renewed.
+        """Extend leases while a provider is slow, and return the new end of each lease that was extended.
 
-        Neither those that others have now are renewed, nor those whose result is being written.
+        Skips messages that another worker has claimed, and those whose result is being written.
         """
         locked_until = self._clock.now() + self._lock_ttl
         rows = [_fence(claimed) for claimed in claims]
@@ -77,14 +77,14 @@ class Claims:
         now, name = self._clock.now(), token()
         left = limit
         lanes = await _due_lanes(tx, now)
-        if self._left_to_others:
-            self._left_to_others = {lane: until for lane, until in self._left_to_others.items() if until > now}
-            lanes = [lane for lane in lanes if lane.number not in self._left_to_others]
+        if self._skipped_lanes:
+            self._skipped_lanes = {lane: until for lane, until in self._skipped_lanes.items() if until > now}
+            lanes = [lane for lane in lanes if lane.number not in self._skipped_lanes]
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
-            asked = {lane for lane, _ in offered}
-            # Lanes that got no place because better ones were promised more than they had are asked next.
-            unfinished = [lane for lane in lanes if lane not in asked]
+            tried = {lane for lane, _ in offered}
+            # Lanes without a share come next: others may have been offered more than they had due.
+            unfinished = [lane for lane in lanes if lane not in tried]
             for lane, share in offered:
                 lock = self._lock_parameters(name, now)
                 taken = await tx.count(CLAIM_LANE, lane=lane.number, limit=share, now=now, **lock)
@@ -117,7 +117,7 @@ class Claims:
 
 
 async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
-    """Messages as a worker would hold them, which nobody holds: to be looked at, and never to be sent."""
+    """Load messages as a worker would claim them, for a preview. Never send them: nobody has claimed them."""
     wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
     rows = await tx.run(LOOKED_AT_FACTS, wanted=wanted, tenant_id=tenant_id)
     return [_claimed(row, claim_token=0, locked_until=now, now=now) for row in rows]

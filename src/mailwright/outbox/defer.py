@@ -1,4 +1,4 @@
-"""Deferring: the only writer of a deferral. Whoever shows why something waits reads what was written here."""
+"""Defer lanes and messages. Everything that shows why a message waits reads what is written here."""
 
 from collections.abc import Sequence
 
@@ -16,30 +16,30 @@ DEFER_LANE = statement(__package__, "defer_lane")
 
 
 async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
-    """No worker claims from this lane before `until`; a million waiting messages are held by one row."""
+    """Keep workers from claiming from a lane until a time. One row defers any number of messages."""
     async with database.write() as tx:
         await record_lane_deferral(tx, lane, reason, until)
 
 
 async def record_lane_deferral(tx: Transaction, lane: int, reason: str, until: Instant) -> None:
-    """The same inside the caller's transaction. What a person holds, no rule of ours lets go."""
+    """Do the same inside the caller's transaction. A limit never replaces a pause or a cancellation by a user."""
     await tx.run(DEFER_LANE, lane=lane, reason=reason, until=until)
 
 
 async def end_lane_deferral(tx: Transaction, lane: int, *, but: Sequence[str] = ()) -> None:
-    """Ends a hold before its time, unless it has one of these reasons."""
+    """End a lane's deferral early, unless it has one of the reasons in `but`."""
     await tx.execute(
         delete(lane_deferrals).where(lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason.not_in(but))
     )
 
 
 async def end_deferrals_for(tx: Transaction, reason: str) -> None:
-    """Ends all holds of one reason: what they waited for has come for everybody."""
+    """End all deferrals that have this reason."""
     await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:
-    """Gives back messages that were not started: each waits by itself, and the rest of its lane goes on."""
+    """Return claimed messages that may not be sent yet. The rest of their lane is not affected."""
     rows = [
         {
             "message_key": claimed.message_key,

@@ -1,4 +1,4 @@
-"""Doubt: a mail that may or may not have left is never silently sent again and never silently dropped."""
+"""Handle messages in doubt: the provider may or may not have them, so none is silently resent or dropped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ DOUBT_EXPIRED = statement(__package__, "doubt_expired")
 DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
 DECIDE_DOUBTS = statement(__package__, "decide_doubts")
 
-# How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
+# How long a message stays in doubt, waiting for a provider report or an operator, before it is closed as unknown.
 RESOLUTION_PERIOD: Instant = DAY
 
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class InDoubtDecision:
     status: Status
     due_at: Instant
     event: Event | None = None
@@ -34,24 +34,28 @@ class Decision:
 
 class InDoubtHandler:
     def __init__(self, database: Database, clock: Clock, grace: Instant, silent: Iterable[str] = ()) -> None:
-        """`grace`: how long a provider's own report may take to come; `silent` are those that report nothing."""
+        """`grace` is how long a provider's report may take; `silent` are the providers that send no reports."""
         self._database = database
         self._clock = clock
         self._grace = grace
         self._silent = [{"provider": name} for name in silent]
 
     async def mark_lost_attempts(self) -> int:
-        """Attempts whose worker died become doubts, with the events that the dead worker could not write."""
+        """Put attempts of crashed workers in doubt, and write the events that those workers could not write."""
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(DOUBT_EXPIRED, now=now, decide_at=now + self._grace, silent=self._silent, limit=BATCH)
-            events = [event_row(row.message_key, row.tenant_id, event) for row in rows for event in _lost(row, now)]
+            events = [
+                event_row(row.message_key, row.tenant_id, event)
+                for row in rows
+                for event in _lost_attempt_events(row, now)
+            ]
             if events:
                 await tx.run(APPEND_EVENTS, events=events)
         return len(rows)
 
     async def decide_due(self) -> int:
-        """Doubts whose time has come: sent again once, held, or closed as unknown."""
+        """Decide what is due: resend once, wait for a report, or close as unknown."""
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(DOUBTS_TO_DECIDE, now=now, limit=BATCH)
@@ -82,11 +86,11 @@ class InDoubtHandler:
         return len(rows) - len(decisions) + len(changed)
 
 
-def decide(row: Any, now: Instant) -> Decision:
-    """The rule, apart from the database: facts of one doubt in, a decision out."""
+def decide(row: Any, now: Instant) -> InDoubtDecision:
+    """Decide one message in doubt. A pure function, without the database."""
     may_resend = row.on_doubt == OnDoubt.RESEND and row.resends == 0
     if may_resend and (row.expires_at is None or now < row.expires_at):
-        return Decision(
+        return InDoubtDecision(
             Status.RETRY_SCHEDULED,
             now,
             Event(
@@ -102,15 +106,15 @@ def decide(row: Any, now: Instant) -> Decision:
         )
     closes_at = row.in_doubt_since + RESOLUTION_PERIOD
     if now < closes_at:
-        return Decision(Status.IN_DOUBT, closes_at)
+        return InDoubtDecision(Status.IN_DOUBT, closes_at)
     metadata = {
         "heldHours": RESOLUTION_PERIOD // 3_600_000,
-        "message": "No report came; it is unknown whether the mail was sent.",
+        "message": "No report arrived. It is unknown whether the message was sent.",
     }
-    return Decision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
+    return InDoubtDecision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
 
 
-def _lost(row: Any, now: Instant) -> tuple[Event, ...]:
+def _lost_attempt_events(row: Any, now: Instant) -> tuple[Event, ...]:
     attempt = {"attempt": row.attempts + 1}
     return (
         Event(EventType.RECEIVED, row.attempted_at, attempt),

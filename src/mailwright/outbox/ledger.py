@@ -1,8 +1,8 @@
-"""The ledger of permits: counters that policies read, reserved before a send and given back when not used.
+"""The ledger of permits: counters of limits, reserved before a send and returned if unused.
 
-The database counts what was handed out and is always right. With Valkey, a block of permits is paid for in the database
-at once and handed out from Valkey, so that many workers do not queue for one row. Whatever happens to Valkey (gone,
-slow, flushed), a limit is never exceeded: at worst the rest of one block goes unused until its window ends.
+The database holds the authoritative counts. With Valkey, a block of permits is reserved in the database at once and
+handed out by Valkey, so that workers do not queue for one row. If Valkey is down, slow or flushed, no limit is ever
+exceeded: at worst the rest of one block stays unused until its window ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,27 +27,26 @@ FORGET_COUNTERS = statement(__package__, "forget_counters")
 
 log = logger(__name__)
 
-# A counter is kept for so long past the end of its window: what is given back late still finds it, and a clock that was
-# set back finds what was sent in the hour that it comes to again.
-KEPT: Instant = 2 * HOUR
+# Counters outlive their windows by this much: late returns still find them, and so does a clock that was set back.
+COUNTER_RETENTION: Instant = 2 * HOUR
 NEVER: Instant = 2**62
-# A mail's moment lies so far ahead at least: until then its mark is on disk, and it can begin on time.
+# Slots begin at least this many milliseconds ahead: by then the attempt is on disk, and the send can start on time.
 LEAD: Instant = 60
-# Whoever keeps an exact pace and has not asked for so long is taken to be gone; being late by half of it is allowed.
+# A worker that owns an exact rate and has booked nothing for this long is considered gone.
 TAKE_OVER: Instant = SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     count: int
-    blocked_by: LimitWindow | None = None  # the window that gave less than was asked
+    blocked_by: LimitWindow | None = None  # The window that granted less than was requested.
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The moments at which mails may begin, in microseconds, and what the counters stand at for it.
+    """Reserved start times of sends, in microseconds, and the counter values that this left behind.
 
-    No moments: another worker keeps an exact pace, and is left to it until `opens_at`.
+    There are no slots if another worker owns an exact rate; retry at `opens_at`.
     """
 
     slots: tuple[int, ...]
@@ -59,7 +58,7 @@ class Ledger(Protocol):
     async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant: ...
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
-        """As many of each as its own window allows, whatever the others do."""
+        """Reserve in each window as much as it allows, independently of the other windows."""
         ...
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
@@ -69,19 +68,19 @@ class Ledger(Protocol):
         ...
 
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
-        """Leaves these paces to whoever comes next, unless somebody has booked since."""
+        """Give up these rates, unless another worker has booked since."""
         ...
 
 
 class DatabaseLedger:
-    """Counters as rows. Right by itself, and the ground that Valkey stands on."""
+    """Counters as rows of the database. Works alone, and as the base of the Valkey ledger."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
-        """As many as every window allows; all of them are counted in one transaction."""
+        """Reserve as much as every window allows, in one transaction."""
         if not windows:
             return Grant(wanted)
         async with self._database.write() as tx:
@@ -96,15 +95,15 @@ class DatabaseLedger:
         return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
-        """A claim can have a hundred domains: their counters are read and written together.
+        """Reserve in many windows with few statements: a claim can have a hundred domains.
 
-        Those that count beside them are opened and held as well: whoever still adds to one of these is waited for.
+        Related counters are locked as well, to wait for transactions that still add to them.
         """
         if not wanted:
             return {}
         ends = {other.name: other.until for window in wanted for other in window.related}
         ends |= {window.name: window.ends_at for window in wanted}
-        names = [{"name": name, "expires_at": ends_at + KEPT} for name, ends_at in ends.items()]
+        names = [{"name": name, "expires_at": ends_at + COUNTER_RETENTION} for name, ends_at in ends.items()]
         async with self._database.write() as tx:
             await tx.run(OPEN_COUNTERS, wanted=names)
             used = {row.name: row.used for row in await tx.run(READ_COUNTERS, wanted=names)}
@@ -122,7 +121,7 @@ class DatabaseLedger:
             await self._add(tx, windows, -count)
 
     async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
-        """Each counter says when the next mail may begin, in half microseconds; an odd one is kept by a worker."""
+        """Counters hold the next start time in half microseconds; an odd value means that a worker owns the rate."""
         ordered = sorted(paces, key=lambda pace: pace.name)
         async with self._database.write() as tx:
             lines = [_Line(pace, await self._next(tx, pace), known.get(pace.name)) for pace in ordered]
@@ -132,7 +131,7 @@ class DatabaseLedger:
             moments = _moments(lines, wanted, (now + LEAD) * 1_000)
             left_at = {line.pace.name: line.encoded() for line in lines}
             for line in lines:
-                expires_at = line.next_us // 1_000 + KEPT
+                expires_at = line.next_us // 1_000 + COUNTER_RETENTION
                 await tx.run(SET_COUNTER, name=line.pace.name, used=left_at[line.pace.name], expires_at=expires_at)
         return Booking(moments, left_at)
 
@@ -142,10 +141,12 @@ class DatabaseLedger:
                 rows = await tx.run(READ_COUNTER, name=name)
                 if rows and int(rows[0].used) == known[name].left_at:
                     next_us = known[name].next_us
-                    await tx.run(SET_COUNTER, name=name, used=2 * next_us, expires_at=next_us // 1_000 + KEPT)
+                    await tx.run(
+                        SET_COUNTER, name=name, used=2 * next_us, expires_at=next_us // 1_000 + COUNTER_RETENTION
+                    )
 
     async def _next(self, tx: Transaction, pace: SendRate) -> int:
-        await tx.run(OPEN_COUNTER, name=pace.name, expires_at=self._clock.now() + KEPT)
+        await tx.run(OPEN_COUNTER, name=pace.name, expires_at=self._clock.now() + COUNTER_RETENTION)
         return int((await tx.run(READ_COUNTER, name=pace.name))[0].used)
 
     async def forget_expired(self) -> None:
@@ -153,13 +154,13 @@ class DatabaseLedger:
             await tx.run(FORGET_COUNTERS, now=self._clock.now())
 
     async def _take_turns(self, tx: Transaction, windows: Sequence[LimitWindow]) -> None:
-        """A counter that another transaction has just opened cannot be seen, and so not be waited for; a turn can."""
+        """Lock by name: a counter that another transaction has just created is invisible and cannot be locked."""
         for name in sorted({window.lock_name for window in windows if window.lock_name is not None}):
             await tx.run(OPEN_COUNTER, name=name, expires_at=NEVER)
             await tx.run(READ_COUNTER, name=name)
 
     async def _state(self, tx: Transaction, window: LimitWindow) -> "_State":
-        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + KEPT)
+        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + COUNTER_RETENTION)
         used = int((await tx.run(READ_COUNTER, name=window.name))[0].used)
         if not window.related:
             return _State(window.limit - used, window.deferred_until)
@@ -174,7 +175,7 @@ class DatabaseLedger:
 
 @dataclass(frozen=True, slots=True)
 class RateCheckpoint:
-    """What a worker knows of a pace that it kept: how it left the counter, and when the next mail may really begin."""
+    """What a worker knows about a rate that it owns: its last counter value, and the actual next start time."""
 
     left_at: int
     next_us: int
@@ -194,13 +195,13 @@ class _Line:
         self._begun = 0
 
     def kept_until(self, now: Instant) -> Instant:
-        """How long another worker's exact pace is left to it."""
+        """Return until when another worker owns this exact rate, or 0."""
         if self._is_ours or not (self.pace.is_exact and self._is_kept) or self._is_of_another_time(now):
             return 0
         return self.next_us // 1_000 + TAKE_OVER
 
     def earliest(self, moment: int) -> int:
-        """This moment, or the first one after it that has room."""
+        """Return this slot, or the next one that has room."""
         if moment == self._moment and self._begun < self.pace.batch_size:
             return moment
         return max(moment, self.next_us)
@@ -211,7 +212,7 @@ class _Line:
         self.next_us = moment + self.pace.interval_us
 
     def put_right(self, now: Instant) -> None:
-        """A clock that was set back must not hold the mail for as long: nobody books that far ahead."""
+        """Move a slot that is too far in the future to now: the clock was set back. Nobody books that far ahead."""
         if self._is_of_another_time(now):
             self.next_us = now * 1_000 + self.pace.interval_us
 
@@ -239,18 +240,18 @@ def _moments(lines: Sequence[_Line], wanted: int, earliest: int) -> tuple[int, .
 @dataclass(frozen=True, slots=True)
 class _State:
     free: int
-    opens_at: Instant  # when there is room again once it is used up
+    opens_at: Instant  # When the window has room again after it is used up.
 
 
 def state_of(window: LimitWindow, used: float, beside: Mapping[str, float]) -> _State:
-    """The first of the counters beside it that counts no more makes room."""
+    """Compute the free permits of a window. It has room again when the first related counter expires."""
     counted = [other for other in window.related if beside.get(other.name, 0) > 0]
     free = window.limit - int(used + sum(beside[other.name] for other in counted))
     return _State(free, min([window.deferred_until, *(other.until for other in counted)]))
 
 
 def _in_order(windows: Sequence[LimitWindow]) -> list[LimitWindow]:
-    """Whoever takes several counters takes them in this order, or two workers would wait for each other.
+    """Sort windows by name, so that workers lock counters in the same order and never deadlock.
 
     A window that two rules share is counted once.
     """

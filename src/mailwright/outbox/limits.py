@@ -1,4 +1,4 @@
-"""The rules in force: limits of tenants and campaigns, their own or the settings', and what providers still take."""
+"""Load the limits of tenants and campaigns, the defaults from the settings, and the remaining provider quota."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,16 +27,16 @@ LIMIT_COLUMNS = (
     "interval_ms",
     "one_at_a_time",
 )
-# Why a lane is held where no limit holds it: these outlast whatever becomes of a limit.
+# Reasons of deferrals that no limit causes: a change of a limit does not end them.
 NON_LIMIT_REASONS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER)
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimits:
-    """What the settings say, for everyone who has no limit of their own."""
+    """The limits from the settings, for tenants that have none of their own."""
 
     limits: Limits
-    # Who carries the mail, with their weights where they have some: their quota is everybody's.
+    # The providers of the route with their weights, if any. All tenants share their quota.
     providers: Mapping[str, int | None] = field(default_factory=dict)
     quota_sync_every: Instant = 5 * MINUTE
 
@@ -44,25 +44,25 @@ class DefaultLimits:
 @dataclass(frozen=True, slots=True)
 class LimitRules:
     default: Limits
-    tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
-    campaigns: Mapping[int, LimitLevel] = field(default_factory=dict)  # by lane
+    tenants: Mapping[int, Limits] = field(default_factory=dict)  # Only tenants with limits of their own.
+    campaigns: Mapping[int, LimitLevel] = field(default_factory=dict)  # By lane.
     quota: QuotaSnapshot | None = None
-    provider_rate: int | None = None  # so many in a second leave no provider with more than it said it takes
-    route: str = ""  # whose word that is, as it stands in the name of a counter
+    provider_rate: int | None = None  # Messages per second that keep every provider within its reported rate.
+    route: str = ""  # The provider that sets this rate, as part of a counter name.
 
     def levels(self, tenant_id: int, lane: int) -> tuple[LimitLevel, ...]:
-        """Whose limits a mail of this lane must keep: its tenant's and, where it has one, its campaign's."""
+        """Return the limits that apply to a message of this lane: its tenant's and, if it has one, its campaign's."""
         tenant = LimitLevel(str(tenant_id), self.tenants.get(tenant_id, self.default))
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
 
     def missing_lanes(self, lanes: Iterable[int]) -> set[int]:
-        """Those of these lanes that belong to a campaign whose limits are not here."""
+        """Return the campaign lanes whose limits are not loaded."""
         return {lane for lane in lanes if place_of(lane) and lane not in self.campaigns}
 
 
 async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: Collection[int] = ()) -> LimitRules:
-    """Of the campaigns that are under way, and of those that had ended and have mail in these lanes again."""
+    """Load the limits of all open campaigns, and of completed ones that have messages in `lanes` again."""
     default = defaults.limits
     own = await load_tenant_limits(database, default)
     campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
@@ -84,7 +84,7 @@ async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: C
 async def _campaigns(
     database: Database, default: Limits, own: Mapping[int, Limits], which: ColumnElement[bool]
 ) -> dict[int, LimitLevel]:
-    """By lane."""
+    """Return the limits of campaigns, by lane."""
     found = select(
         queue_entries.c.campaign_key,
         queue_entries.c.tenant_id,
@@ -104,7 +104,7 @@ async def _campaigns(
 
 
 async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int, Limits]:
-    """Only the tenants that have a limit of their own: everyone else has the default."""
+    """Load the limits of the tenants that have their own. All others use the default."""
     columns = [tenants.c[name] for name in LIMIT_COLUMNS]
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.id, *columns))
@@ -113,9 +113,9 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
 
 
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
-    """What a queue entry's `limits` say, for the campaign alone; its tenant's limits hold besides.
+    """Parse the `limits` of a queue entry. They apply in addition to the tenant's limits.
 
-    Its days and hours are its tenant's where it names none of its own. A warm-up begins on the day of its start.
+    Time zone and working hours default to the tenant's. A warm-up begins on the day the campaign started.
     """
     own: dict[str, Any] = orjson.loads(text)
     zone = own.get("timezone") or tenant.timezone

@@ -1,4 +1,4 @@
-"""Records: what happened to a message, as its sender may see it. A tenant sees its own and nothing of another's."""
+"""Read messages and their timelines. A tenant sees only its own messages."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ FIND_MESSAGE = statement(__package__, "find_message")
 EVENTS = statement(__package__, "record_events")
 DEAD_LETTERS = statement(__package__, "record_dead_letters")
 
-# Above every key and every moment: a list without a cursor begins here.
+# Larger than every key and time: a list without a cursor begins here.
 NEWEST = 2**63 - 1
 
-# These have an index of their own, because people look for them and few messages reach them.
+# States with an index of their own: people search for them, and few messages reach them.
 _RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
-# Word for word the condition of that index, without which SQLite does not take it.
+# Exactly the condition of that index: otherwise SQLite does not use it.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSummary:
-    """One line of a list of messages: where it stands, without what it says."""
+    """A message in a list: its state, without its content."""
 
     message_key: int
     outbox_id: str
@@ -60,13 +60,13 @@ class MessageSummary:
 
     @property
     def processed_at(self) -> Instant | None:
-        """When its result, good or bad, was recorded."""
+        """When its result was recorded."""
         return self.sent_at if self.sent_at is not None else self.failed_at
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A message with its whole story."""
+    """A message with its content and timeline."""
 
     summary: MessageSummary
     tenant_id: int
@@ -78,7 +78,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """What to look for, newest first. Nothing set finds everything of the tenant."""
+    """Search conditions. Without any, all messages of the tenant match, newest first."""
 
     status: Status | None = None
     to_email: str | None = None
@@ -86,7 +86,7 @@ class MessageSearch:
     since: Instant | None = None
     until: Instant | None = None
     before_key: int = NEWEST
-    words: str | None = None  # somewhere in the subject or the address
+    words: str | None = None  # Part of the subject or the address.
     campaign_key: int | None = None
     after_key: int = 0
 
@@ -106,7 +106,7 @@ class DeadLetter:
 
 
 async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> MessageRecord:
-    """Another tenant's message is not found, like one that never was. None is an operator, who sees all tenants'."""
+    """Find a message of a tenant. Without a `tenant_id`, which only operators may omit, search all tenants."""
     if not is_uuid(outbox_id):
         raise NotFound
     async with database.read() as tx:
@@ -118,7 +118,7 @@ async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> 
 
 
 async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:
-    """A page is found by the last key of the page before: page one thousand costs what page one did."""
+    """Return one page. Pages continue after a key, so that page 1000 is as fast as page 1."""
     async with database.read() as tx:
         rows = await tx.execute(_search(tenant_id, wanted).limit(limit))
     return [MessageSummary(**row._mapping) for row in rows]
@@ -127,14 +127,14 @@ async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, l
 async def dead_letters(
     database: Database, tenant_id: int, *, limit: int, before: tuple[Instant, int] = (NEWEST, NEWEST)
 ) -> list[DeadLetter]:
-    """Those that wait for an operator, the latest first."""
+    """List the dead letters of a tenant, newest first."""
     async with database.read() as tx:
         rows = await tx.run(DEAD_LETTERS, tenant_id=tenant_id, before_time=before[0], before_key=before[1], limit=limit)
     return [DeadLetter(**row._mapping) for row in rows]
 
 
 def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
-    """The key that orders the list is taken from the table whose index narrows it most."""
+    """Order by the key of the table whose index is more selective."""
     m, d = messages.c, deliveries.c
     owner, key = (d.tenant_id, d.message_key) if wanted.status in _RARE else (m.tenant_id, m.id)
     return (
@@ -146,8 +146,7 @@ def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
 
 
 def _bounds(wanted: MessageSearch) -> Iterator[ColumnElement[bool]]:
-    """Said of both tables: PostgreSQL does not see by itself that what holds for one key holds for the other, and reads
-    its way there from the newest."""
+    """Bound the keys of both tables: PostgreSQL does not infer one from the other and would scan the newest keys."""
     for key in (messages.c.id, deliveries.c.message_key):
         if wanted.before_key != NEWEST:
             yield key < wanted.before_key
@@ -182,12 +181,12 @@ def _summary_columns() -> list[Any]:
 
 def _record(row: Any, events: Any) -> MessageRecord:
     fields = {**row._mapping, "message_key": row.id}
-    story = [Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events]
+    timeline = [Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events]
     return MessageRecord(
         summary=MessageSummary(**{name: fields[name] for name in MessageSummary.__slots__}),
         tenant_id=row.tenant_id,
         tenant=row.tenant,
         payload=orjson.loads(row.payload),
         expires_at=row.expires_at,
-        events=order_events(story),
+        events=order_events(timeline),
     )

@@ -1,4 +1,4 @@
-"""Operating: what a person may do to a message. Each act is one transaction with its event, or nothing at all."""
+"""Actions of users on a message. Each is one transaction that also writes its event."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -23,9 +23,10 @@ RESOLVE = statement(__package__, "resolve")
 
 
 class Operations:
-    """`tenant_id` None is an operator at the console, who may reach every tenant's messages.
+    """Cancels, retries and resolves messages.
 
-    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    Without a `tenant_id`, which only operators may omit, messages of all tenants can be changed. Actions with an
+    `actor` are recorded in the audit log.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -33,47 +34,49 @@ class Operations:
         self._clock = clock
 
     async def cancel(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
-        """As long as no provider has been called; a message that is being sent can no longer be held back."""
+        """Cancel a message that no worker has begun to send."""
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status not in CLAIMABLE:
-                raise NotPossibleNow(f"The message is {row.status}; only one that waits to be sent can be cancelled.")
+                raise NotPossibleNow(f"The message is {row.status}. Only a waiting message can be cancelled.")
             await self._change(tx, row, CANCEL, EventType.CANCELLED, {"previousStatus": row.status})
-            await self._note(tx, row, actor, "message.cancel")
-        return _reached(Status.CANCELLED)
+            await self._record(tx, row, actor, "message.cancel")
+        return _count_final_state(Status.CANCELLED)
 
     async def requeue(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
-        """A failed message gets all its attempts again, and is no dead letter any more."""
+        """Retry a failed message from the beginning, and remove it from the dead letters."""
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status != Status.FAILED:
-                raise NotPossibleNow(f"The message is {row.status}; only one that has failed can be tried again.")
+                raise NotPossibleNow(f"The message is {row.status}. Only a failed message can be retried.")
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
             await tx.run(FORGET_DEAD_LETTER, message_key=row.message_key)
             await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key}])
-            await self._note(tx, row, actor, "message.retry")
+            await self._record(tx, row, actor, "message.retry")
         return Status.PENDING
 
     async def resolve(
         self, outbox_id: str, resolution: Resolution, *, tenant_id: int | None, actor: str | None = None
     ) -> Status:
-        """Ends a doubt by an operator's word."""
+        """Resolve a message in doubt as an operator decides."""
         now = self._clock.now()
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status != Status.IN_DOUBT:
-                raise NotPossibleNow(f"The message is {row.status}; only one that is in doubt can be resolved.")
+                raise NotPossibleNow(f"The message is {row.status}. Only a message in doubt can be resolved.")
             if resolution is Resolution.RESEND and row.expires_at is not None and row.expires_at <= now:
-                raise NotPossibleNow("The message was of use until its expiresAt only; it is not sent again.")
+                raise NotPossibleNow(
+                    "The message has expired and cannot be sent again. Resolve it as sent or close it."
+                )
             status, event = _outcome(resolution)
             sent_at = (row.attempted_at or now) if status is Status.SENT else None
             metadata = {"resolvedBy": "operator", "as": resolution}
             await self._change(tx, row, RESOLVE, event, metadata, status=status, sent_at=sent_at)
-            await self._note(tx, row, actor, "message.resolve", {"as": resolution})
-        return _reached(status)
+            await self._record(tx, row, actor, "message.resolve", {"as": resolution})
+        return _count_final_state(status)
 
-    async def _note(
+    async def _record(
         self, tx: Transaction, row: Any, actor: str | None, action: str, detail: Mapping[str, Any] | None = None
     ) -> None:
         if actor is not None:
@@ -117,7 +120,7 @@ def _outcome(resolution: Resolution) -> tuple[Status, EventType]:
             assert_never(resolution)
 
 
-def _reached(status: Status) -> Status:
+def _count_final_state(status: Status) -> Status:
     if status is not Status.RETRY_SCHEDULED:
         metrics.FINAL_STATES.labels(status).inc()
     return status

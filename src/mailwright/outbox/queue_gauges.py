@@ -1,4 +1,4 @@
-"""The queue at a glance: how much waits, how long, and what needs a person."""
+"""Metrics of the whole queue: how many messages wait, for how long, and how many need an operator."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ FRESH: Instant = 5 * SECOND
 @dataclass(frozen=True, slots=True)
 class QueueState:
     due: int
-    later: int  # scheduled, or waiting for a retry
-    sending: int  # in a worker's hands
+    later: int  # Scheduled, deferred or waiting for a retry.
+    sending: int  # Claimed by a worker.
     in_doubt: int
     dead_letters: int
     oldest_due: Instant | None
 
 
 async def queue_state(database: Database, now: Instant) -> QueueState:
-    """The cost grows with what waits, never with what was ever sent."""
+    """Read the state of the queue. The cost depends on the waiting messages, not on the sent ones."""
     async with database.read() as tx:
         [row] = await tx.run(QUEUE_STATE, now=now)
     return QueueState(
@@ -37,7 +37,7 @@ async def queue_state(database: Database, now: Instant) -> QueueState:
 
 
 class QueueGauges:
-    """Keeps the gauges fresh enough: however often somebody asks, the database is asked every few seconds only."""
+    """Updates the gauges at most every few seconds, however often the metrics are read."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

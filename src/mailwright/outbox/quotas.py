@@ -1,4 +1,4 @@
-"""Quotas: what the providers said is left, kept with the count of what was sent since."""
+"""Provider quotas: the remaining quota that providers report, and how much was sent since."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from mailwright.storage.tables import counters, quotas, workers
 
 COUNT_LEASED = statement(__package__, "count_leased")
 
-# A rate that a provider did not confirm so many times in a row may be another one by now: it is not kept any more, and
-# the provider itself asks us to slow down where it has to.
+# After this many failed syncs a reported rate is no longer applied: it may have changed, and the provider throttles us
+# if it has to.
 STALE_AFTER = 3
-# The counter of the sync before is read as long as the figure is trusted, and a while more.
-COUNTER_KEPT: Instant = 2 * DAY
+# The counter of the previous sync is read while its quota is used, and kept a while longer.
+COUNTER_RETENTION: Instant = 2 * DAY
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaReport:
-    """What one provider said. None: it has no such limit."""
+    """The quota that one provider reported. None means that it has no such limit."""
 
     provider: str
     remaining: int | None
@@ -36,18 +36,18 @@ class QuotaReport:
 
 @dataclass(frozen=True, slots=True)
 class ProviderQuota:
-    """What is known of one provider's quota now."""
+    """The last known quota of a provider."""
 
     provider: str
     remaining: int | None
-    sent_since: int  # by all that were asked in the same round
+    sent_since: int  # By all providers of the same sync.
     limit_per_day: int | None
     rate_per_second: int | None
     detail: str
     synced_at: Instant
     failed_at: Instant | None
     failure: str | None
-    failed_syncs: int  # how often in a row it did not tell
+    failed_syncs: int  # In a row.
 
     @property
     def is_rate_kept(self) -> bool:
@@ -56,7 +56,7 @@ class ProviderQuota:
 
 @dataclass(frozen=True, slots=True)
 class RouteRate:
-    """So many mails a second leave by the whole route, so that this provider of it gets no more than it takes."""
+    """The rate of the whole route that keeps this provider within its own rate."""
 
     provider: str
     per_second: int
@@ -64,7 +64,7 @@ class RouteRate:
 
 @dataclass(frozen=True, slots=True)
 class PreSyncState:
-    """How things stood just before the providers were asked: whatever is counted after this came after it."""
+    """The state just before a sync. Whatever is counted later was sent after the providers were asked."""
 
     previous_sync: Instant | None
     counted_before: int
@@ -79,10 +79,10 @@ async def read_pre_sync_state(database: Database, providers: Collection[str]) ->
     return PreSyncState(previous, counted, in_flight.messages)
 
 
-async def record_sync(database: Database, clock: Clock, told: Sequence[QuotaReport], before: PreSyncState) -> bool:
-    """One round, all or none: false where somebody else's round came in between. What waited for quota may go on."""
+async def record_sync(database: Database, clock: Clock, reports: Sequence[QuotaReport], before: PreSyncState) -> bool:
+    """Record the reports of all providers, and end deferrals for quota. Return False if another sync came first."""
     now = clock.now()
-    names = [each.provider for each in told]
+    names = [report.provider for report in reports]
     turn = quota_lock_name(names)
     async with database.write() as tx:
         await tx.run(OPEN_COUNTER, name=turn, expires_at=NEVER)
@@ -90,37 +90,37 @@ async def record_sync(database: Database, clock: Clock, told: Sequence[QuotaRepo
         if await _synced_at(tx, names) != before.previous_sync:
             return False
         await tx.execute(delete(quotas).where(quotas.c.provider.in_(names)))
-        await tx.execute(insert(quotas), [_row(each, before, now) for each in told])
+        await tx.execute(insert(quotas), [_row(report, before, now) for report in reports])
         if before.previous_sync is not None:
             kept = counters.c.name == quota_counter(turn, before.previous_sync)
-            await tx.execute(update(counters).where(kept).values(expires_at=now + COUNTER_KEPT))
-        if any(each.remaining is None or each.remaining > 0 for each in told):
+            await tx.execute(update(counters).where(kept).values(expires_at=now + COUNTER_RETENTION))
+        if any(report.remaining is None or report.remaining > 0 for report in reports):
             await defer.end_deferrals_for(tx, QUOTA_EXHAUSTED)
     return True
 
 
 async def end_quota_deferrals(database: Database) -> None:
-    """Once more, for workers that counted by the figures before for another moment."""
+    """End deferrals for quota again: workers may have deferred lanes by the previous quota meanwhile."""
     async with database.write() as tx:
         await defer.end_deferrals_for(tx, QUOTA_EXHAUSTED)
 
 
 async def record_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
-    """The old figure stays, and counting goes on from it."""
+    """Record a failed sync. The previous quota stays in use."""
     async with database.write() as tx:
         failed = {"failed_at": clock.now(), "failure": reason[:500], "failed_syncs": quotas.c.failed_syncs + 1}
         await tx.execute(update(quotas).where(quotas.c.provider == provider).values(**failed))
 
 
-async def record_rates(database: Database, clock: Clock, told: Sequence[QuotaReport]) -> None:
-    """In a round in which others did not tell, these did. What is left is counted by whole rounds, a rate is not."""
+async def record_rates(database: Database, clock: Clock, reports: Sequence[QuotaReport]) -> None:
+    """Record only the rates, after a sync in which other providers failed: quotas are counted for whole syncs."""
     first = PreSyncState(previous_sync=None, counted_before=0, in_flight=0)
     async with database.write() as tx:
-        for each in told:
-            mine = quotas.c.provider == each.provider
-            renewed = {"rate_per_second": each.rate_per_second, "failed_at": None, "failure": None, "failed_syncs": 0}
-            if not await tx.execute(update(quotas).where(mine).values(**renewed).returning(quotas.c.provider)):
-                await tx.execute(insert(quotas).values(**_row(each, first, clock.now())))
+        for report in reports:
+            is_own = quotas.c.provider == report.provider
+            renewed = {"rate_per_second": report.rate_per_second, "failed_at": None, "failure": None, "failed_syncs": 0}
+            if not await tx.execute(update(quotas).where(is_own).values(**renewed).returning(quotas.c.provider)):
+                await tx.execute(insert(quotas).values(**_row(report, first, clock.now())))
 
 
 async def load_quotas(database: Database) -> list[ProviderQuota]:
@@ -136,7 +136,7 @@ async def load_quotas(database: Database) -> list[ProviderQuota]:
 async def load_quota_snapshot(
     database: Database, providers: Collection[str], sync_every: Instant
 ) -> QuotaSnapshot | None:
-    """What the providers of a route take together. None where one of them has no limit, or has not told of any."""
+    """Return the combined quota of a route, or None if one of its providers has no limit or none is known."""
     async with database.read() as tx:
         rows = await tx.execute(select(quotas).where(quotas.c.provider.in_(providers)))
     if len(rows) < len(providers) or len({row.synced_at for row in rows}) > 1:
@@ -157,9 +157,9 @@ async def load_quota_snapshot(
 
 
 async def provider_rate(database: Database, route: Mapping[str, int | None]) -> RouteRate | None:
-    """The rate at which no provider of a route gets more than it said it takes in a second; None where none has said.
+    """Return the rate that keeps every provider of a route within its reported rate, or None if none is known.
 
-    A provider that no worker can reach carries nothing, so neither its rate nor its share of the mail counts.
+    Providers that no worker can reach are ignored: they get no messages.
     """
     q, w = quotas.c, workers.c
     confirmed = (q.provider.in_(route), q.rate_per_second > 0, q.failed_syncs < STALE_AFTER)
@@ -175,24 +175,24 @@ async def provider_rate(database: Database, route: Mapping[str, int | None]) -> 
 
 
 def route_rate(rates: Mapping[str, int], route: Mapping[str, int | None]) -> RouteRate | None:
-    """Where providers are asked in order the first one carries the mail; by weight, each its share of it."""
+    """Compute the rate of a route: the first provider's in a failover route, or by each one's share of the weight."""
     if not route:
         return None
     first, *_ = route
     if route[first] is None:
         return RouteRate(first, rates[first]) if first in rates else None
     whole = sum(weight or 1 for weight in route.values())
-    found = [
+    rates_of_route = [
         RouteRate(name, max(1, rates[name] * whole // (weight or 1))) for name, weight in route.items() if name in rates
     ]
-    return min(found, key=lambda rate: rate.per_second, default=None)
+    return min(rates_of_route, key=lambda rate: rate.per_second, default=None)
 
 
 async def _synced_at(tx: Transaction, providers: Collection[str]) -> Instant | None:
-    """The last round of just these; None where they were not asked together yet."""
+    """Return the time of the last sync of exactly these providers, or None."""
     rows = await tx.execute(select(quotas.c.synced_at).where(quotas.c.provider.in_(providers)))
-    moments = {int(row.synced_at) for row in rows}
-    return moments.pop() if len(rows) == len(providers) and len(moments) == 1 else None
+    times = {int(row.synced_at) for row in rows}
+    return times.pop() if len(rows) == len(providers) and len(times) == 1 else None
 
 
 async def _used(tx: Transaction, name: str) -> int:
@@ -200,13 +200,13 @@ async def _used(tx: Transaction, name: str) -> int:
     return int(rows[0].used) if rows else 0
 
 
-def _row(told: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, Any]:
+def _row(report: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, Any]:
     return {
-        "provider": told.provider,
-        "remaining": told.remaining,
-        "limit_per_day": told.limit_per_day,
-        "rate_per_second": told.rate_per_second,
-        "detail": told.detail,
+        "provider": report.provider,
+        "remaining": report.remaining,
+        "limit_per_day": report.limit_per_day,
+        "rate_per_second": report.rate_per_second,
+        "detail": report.detail,
         "synced_at": now,
         "in_flight": before.in_flight,
         "previous_sync": before.previous_sync,

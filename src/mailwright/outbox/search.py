@@ -1,7 +1,7 @@
-"""Finding: messages by whatever people remember of them, in steps that cost no more in a long history.
+"""Search messages in bounded steps, so that a search is as fast in a long history as in a short one.
 
-An address and the rare states have indexes. What has none (words, a source, an everyday state) is looked for among so
-many of the latest messages, those of a campaign among so many of its time, and whoever wants to goes on from there.
+Addresses and rare states have indexes. Conditions without an index (words, a source, a common state) are checked for a
+limited number of the newest messages, or of the campaign's messages, and the caller may continue from there.
 """
 
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, mes
 
 KEY_BEFORE = statement(__package__, "key_before")
 
-# What is looked through at once for something that no index knows.
+# The number of messages that one search without an index scans.
 SCAN_LIMIT: Final = 25_000
-# Clocks of several machines, and transactions that take a while: keys and moments rise together only so far.
+# Keys and times grow together only roughly: clocks differ, and transactions take a while.
 _SLACK: Final = 10 * MINUTE
 
-_EVERYDAY: Final = frozenset({Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED, Status.SENT})
+_COMMON: Final = frozenset({Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED, Status.SENT})
 
 _WAITING: Final = frozenset({Status.PENDING, Status.RETRY_SCHEDULED})
 
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """`next_key` is where to go on, None at the end; `is_cut`: there may be more although the page is short."""
+    """A page of messages. `next_key` continues it, None at the end; `is_cut` means that the scan limit was reached."""
 
     messages: tuple[MessageSummary, ...]
     next_key: int | None
@@ -40,12 +40,12 @@ class MessagePage:
 
 
 async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> MessagePage:
-    is_walked = _is_unknown_to_indexes(wanted)
-    if wanted.to_email is not None or not (is_walked or wanted.campaign_key is not None):
+    needs_scan = _needs_scan(wanted)
+    if wanted.to_email is not None or not (needs_scan or wanted.campaign_key is not None):
         return _page(tuple(await search(database, tenant_id, wanted, limit=limit)), limit)
     async with database.read() as tx:
         lowest, highest = await _bounds(tx, tenant_id, wanted)
-    floor = max(lowest, highest - 1 - SCAN_LIMIT) if is_walked else lowest
+    floor = max(lowest, highest - 1 - SCAN_LIMIT) if needs_scan else lowest
     bounded = replace(wanted, before_key=highest, after_key=floor)
     found = tuple(await search(database, tenant_id, bounded, limit=limit))
     if len(found) == limit or floor == lowest:
@@ -54,19 +54,19 @@ async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *
 
 
 async def newest_message_key(tx: Transaction) -> int:
-    """Whatever is accepted from now on lies behind it, whatever the clock shows."""
+    """Return the newest key. Whatever is accepted from now on has a larger one, whatever the clock shows."""
     [row] = await tx.execute(select(func.max(messages.c.id)))
     return int(row[0] or 0)
 
 
 async def _key_after(tx: Transaction, moment: Instant) -> int:
-    """A key that every message of this moment and earlier lies before."""
+    """Return a key that is larger than those of all messages until this time."""
     [row] = await tx.run(KEY_BEFORE, moment=moment + _SLACK)
     return int(row.low) + 1
 
 
 async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tuple[int, int]:
-    """Behind the one and before the other lies whatever can be found."""
+    """Return the keys between which all matching messages are."""
     lowest, highest = 0, wanted.before_key
     if wanted.campaign_key is not None:
         mine = (campaigns.c.id == wanted.campaign_key, campaigns.c.tenant_id == tenant_id)
@@ -81,7 +81,7 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tup
 
 
 async def find_deferrals(database: Database, found: Sequence[MessageSummary], now: Instant) -> dict[int, Deferral]:
-    """What keeps those of them that wait, by their key: the hold on their lane, or what they wait for themselves."""
+    """Return why the waiting ones of these messages wait, by key: their lane's deferral or their own."""
     keys = [each.message_key for each in found if each.status in _WAITING]
     if not keys:
         return {}
@@ -90,14 +90,14 @@ async def find_deferrals(database: Database, found: Sequence[MessageSummary], no
     )
     columns = (deliveries.c.message_key, deliveries.c.claimable_at, deliveries.c.defer_reason)
     wanted = select(
-        *columns, lane_deferrals.c.defer_reason.label("held_by"), lane_deferrals.c.deferred_until
+        *columns, lane_deferrals.c.defer_reason.label("lane_reason"), lane_deferrals.c.deferred_until
     ).select_from(kept)
     async with database.read() as tx:
         rows = await tx.execute(wanted.where(deliveries.c.message_key.in_(keys)))
     waits: dict[int, Deferral] = {}
     for row in rows:
-        reason, _ = split_defer_reason(row.held_by or row.defer_reason)
-        until = row.deferred_until if row.held_by else row.claimable_at
+        reason, _ = split_defer_reason(row.lane_reason or row.defer_reason)
+        until = row.deferred_until if row.lane_reason else row.claimable_at
         if reason is not None and until is not None and until > now:
             waits[row.message_key] = Deferral(until, reason)
     return waits
@@ -107,7 +107,7 @@ def _page(found: tuple[MessageSummary, ...], limit: int) -> MessagePage:
     return MessagePage(found, found[-1].message_key if len(found) == limit else None)
 
 
-def _is_unknown_to_indexes(wanted: MessageSearch) -> bool:
+def _needs_scan(wanted: MessageSearch) -> bool:
     if wanted.words is not None or wanted.source is not None:
         return True
-    return wanted.status in _EVERYDAY or (wanted.status is None and wanted.campaign_key is not None)
+    return wanted.status in _COMMON or (wanted.status is None and wanted.campaign_key is not None)

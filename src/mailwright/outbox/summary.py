@@ -1,6 +1,6 @@
-"""A tenant's queue at a glance: what waits, in which lane, for which rule and until when; and what needs a person.
+"""Summarize a tenant's queue: what waits in which lane, why and until when, and what needs an operator.
 
-The cost grows with what waits, never with what was ever sent.
+The cost depends on the waiting messages, not on the sent ones.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WAITING_LANES = statement(__package__, "waiting_lanes")
 FIRST_WAITING = statement(__package__, "first_waiting")
 NEEDS_SOMEBODY = statement(__package__, "needs_somebody")
 
-# More than this is told as "more than": nobody decides a thousand doubts one by one.
+# Counting stops here: larger numbers are shown as "more than 1,000".
 MAX_COUNTED: Final = 1_000
 
 
@@ -25,7 +25,7 @@ class WaitingLane:
     lane: int
     waiting: int
     due: int
-    reason: str | None  # None: nothing holds it, it is in line
+    reason: str | None  # None if the lane is not deferred.
     until: Instant | None
 
     @property
@@ -57,11 +57,11 @@ _PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)
 
 async def _lanes(tx: Transaction, now: Instant, priority: int, tenant_id: int) -> list[WaitingLane]:
     bounds = {"first": lane_number(priority, tenant_id), "beyond": lane_number(priority, tenant_id + 1)}
-    found = []
+    lanes = []
     for row in await tx.run(WAITING_LANES, now=now, **bounds):
         reason, until = row.defer_reason, row.deferred_until
         if reason is None and not row.due:
             [first] = await tx.run(FIRST_WAITING, lane=row.lane)
             reason, until = first.reason, first.claimable_at
-        found.append(WaitingLane(row.lane, row.waiting, row.due, reason, until))
-    return found
+        lanes.append(WaitingLane(row.lane, row.waiting, row.due, reason, until))
+    return lanes

@@ -1,4 +1,4 @@
-"""Tenants: each a company with its own data, keys and limits. One, `default`, is there from the start."""
+"""Tenants: organizations with their own data, API keys and limits. The tenant `default` always exists."""
 
 import re
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from mailwright.storage.tables import lane_deferrals, tenants
 
 DEFAULT = "default"
 
-# A name stands in addresses, file names and shell commands: it must not need quoting anywhere.
+# A name is part of URLs, file names and shell commands: it must not need quoting anywhere.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _HOURS = re.compile(r"(?P<opens>(?:[01]\d|2[0-3]):[0-5]\d)-(?P<closes>(?:[01]\d|2[0-3]):[0-5]\d|24:00)")
 
-# A lane's share is weight over the sum of weights; above this a neighbour's share would round to nothing.
-_LARGEST_WEIGHT = 1_000
-_LARGEST_LIMIT = 2**31 - 1
+# A lane's share is its weight divided by the sum of weights. With larger weights, other shares would round to zero.
+_MAX_WEIGHT = 1_000
+_MAX_LIMIT = 2**31 - 1
 
 
 class TenantExists(MailwrightError):
-    """A tenant of this name exists already."""
+    """A tenant with this name already exists."""
 
     code = "TENANT_EXISTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """None means that the tenant has no limit of its own and the settings' limit holds."""
+    """A tenant. A limit of None means that the limit from the settings applies."""
 
     id: int
     name: str
@@ -49,7 +49,7 @@ class Tenant:
     working_hours: str | None
     timezone: str | None
     created_at: Instant
-    warmup_since: str | None = None  # a date
+    warmup_since: str | None = None  # An ISO date.
     interval_ms: int | None = None
     one_at_a_time: bool | None = None
 
@@ -70,19 +70,19 @@ class TenantChanges(TypedDict, total=False):
 async def create(
     database: Database, clock: Clock, name: str, *, actor: str | None = None, **limits: Unpack[TenantChanges]
 ) -> Tenant:
-    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
+    """Create a tenant. With an `actor`, record it in the audit log."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput("a tenant's name has 1 to 63 of a-z, 0-9 and -, as in acme-shop", field="name")
+        raise InvalidInput("A tenant name has 1 to 63 characters: a-z, 0-9 and -, for example acme-shop.", field="name")
     _check(limits)
     try:
         async with database.write() as tx:
             values = {"name": name, "created_at": clock.now(), **limits}
-            [made] = await tx.execute(insert(tenants).values(**values).returning(tenants.c.id))
+            [created] = await tx.execute(insert(tenants).values(**values).returning(tenants.c.id))
             if actor is not None:
-                said = {"actor": actor, "action": "tenant.create", "subject": name}
-                await audit_log.record(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
+                entry = {"actor": actor, "action": "tenant.create", "subject": name}
+                await audit_log.record(tx, clock.now(), **entry, tenant_id=created.id, detail={**limits})
     except IntegrityError as error:
-        raise TenantExists(f"the tenant {name} exists already", field="name") from error
+        raise TenantExists(f"The tenant {name} already exists.", field="name") from error
     return await find(database, name)
 
 
@@ -106,10 +106,10 @@ async def change(
     clock: Clock | None = None,
     **changes: Unpack[TenantChanges],
 ) -> Tenant:
-    """Changes what is named and leaves the rest; None takes a limit away.
+    """Change the given fields. None removes a limit.
 
-    What the old limits held is looked at anew, and held again where the new ones say so. An `actor` is noted in
-    the journal, by the `clock`.
+    Deferrals caused by limits end, and workers apply the new limits. With an `actor` and a `clock`, record the change
+    in the audit log.
     """
     _check(changes)
     if not changes:
@@ -117,23 +117,25 @@ async def change(
     async with database.write() as tx:
         rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
         changed = _only(rows, name)
-        await _let_go_of_lanes(tx, changed.id)
+        await _end_limit_deferrals(tx, changed.id)
         if actor is not None and clock is not None:
-            said = {"actor": actor, "action": "tenant.change", "subject": name}
-            await audit_log.record(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
+            entry = {"actor": actor, "action": "tenant.change", "subject": name}
+            await audit_log.record(tx, clock.now(), **entry, tenant_id=changed.id, detail={**changes})
     return changed
 
 
-async def _let_go_of_lanes(tx: Transaction, tenant_id: int) -> None:
-    """Ends what limits hold of this tenant, at any priority; what a person or a plan holds stays held."""
+async def _end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
+    """End the tenant's deferrals that limits caused. Pauses, schedules and cancellations stay."""
     without_priority = lane_deferrals.c.lane % lane_number(1, 0)
-    is_theirs = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
-    await tx.execute(delete(lane_deferrals).where(is_theirs, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS)))
+    is_of_tenant = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
+    await tx.execute(
+        delete(lane_deferrals).where(is_of_tenant, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS))
+    )
 
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:
     if not rows:
-        raise NotFound(f"there is no tenant {name[:80]}", field="name")
+        raise NotFound(f"There is no tenant {name[:80]}.", field="name")
     return _tenant(rows[0])
 
 
@@ -142,13 +144,13 @@ def _tenant(row: Any) -> Tenant:
 
 
 def _check(changes: TenantChanges) -> None:
-    if not 1 <= changes.get("weight", 1) <= _LARGEST_WEIGHT:
-        raise InvalidInput(f"a weight is a number from 1 to {_LARGEST_WEIGHT}", field="weight")
+    if not 1 <= changes.get("weight", 1) <= _MAX_WEIGHT:
+        raise InvalidInput(f"The weight must be a number from 1 to {_MAX_WEIGHT}.", field="weight")
     numbers = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
     limits: dict[str, Any] = dict(changes)
     for name in numbers:
-        if (limit := limits.get(name)) is not None and not 1 <= limit <= _LARGEST_LIMIT:
-            raise InvalidInput(f"{name} is a positive number, or none for no limit", field=name)
+        if (limit := limits.get(name)) is not None and not 1 <= limit <= _MAX_LIMIT:
+            raise InvalidInput(f"{name} must be a positive number, or null for no limit.", field=name)
     if (hours := changes.get("working_hours")) is not None:
         _check_hours(hours)
     if (zone := changes.get("timezone")) is not None:
@@ -160,18 +162,24 @@ def _check(changes: TenantChanges) -> None:
 def _check_hours(text: str) -> None:
     hours = _HOURS.fullmatch(text)
     if not hours or hours["opens"] >= hours["closes"]:
-        raise InvalidInput("working hours look like 09:00-18:00, the end after the beginning", field="working_hours")
+        raise InvalidInput(
+            "Working hours must be opening and closing times such as 09:00-18:00.", field="working_hours"
+        )
 
 
 def _check_date(text: str) -> None:
     try:
         date.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInput("a warm-up begins on a date, as 2027-01-15", field="warmup_since") from error
+        raise InvalidInput(
+            "The start of the warm-up must be a date such as 2027-01-15.", field="warmup_since"
+        ) from error
 
 
 def _check_zone(text: str) -> None:
     try:
         ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput("a time zone is an IANA name, as Europe/Lisbon or UTC", field="timezone") from error
+        raise InvalidInput(
+            "The time zone must be an IANA name such as Europe/Lisbon or UTC.", field="timezone"
+        ) from error

@@ -1,6 +1,6 @@
-"""Valkey: permits are handed out from blocks there, and workers of other processes are told of new mail.
+"""A ledger that hands out permits from blocks in Valkey.
 
-A module of its own, which only those who have a Valkey load: its client is a tenth of a small installation's memory.
+The module is imported only if Valkey is configured: its client takes a tenth of a small installation's memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from mailwright.outbox.ledger import Booking, DatabaseLedger, Grant, RateCheckpo
 
 log = logger(__name__)
 
-# Valkey helps; waiting for it must never cost more than asking the database.
+# Valkey is an optimization: waiting for it must never take longer than asking the database.
 TIMEOUT_SECONDS = 0.5
-# What its client raises where nobody answers.
-SILENT = (RedisError, OSError)
+# What its client raises if the server does not respond.
+UNAVAILABLE = (RedisError, OSError)
 
 
 def valkey_client(url: str) -> Redis:
@@ -31,27 +31,27 @@ def valkey_client(url: str) -> Redis:
             url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # The database answers where Valkey does not: trying again would only make a mail wait.
+            # The database replaces an unavailable Valkey: a retry would only delay the message.
             retry=Retry(NoBackoff(), 0),
         )
     except (ValueError, RedisError) as error:
         raise ConfigurationInvalid(f"MAILWRIGHT_REDIS_URL: {error}") from error
 
 
-# A block belongs to one run of the server: after a restart from a snapshot, or on a replica that takes over, it could
-# hold permits that were handed out since.
+# A block is valid for one run of the server. After a restart from a snapshot, or on a replica that takes over, it could
+# contain permits that were already handed out.
 _IS_OF_THIS_RUN = """
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local is_ours = redis.call('HGET', KEYS[1], 'run') == run
 """
-# Takes up to ARGV[1] permits of the block in KEYS[1]; what is not there is not given.
+# Take up to ARGV[1] permits from the block in KEYS[1].
 _TAKE = f"""{_IS_OF_THIS_RUN}
 if not is_ours then return 0 end
 local count = math.min(tonumber(redis.call('HGET', KEYS[1], 'left')), tonumber(ARGV[1]))
 if count > 0 then redis.call('HINCRBY', KEYS[1], 'left', -count) end
 return count
 """
-# Puts ARGV[1] permits there, until ARGV[2] milliseconds have passed.
+# Add ARGV[1] permits to the block, which expires after ARGV[2] milliseconds.
 _PUT = f"""{_IS_OF_THIS_RUN}
 if not is_ours then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'run', run)
@@ -59,16 +59,16 @@ redis.call('HINCRBY', KEYS[1], 'left', ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
-# A hundredth of the limit keeps what a lost Valkey can waste small and the trips to the database few.
+# One percent of the limit: a lost Valkey wastes little, and the database is asked rarely.
 _BLOCKS_PER_WINDOW = 100
 
 
 class ValkeyLedger:
-    """Hands out permits from blocks that the database has already counted."""
+    """Hands out permits from blocks that are already counted in the database."""
 
-    def __init__(self, client: Redis, ground: DatabaseLedger, clock: Clock) -> None:
+    def __init__(self, client: Redis, database_ledger: DatabaseLedger, clock: Clock) -> None:
         self._client = client
-        self._ground = ground
+        self._database_ledger = database_ledger
         self._clock = clock
         self._take: Any = client.register_script(_TAKE)
         self._put: Any = client.register_script(_PUT)
@@ -76,37 +76,37 @@ class ValkeyLedger:
 
     async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
         if not windows or any(window.is_exact for window in windows):
-            return await self._ground.reserve(windows, wanted)
+            return await self._database_ledger.reserve(windows, wanted)
         name = block_name(windows)
         count = await self._from_block(name, wanted)
         if count == wanted:
             return Grant(count)
         size = 0 if self._is_down else max(1, min(window.limit for window in windows) // _BLOCKS_PER_WINDOW)
-        bought = await self._ground.reserve(windows, max(wanted - count, size))
-        used = min(bought.count, wanted - count)
-        await self._keep(name, bought.count - used, min(window.ends_at for window in windows))
-        return Grant(count + used, bought.blocked_by if count + used < wanted else None)
+        reserved = await self._database_ledger.reserve(windows, max(wanted - count, size))
+        used = min(reserved.count, wanted - count)
+        await self._keep(name, reserved.count - used, min(window.ends_at for window in windows))
+        return Grant(count + used, reserved.blocked_by if count + used < wanted else None)
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
-        """Straight from the database: one turn there for many windows is cheaper than a block for each."""
-        return await self._ground.reserve_each(wanted)
+        """Reserve in the database: one transaction for many windows is cheaper than a block for each."""
+        return await self._database_ledger.reserve_each(wanted)
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
-        """Straight to the database: whoever is at the limit next finds them there."""
-        await self._ground.give_back(windows, count)
+        """Return permits to the database, where the next worker at the limit finds them."""
+        await self._database_ledger.give_back(windows, count)
 
     async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, RateCheckpoint]) -> Booking:
-        """Straight from the database: a moment that is lost with Valkey would be given to a second mail."""
-        return await self._ground.book(paces, wanted, known)
+        """Book in the database: a slot that is lost with Valkey would be given to a second message."""
+        return await self._database_ledger.book(paces, wanted, known)
 
     async def release_rates(self, known: Mapping[str, RateCheckpoint]) -> None:
-        await self._ground.release_rates(known)
+        await self._database_ledger.release_rates(known)
 
     async def _from_block(self, name: str, wanted: int) -> int:
         try:
             count = int(await self._take(keys=[name], args=[wanted]))
-        except SILENT as error:
-            self._lost(error)
+        except UNAVAILABLE as error:
+            self._log_unavailable(error)
             return 0
         if self._is_down:
             self._is_down = False
@@ -114,25 +114,23 @@ class ValkeyLedger:
         return count
 
     async def _keep(self, name: str, count: int, ends_at: Instant) -> None:
-        """Permits that cannot be put there are lost until the window ends: too few is allowed, too many never."""
+        """Store unused permits. If Valkey is down, they stay unused until the window ends: no limit is exceeded."""
         if count <= 0:
             return
         try:
             await self._put(keys=[name], args=[count, max(1, ends_at - self._clock.now())])
-        except SILENT as error:
-            self._lost(error)
+        except UNAVAILABLE as error:
+            self._log_unavailable(error)
 
-    def _lost(self, error: Exception) -> None:
+    def _log_unavailable(self, error: Exception) -> None:
         if not self._is_down:
             self._is_down = True
-            log.warning(
-                "valkey_lost", error=str(error), message="Permits are counted in the database until it is back."
-            )
+            log.warning("valkey_lost", error=str(error), message="Permits come from the database until it is back.")
 
 
 def block_name(windows: Sequence[LimitWindow]) -> str:
-    """One block for each set of windows that is used together, as long as their limits are these.
+    """Name the block of a set of windows and their limits.
 
-    What was bought under a higher limit is not handed out under a lower one.
+    The limits are part of the name, so that permits reserved under a higher limit are not used under a lower one.
     """
     return "mailer:permits:" + "+".join(sorted(f"{window.name}={window.limit}" for window in windows))

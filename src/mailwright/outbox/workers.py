@@ -1,4 +1,4 @@
-"""Who works: each worker reports its presence and its providers, so that anyone can tell why nothing moves."""
+"""The registry of running workers and of the providers that each of them can reach."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ from mailwright.storage.tables import workers
 
 REPORT_PRESENCE = statement(__package__, "report_presence")
 
-# A worker that was not heard of for so long is not counted any more.
+# A worker that has not reported for this long is not counted any more.
 PRESENCE_TIMEOUT: Instant = 30_000
 FORGET_AFTER: Instant = 10 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPresence:
-    """One provider, as one worker sees it."""
+    """The state of one provider as one worker reports it."""
 
     provider: str
     unavailable_until: Instant | None = None
     unavailable_reason: str | None = None
-    worker: str = ""  # whoever reads the registry is told
-    sent: int = 0  # as many as it took from this worker so far; whoever reads the registry is not told
+    worker: str = ""  # Set when the registry is read.
+    sent: int = 0  # Messages that it accepted from this worker. Not set when the registry is read.
 
 
 class WorkerRegistry:
-    """A worker has a row for each of its providers, under its own name and the provider's."""
+    """Reports one worker. It has a row for each of its providers, named after both."""
 
     def __init__(self, database: Database, clock: Clock, worker: str) -> None:
         self._database = database
         self._clock = clock
         self._worker = worker
         self._rows: set[str] = set()
-        self._told: dict[str, tuple[Instant, int]] = {}  # by provider: when it was last told of, and what it had taken
+        self._reported: dict[str, tuple[Instant, int]] = {}  # The last report of each provider: its time and messages.
 
     async def report(self, *providers: WorkerPresence) -> None:
         now = self._clock.now()
@@ -52,7 +52,7 @@ class WorkerRegistry:
                     unavailable_reason=presence.unavailable_reason,
                     per_second=self._per_second(presence, now),
                 )
-        self._told = {presence.provider: (now, presence.sent) for presence in providers}
+        self._reported = {presence.provider: (now, presence.sent) for presence in providers}
 
     async def deregister(self) -> None:
         async with self._database.write() as tx:
@@ -63,13 +63,13 @@ class WorkerRegistry:
             await tx.execute(delete(workers).where(workers.c.seen_at < self._clock.now() - FORGET_AFTER))
 
     def _per_second(self, presence: WorkerPresence, now: Instant) -> float:
-        """Since the provider was last told of."""
-        last, taken = self._told.get(presence.provider, (now, presence.sent))
-        return (presence.sent - taken) * SECOND / (now - last) if now > last else 0.0
+        """Return the send rate since the last report."""
+        last, accepted = self._reported.get(presence.provider, (now, presence.sent))
+        return (presence.sent - accepted) * SECOND / (now - last) if now > last else 0.0
 
 
 async def list_present(database: Database, now: Instant) -> list[WorkerPresence]:
-    """The providers of the workers that were heard of lately."""
+    """List what the workers that reported recently say about their providers."""
     async with database.read() as tx:
         rows = await tx.execute(
             select(workers).where(workers.c.seen_at >= now - PRESENCE_TIMEOUT).order_by(workers.c.worker_id)
@@ -83,16 +83,16 @@ async def list_present(database: Database, now: Instant) -> list[WorkerPresence]
 async def presence_by_provider(
     database: Database, now: Instant, route: Iterable[str]
 ) -> dict[str, list[WorkerPresence]]:
-    """Each provider of a route as those workers see it, also where none does; then any other that they have."""
-    found: dict[str, list[WorkerPresence]] = {name: [] for name in route}
+    """Group the reports by provider. Providers of the route come first, even without a report."""
+    by_provider: dict[str, list[WorkerPresence]] = {name: [] for name in route}
     for presence in await list_present(database, now):
-        found.setdefault(presence.provider, []).append(presence)
-    return found
+        by_provider.setdefault(presence.provider, []).append(presence)
+    return by_provider
 
 
 async def sending_rate(database: Database, now: Instant) -> float:
-    """Mails per second, all workers together, as they were sent lately."""
-    lately = workers.c.seen_at >= now - PRESENCE_TIMEOUT
+    """Return the messages per second that all workers sent recently."""
+    is_recent = workers.c.seen_at >= now - PRESENCE_TIMEOUT
     async with database.read() as tx:
-        rows = await tx.execute(select(func.coalesce(func.sum(workers.c.per_second), 0)).where(lately))
+        rows = await tx.execute(select(func.coalesce(func.sum(workers.c.per_second), 0)).where(is_recent))
     return float(rows[0][0])

@@ -54,17 +54,17 @@ class Wake:
             await asyncio.gather(self._listening, return_exceptions=True)
 
     async def _tell(self, client: "Redis") -> None:
-        from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
+        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - loaded by whoever made the client
 
         try:
             await client.publish(CHANNEL, b"1")
-        except SILENT as error:
+        except UNAVAILABLE as error:
             self._lost(error)
         else:
             self._back()
 
     async def _listen(self, client: "Redis") -> None:
-        from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
+        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - loaded by whoever made the client
 
         # Checked in addition to cancellation: the client may mistake a cancellation for its own timeout.
         while not self._is_closed:
@@ -75,7 +75,7 @@ class Wake:
                     while not self._is_closed:
                         if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
                             self._event.set()
-            except SILENT as error:
+            except UNAVAILABLE as error:
                 self._lost(error)
                 await asyncio.sleep(RECONNECT_SECONDS)
 

@@ -35,9 +35,9 @@ async def add_all_up(*counting: EventTallier) -> None:
 async def test_each_event_is_counted_once(database: Database, clock: ManualClock) -> None:
     now = clock.now()
     await happen(database, *[("SENT", now + number) for number in range(40)], *[("RECEIVED", now)] * 5)
-    await add_all_up(*(EventTallier(database, clock, portion=7) for _ in range(3)))
+    await add_all_up(*(EventTallier(database, clock, batch_size=7) for _ in range(3)))
     await happen(database, ("FAILED", now), ("SENT", now + MINUTE))
-    await add_all_up(*(EventTallier(database, clock, portion=7) for _ in range(2)))
+    await add_all_up(*(EventTallier(database, clock, batch_size=7) for _ in range(2)))
     assert await tallied(database) == {"SENT": 41, "FAILED": 1}
 
 

@@ -275,7 +275,7 @@ async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], o
 
 async def _add_up(bench: Bench) -> None:
     """By one that sees the horizon move, in portions that cut through what happened to one mail."""
-    counting = EventTallier(bench.database, bench.clock, portion=2)
+    counting = EventTallier(bench.database, bench.clock, batch_size=2)
     for _ in range(2):
         while await counting.add_batch():
             pass

@@ -21,7 +21,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept
-from mailwright.outbox.settle import APPEND_EVENTS, LOCK_DOMAINS, event_row
+from mailwright.outbox.settle import APPEND_EVENTS, LOCK_NAMES, event_row
 from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
     EndDecision,
@@ -349,7 +349,7 @@ class NotificationFanout:
             return set()
         subscriptions = {subscription_id for _, subscription_id, _ in limited}
         locks = [{"name": f"mailer:subscription:{self._queue.name}:{each}"} for each in subscriptions]
-        await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
+        await tx.run(LOCK_NAMES, locks=locks, expires_at=now + HOUR)
         in_progress = await links.count_in_progress(tx, self._queue.name, subscriptions)
         beyond: set[int] = set()
         for notification_id, subscription_id, room in limited:

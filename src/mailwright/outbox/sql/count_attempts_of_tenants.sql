@@ -1,5 +1,5 @@
 -- How many mails of these tenants are being sent right now, by any worker.
-SELECT tenant_id, count(*) AS under_way
+SELECT tenant_id, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'
   AND tenant_id IN (SELECT t.tenant_id FROM rows(:tenants: tenant_id bigint) AS t)

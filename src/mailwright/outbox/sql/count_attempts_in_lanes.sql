@@ -1,5 +1,5 @@
 -- How many mails of these lanes are being sent right now, by any worker.
-SELECT lane, count(*) AS under_way
+SELECT lane, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'
   AND lane IN (SELECT l.lane FROM rows(:lanes: lane bigint) AS l)
