@@ -19,7 +19,7 @@ CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
 HAS_SUSPECTS = statement(__package__, "has_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
-LOOKED_AT_FACTS = statement(__package__, "looked_at_facts")
+UNCLAIMED_FACTS = statement(__package__, "unclaimed_facts")
 APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
@@ -119,7 +119,7 @@ class Claims:
 async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
     """Load messages as a worker would claim them, for a preview. Never send them: nobody has claimed them."""
     wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
-    rows = await tx.run(LOOKED_AT_FACTS, wanted=wanted, tenant_id=tenant_id)
+    rows = await tx.run(UNCLAIMED_FACTS, wanted=wanted, tenant_id=tenant_id)
     return [_claimed(row, claim_token=0, locked_until=now, now=now) for row in rows]
 
 

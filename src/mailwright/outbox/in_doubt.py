@@ -11,9 +11,9 @@ from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 
-DOUBT_EXPIRED = statement(__package__, "doubt_expired")
-DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
-DECIDE_DOUBTS = statement(__package__, "decide_doubts")
+PUT_IN_DOUBT = statement(__package__, "put_in_doubt")
+FIND_IN_DOUBT = statement(__package__, "find_in_doubt")
+DECIDE_IN_DOUBT = statement(__package__, "decide_in_doubt")
 
 # How long a message stays in doubt, waiting for a provider report or an operator, before it is closed as unknown.
 RESOLUTION_PERIOD: Instant = DAY
@@ -44,7 +44,7 @@ class InDoubtHandler:
         """Put attempts of crashed workers in doubt, and write the events that those workers could not write."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            rows = await tx.run(DOUBT_EXPIRED, now=now, decide_at=now + self._grace, silent=self._silent, limit=BATCH)
+            rows = await tx.run(PUT_IN_DOUBT, now=now, decide_at=now + self._grace, silent=self._silent, limit=BATCH)
             events = [
                 event_row(row.message_key, row.tenant_id, event)
                 for row in rows
@@ -58,13 +58,13 @@ class InDoubtHandler:
         """Decide what is due: resend once, wait for a report, or close as unknown."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            rows = await tx.run(DOUBTS_TO_DECIDE, now=now, limit=BATCH)
+            rows = await tx.run(FIND_IN_DOUBT, now=now, limit=BATCH)
             if not rows:
                 return 0
             await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
             decisions = {row.message_key: (row, decide(row, now)) for row in rows if not row.is_reported}
             changed = await tx.run(
-                DECIDE_DOUBTS,
+                DECIDE_IN_DOUBT,
                 decisions=[
                     {
                         "message_key": key,

@@ -16,14 +16,14 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
 OPEN_COUNTER = statement(__package__, "open_counter")
-READ_COUNTER = statement(__package__, "read_counter")
+LOCK_COUNTER = statement(__package__, "lock_counter")
 ADD_TO_COUNTER = statement(__package__, "add_to_counter")
 OPEN_COUNTERS = statement(__package__, "open_counters")
-READ_COUNTERS = statement(__package__, "read_counters")
+LOCK_COUNTERS = statement(__package__, "lock_counters")
 ADD_TO_COUNTERS = statement(__package__, "add_to_counters")
-LOOK_AT_COUNTERS = statement(__package__, "look_at_counters")
+PEEK_COUNTERS = statement(__package__, "peek_counters")
 SET_COUNTER = statement(__package__, "set_counter")
-FORGET_COUNTERS = statement(__package__, "forget_counters")
+DELETE_COUNTERS = statement(__package__, "delete_counters")
 
 log = logger(__name__)
 
@@ -106,7 +106,7 @@ class DatabaseLedger:
         names = [{"name": name, "expires_at": ends_at + COUNTER_RETENTION} for name, ends_at in ends.items()]
         async with self._database.write() as tx:
             await tx.run(OPEN_COUNTERS, wanted=names)
-            used = {row.name: row.used for row in await tx.run(READ_COUNTERS, wanted=names)}
+            used = {row.name: row.used for row in await tx.run(LOCK_COUNTERS, wanted=names)}
             granted = {
                 window: max(0, min(count, state_of(window, used[window.name], used).free))
                 for window, count in wanted.items()
@@ -138,7 +138,7 @@ class DatabaseLedger:
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
         async with self._database.write() as tx:
             for name in sorted(known):
-                rows = await tx.run(READ_COUNTER, name=name)
+                rows = await tx.run(LOCK_COUNTER, name=name)
                 if rows and int(rows[0].used) == known[name].left_at:
                     next_us = known[name].next_us
                     await tx.run(
@@ -147,25 +147,25 @@ class DatabaseLedger:
 
     async def _next(self, tx: Transaction, pace: SendRate) -> int:
         await tx.run(OPEN_COUNTER, name=pace.name, expires_at=self._clock.now() + COUNTER_RETENTION)
-        return int((await tx.run(READ_COUNTER, name=pace.name))[0].used)
+        return int((await tx.run(LOCK_COUNTER, name=pace.name))[0].used)
 
     async def forget_expired(self) -> None:
         async with self._database.write() as tx:
-            await tx.run(FORGET_COUNTERS, now=self._clock.now())
+            await tx.run(DELETE_COUNTERS, now=self._clock.now())
 
     async def _take_turns(self, tx: Transaction, windows: Sequence[LimitWindow]) -> None:
         """Lock by name: a counter that another transaction has just created is invisible and cannot be locked."""
         for name in sorted({window.lock_name for window in windows if window.lock_name is not None}):
             await tx.run(OPEN_COUNTER, name=name, expires_at=NEVER)
-            await tx.run(READ_COUNTER, name=name)
+            await tx.run(LOCK_COUNTER, name=name)
 
     async def _state(self, tx: Transaction, window: LimitWindow) -> "_State":
         await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + COUNTER_RETENTION)
-        used = int((await tx.run(READ_COUNTER, name=window.name))[0].used)
+        used = int((await tx.run(LOCK_COUNTER, name=window.name))[0].used)
         if not window.related:
             return _State(window.limit - used, window.deferred_until)
         names = [{"name": related.name} for related in window.related]
-        found = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
+        found = {row.name: int(row.used) for row in await tx.run(PEEK_COUNTERS, wanted=names)}
         return state_of(window, used, found)
 
     async def _add(self, tx: Transaction, windows: Sequence[LimitWindow], count: int) -> None:

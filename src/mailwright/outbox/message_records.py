@@ -19,8 +19,8 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
 
 FIND_MESSAGE = statement(__package__, "find_message")
-EVENTS = statement(__package__, "record_events")
-DEAD_LETTERS = statement(__package__, "record_dead_letters")
+LIST_EVENTS = statement(__package__, "list_events")
+LIST_DEAD_LETTERS = statement(__package__, "list_dead_letters")
 
 # Larger than every key and time: a list without a cursor begins here.
 NEWEST = 2**63 - 1
@@ -113,7 +113,7 @@ async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> 
         rows = await tx.run(FIND_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id)
         if not rows:
             raise NotFound
-        events = await tx.run(EVENTS, message_key=rows[0].id)
+        events = await tx.run(LIST_EVENTS, message_key=rows[0].id)
     return _record(rows[0], events)
 
 
@@ -129,7 +129,9 @@ async def dead_letters(
 ) -> list[DeadLetter]:
     """List the dead letters of a tenant, newest first."""
     async with database.read() as tx:
-        rows = await tx.run(DEAD_LETTERS, tenant_id=tenant_id, before_time=before[0], before_key=before[1], limit=limit)
+        rows = await tx.run(
+            LIST_DEAD_LETTERS, tenant_id=tenant_id, before_time=before[0], before_key=before[1], limit=limit
+        )
     return [DeadLetter(**row._mapping) for row in rows]
 
 

@@ -17,8 +17,8 @@ from mailwright.storage.statements import Statement, statement
 LOCK_MESSAGE = statement(__package__, "lock_message")
 CANCEL = statement(__package__, "cancel")
 REQUEUE = statement(__package__, "requeue")
-FORGET_DEAD_LETTER = statement(__package__, "forget_dead_letter")
-FORGET_PROOFS = statement(__package__, "forget_proofs")
+DELETE_DEAD_LETTER = statement(__package__, "delete_dead_letter")
+DISCARD_PROOFS = statement(__package__, "discard_proofs")
 RESOLVE = statement(__package__, "resolve")
 
 
@@ -51,8 +51,8 @@ class Operations:
                 raise NotPossibleNow(f"The message is {row.status}. Only a failed message can be retried.")
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
-            await tx.run(FORGET_DEAD_LETTER, message_key=row.message_key)
-            await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key}])
+            await tx.run(DELETE_DEAD_LETTER, message_key=row.message_key)
+            await tx.run(DISCARD_PROOFS, requeued=[{"message_key": row.message_key}])
             await self._record(tx, row, actor, "message.retry")
         return Status.PENDING
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaSnapshot, quota_counter, quota_lock_name
 from mailwright.outbox import defer
-from mailwright.outbox.ledger import NEVER, OPEN_COUNTER, READ_COUNTER
+from mailwright.outbox.ledger import LOCK_COUNTER, NEVER, OPEN_COUNTER
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import counters, quotas, workers
@@ -86,7 +86,7 @@ async def record_sync(database: Database, clock: Clock, reports: Sequence[QuotaR
     turn = quota_lock_name(names)
     async with database.write() as tx:
         await tx.run(OPEN_COUNTER, name=turn, expires_at=NEVER)
-        await tx.run(READ_COUNTER, name=turn)
+        await tx.run(LOCK_COUNTER, name=turn)
         if await _synced_at(tx, names) != before.previous_sync:
             return False
         await tx.execute(delete(quotas).where(quotas.c.provider.in_(names)))

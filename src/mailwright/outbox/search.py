@@ -59,9 +59,9 @@ async def newest_message_key(tx: Transaction) -> int:
     return int(row[0] or 0)
 
 
-async def _key_after(tx: Transaction, moment: Instant) -> int:
+async def _key_after(tx: Transaction, time: Instant) -> int:
     """Return a key that is larger than those of all messages until this time."""
-    [row] = await tx.run(KEY_BEFORE, moment=moment + _SLACK)
+    [row] = await tx.run(KEY_BEFORE, time=time + _SLACK)
     return int(row.low) + 1
 
 

@@ -27,7 +27,7 @@ SETTLE = statement(__package__, "settle")
 SETTLE_SENT = statement(__package__, "settle_sent")
 APPEND_EVENTS = statement(__package__, "append_events")
 APPEND_SETTLED_EVENTS = statement(__package__, "append_settled_events")
-FIND_BEGUN = statement(__package__, "find_begun")
+FIND_SETTLED = statement(__package__, "find_settled")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
 LOCK_UNSENT = statement(__package__, "lock_unsent")
 FIND_REPORTED_MEANWHILE = statement(__package__, "find_reported_meanwhile")
@@ -201,7 +201,7 @@ async def _begin(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> fr
 
 async def _written_by(tx: Runner, settlement: int, claims: list[dict[str, Any]]) -> frozenset[int]:
     """Return the messages that the statement changed, if it did not change all of them."""
-    return frozenset([row.message_key for row in await tx.run(FIND_BEGUN, claims=claims, settlement=settlement)])
+    return frozenset([row.message_key for row in await tx.run(FIND_SETTLED, claims=claims, settlement=settlement)])
 
 
 async def _over_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:

@@ -14,7 +14,7 @@ from mailwright.storage.statements import statement
 
 WAITING_LANES = statement(__package__, "waiting_lanes")
 FIRST_WAITING = statement(__package__, "first_waiting")
-NEEDS_SOMEBODY = statement(__package__, "needs_somebody")
+COUNT_NEEDING_OPERATOR = statement(__package__, "count_needing_operator")
 
 # Counting stops here: larger numbers are shown as "more than 1,000".
 MAX_COUNTED: Final = 1_000
@@ -48,7 +48,7 @@ class QueueSummary:
 async def summarize_queue(database: Database, now: Instant, tenant_id: int) -> QueueSummary:
     async with database.read() as tx:
         lanes = [lane for priority in _PRIORITIES for lane in await _lanes(tx, now, priority, tenant_id)]
-        [row] = await tx.run(NEEDS_SOMEBODY, tenant_id=tenant_id, most=MAX_COUNTED + 1)
+        [row] = await tx.run(COUNT_NEEDING_OPERATOR, tenant_id=tenant_id, most=MAX_COUNTED + 1)
     return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters)
 
 

@@ -31,10 +31,10 @@ _LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
 _WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
 # What the pages ask of the three tables that grow with every mail, with a value for each parameter.
 ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
-    (search.KEY_BEFORE, {"moment": 1}),
+    (search.KEY_BEFORE, {"time": 1}),
     (summary.WAITING_LANES, {"now": 1, "first": 1, "beyond": 2}),
     (summary.FIRST_WAITING, {"lane": 1}),
-    (summary.NEEDS_SOMEBODY, {"tenant_id": 1, "most": 9}),
+    (summary.COUNT_NEEDING_OPERATOR, {"tenant_id": 1, "most": 9}),
     (message_records.EVENTS, {"message_key": 1}),
     (message_records.DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),

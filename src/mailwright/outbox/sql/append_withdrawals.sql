@@ -1,4 +1,4 @@
--- Tells on the timeline that a doubt was none, before `release` takes it back.
+-- Records on the timeline that a message is no longer in doubt, before `release` returns it.
 INSERT INTO events (message_key, tenant_id, type, created_at, metadata)
 SELECT deliveries.message_key, deliveries.tenant_id, 'RETRY_SCHEDULED', CAST(:now AS bigint),
   '{"reason": "doubt_withdrawn", "willRetry": true, "backoffDelay": 0, "nextAttemptNumber": '

@@ -1,4 +1,4 @@
--- One statement, one snapshot: what was accepted beside where everything stands.
+-- One statement reads one snapshot: the accepted messages and their current states.
 SELECT 'accepted' AS name, CAST(COALESCE(sum(accepted), 0) AS bigint) AS messages, 0 AS resends FROM accepted_counts
 UNION ALL
 SELECT

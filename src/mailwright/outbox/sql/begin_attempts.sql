@@ -1,4 +1,5 @@
--- The durable mark before a provider is called. Only what this worker still holds, and never someone who has left.
+-- Records an attempt durably before the provider is called: only for messages that this worker still has a lease on, and
+-- never for suppressed recipients.
 UPDATE deliveries
 SET status = 'SENT_ATTEMPT', attempted_at = :now, provider = held.provider, settlement = :settlement
 FROM rows(:claims: message_key bigint, claim_token bigint, tenant_id bigint, email text,

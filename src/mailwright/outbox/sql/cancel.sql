@@ -1,4 +1,4 @@
--- Taking the claim away as well: a worker that holds the message can no longer begin to send it.
+-- Clears the claim as well: a worker that has claimed the message can no longer begin to send it.
 UPDATE deliveries
 SET status = 'CANCELLED', claimable_at = :now, next_attempt_at = NULL, defer_reason = NULL, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL

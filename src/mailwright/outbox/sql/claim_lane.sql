@@ -1,4 +1,4 @@
--- Takes the oldest due messages of one lane.
+-- Claims the oldest due messages of one lane.
 WITH due AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane AND claimable_at <= :now

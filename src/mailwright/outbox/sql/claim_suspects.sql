@@ -1,5 +1,5 @@
--- Messages whose lock ended without a result: their worker died, perhaps of one of them. The most suspicious go first,
--- in ever smaller company.
+-- Claims messages whose lease expired without a result: one of them may have crashed its worker. The most suspicious come
+-- first, in ever smaller batches.
 WITH expired AS MATERIALIZED (
   SELECT message_key, claims FROM deliveries
   WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status IN ('PENDING', 'RETRY_SCHEDULED')

@@ -1,4 +1,5 @@
--- What the pipeline needs to know of the messages that were just claimed; a row for each, even if the message is gone.
+-- What the pipeline needs to know about the messages that were just claimed. There is a row for each, even if the message
+-- was deleted.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
   CASE WHEN d.resends > 0 OR d.in_doubt_since IS NOT NULL THEN d.provider END AS only_provider,
@@ -6,11 +7,11 @@ SELECT
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
   m.list_key, t.name AS company, t.max_in_flight, m.created_at,
-  -- A campaign's message says who it is for only here: everything else in it is the same for all.
+  -- Messages of a campaign share their payload; these columns personalize it.
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone,
-  -- Transactional mail is stopped by `*` only, bulk mail also by whoever left it as a whole or left its list.
+  -- `*` suppresses all messages, `general` all bulk messages, any other key those of that list.
   (
     SELECT s.reason FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email

@@ -1,4 +1,4 @@
--- How many mails of these lanes are being sent right now, by any worker.
+-- Messages of these lanes that any worker is sending now.
 SELECT lane, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'

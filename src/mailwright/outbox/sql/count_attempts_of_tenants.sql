@@ -1,4 +1,4 @@
--- How many mails of these tenants are being sent right now, by any worker.
+-- Messages of these tenants that any worker is sending now.
 SELECT tenant_id, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'

@@ -1,5 +1,5 @@
--- How many mails to these domains are being sent right now, by any worker. Addresses are in normal form and domains
--- hold no character that LIKE would take for another.
+-- Messages to these domains that any worker is sending now. Addresses are normalized, and domains contain no wildcard of
+-- LIKE.
 SELECT w.domain, count(*) AS in_flight
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key

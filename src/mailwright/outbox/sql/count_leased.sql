@@ -1,2 +1,2 @@
--- Mails that workers have in their hands: any of them may still be sent.
+-- Messages that workers have claimed: any of them may still be sent.
 SELECT count(*) AS messages FROM deliveries WHERE locked_by IS NOT NULL

@@ -1,4 +1,4 @@
--- Gives back messages that were claimed and may not go yet: each of them alone waits, with the reason.
+-- Returns claimed messages that may not be sent yet. Each waits on its own, with its reason.
 UPDATE deliveries
 SET claimable_at = CASE WHEN held.due_at > next_attempt_at THEN held.due_at ELSE next_attempt_at END,
     defer_reason = held.reason,

@@ -1,4 +1,4 @@
--- One message and where it stands. Without a tenant it is an operator's look, at the console only.
+-- One message with its state. Without a tenant, which only operators may omit, of any tenant.
 SELECT
   m.id, m.outbox_id, m.tenant_id, t.name AS tenant, m.source, m.request_id, m.to_email, m.recipient_id, m.external_id,
   m.subject, m.payload, m.created_at, m.scheduled_at, m.expires_at,

@@ -1,5 +1,5 @@
--- Of these, the ones before which another first attempt of their lane comes: it waits with a worker, or is due again
--- because one gave it back. Retries and what was put off by itself have left their place, and hold up nobody.
+-- Messages that must wait for an earlier first attempt of their lane, which a worker has claimed or which is due again.
+-- Retries and deferred messages have lost their place and delay no other message.
 SELECT mine.message_key
 FROM rows(:claims: message_key bigint) AS held
 JOIN deliveries AS mine ON mine.message_key = held.message_key

@@ -1,5 +1,5 @@
--- The mails that reports name by the provider's id. One request may have carried several mails: all of them come.
--- CROSS JOIN begins with the few that are looked for, whatever the planner thinks of them.
+-- The messages that reports name by the provider's ID. One request may have sent several messages: all of them match.
+-- CROSS JOIN starts with the few given rows, whatever the planner expects.
 SELECT d.provider, d.provider_message_id, d.message_key, d.tenant_id, m.to_email
 FROM rows(:wanted: provider text, provider_message_id text) AS w
 CROSS JOIN deliveries AS d

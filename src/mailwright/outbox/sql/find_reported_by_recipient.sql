@@ -1,4 +1,4 @@
--- The latest mail of each tenant that this provider took for this address before the report was made.
+-- The latest message of each tenant that this provider accepted for this address before the report.
 SELECT l.provider, l.email, l.at, m.id AS message_key, m.tenant_id, m.to_email
 FROM (
   SELECT w.provider, w.email, w.at, (

@@ -1,4 +1,4 @@
--- Those of these mails that are to be sent again, or have failed, although a report proves that their provider had them.
+-- Messages that wait or failed although a report proves that the provider had them.
 SELECT d.message_key, d.tenant_id
 FROM rows(:wanted: message_key bigint) AS w
 JOIN deliveries AS d ON d.message_key = w.message_key

@@ -1,13 +1,13 @@
--- The last key before a moment, give or take what was accepted at the same time: keys and moments rise together, so that
--- twenty looks at the primary key find it among a million.
+-- The last key before a time, approximately: keys and times grow together, so that a binary search of the primary key finds
+-- it in about twenty steps among a million.
 WITH RECURSIVE search(low, high) AS (
   SELECT CAST(0 AS bigint), CAST((SELECT COALESCE(max(id), 0) + 1 FROM messages) AS bigint)
   UNION ALL
   SELECT
     CASE WHEN (SELECT m.created_at FROM messages AS m WHERE m.id >= (s.low + s.high) / 2 ORDER BY m.id LIMIT 1)
-      < CAST(:moment AS bigint) THEN (s.low + s.high) / 2 ELSE s.low END,
+      < CAST(:time AS bigint) THEN (s.low + s.high) / 2 ELSE s.low END,
     CASE WHEN (SELECT m.created_at FROM messages AS m WHERE m.id >= (s.low + s.high) / 2 ORDER BY m.id LIMIT 1)
-      < CAST(:moment AS bigint) THEN s.high ELSE (s.low + s.high) / 2 END
+      < CAST(:time AS bigint) THEN s.high ELSE (s.low + s.high) / 2 END
   FROM search AS s
   WHERE s.high - s.low > 1
 )

@@ -1,6 +1,6 @@
--- A provider's own report proves that it has the mail: that ends a doubt, also one that was closed as unknown, and any
--- later attempt that waits or has failed, even if a worker holds it already: without its token it cannot be begun.
--- What was in doubt, failed and waits from the beginning by somebody's word is still the same mail.
+-- A provider's report proves that it has the message. It ends the doubt, even after the message was closed as unknown, and
+-- any later attempt that waits, failed or is claimed: without its token a worker cannot begin it. A message that was in
+-- doubt and was retried from the beginning is still the same message.
 UPDATE deliveries
 SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL, claims = 0, claim_token = NULL,
     locked_by = NULL, locked_at = NULL, error_code = NULL, error_category = NULL, error_reason = NULL,

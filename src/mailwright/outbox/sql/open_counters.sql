@@ -1,4 +1,4 @@
--- Held from here on, and not old any more: nobody forgets one of them before it is read.
+-- Creates or locks counters and extends their life, so that none is deleted before it is read.
 INSERT INTO counters (name, used, expires_at)
 SELECT w.name, 0, w.expires_at FROM rows(:wanted: name text, expires_at bigint) AS w
 WHERE true

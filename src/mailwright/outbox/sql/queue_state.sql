@@ -1,4 +1,4 @@
--- Only what waits, is in a worker's hands or is in doubt is counted, each from an index that holds nothing else.
+-- Counts only messages that wait, are claimed or are in doubt, each from an index that contains nothing else.
 SELECT
   count(*) AS waiting,
   CAST(COALESCE(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END), 0) AS bigint) AS due,

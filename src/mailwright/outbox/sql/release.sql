@@ -1,20 +1,20 @@
--- Gives back what was claimed but never handed to a provider, as if it had not been claimed. A doubt that was raised
--- meanwhile is none: its own worker knows that the mail has not left.
+-- Returns claimed messages that no provider was called for, as if they had not been claimed. If one was put in doubt
+-- meanwhile, that ends: its worker knows that it was not sent.
 UPDATE deliveries
 SET status = CASE
       WHEN status IN ('PENDING', 'RETRY_SCHEDULED') THEN status
       WHEN attempts > 0 OR resends > 0 THEN 'RETRY_SCHEDULED'
       ELSE 'PENDING'
     END,
-    -- A doubt may have been put off for a day; what was never sent is as due as it was.
+    -- A message in doubt may be due a day later; one that was not sent is due as before.
     next_attempt_at = CASE WHEN status = 'IN_DOUBT' THEN attempted_at ELSE next_attempt_at END,
     claimable_at = CASE WHEN status = 'IN_DOUBT' THEN attempted_at ELSE next_attempt_at END,
     error_code = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_code END,
     error_category = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_category END,
     error_reason = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_reason END,
-    -- Whoever may have had it before this claim may still have it, and no other is handed it.
+    -- A provider that may have it from before this claim may still have it: no other provider gets it.
     in_doubt_since = CASE WHEN status = 'IN_DOUBT' AND held.only_provider IS NULL THEN NULL ELSE in_doubt_since END,
-    -- The provider that the mark named was not handed it; one that was handed it before may still have it.
+    -- The provider of this attempt did not get it; the provider of an earlier attempt may still have it.
     provider = CASE
       WHEN held.only_provider IS NOT NULL THEN held.only_provider
       WHEN resends = 0 AND (status = 'IN_DOUBT' OR (status = 'SENT_ATTEMPT' AND in_doubt_since IS NULL)) THEN NULL

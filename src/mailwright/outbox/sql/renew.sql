@@ -1,5 +1,5 @@
--- Moves the end of the locks that this worker still has. One whose result is being written is passed over: the renewal
--- that waited for some while it has others would stand in the way of whoever writes them.
+-- Extends the leases that this worker still has. Skips rows that are locked: waiting for them while holding others would
+-- block the transaction that writes their results.
 WITH ours AS MATERIALIZED (
   SELECT deliveries.message_key
   FROM rows(:claims: message_key bigint, claim_token bigint) AS held

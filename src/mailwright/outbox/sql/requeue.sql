@@ -1,5 +1,5 @@
--- From the beginning, as if it had just been accepted; what happened before stays in its events. Whoever may have it
--- already is still the only one that is handed it.
+-- Starts again as if the message had just been accepted; its events stay. A provider that may have it remains the only one
+-- that gets it.
 UPDATE deliveries
 SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL, provider_message_id = NULL,

@@ -1,5 +1,5 @@
--- An operator's word on a doubt. A resend keeps the token: should the slow worker still bring its answer before the
--- message is claimed again, that answer is the better truth.
+-- An operator's decision about a message in doubt. A resend keeps the token: if the slow worker still records its response
+-- before the message is claimed again, that response wins.
 UPDATE deliveries
 SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
     next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,

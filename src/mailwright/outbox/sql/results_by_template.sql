@@ -1,5 +1,5 @@
--- How each template of a campaign did: what is added up, and what has happened since. One statement, and so one moment:
--- whoever adds up meanwhile would be counted twice. `:after` is where that was a moment ago, which a planner can see.
+-- Results of each template of a campaign: the tallies, and the events since. One statement reads one snapshot, so that
+-- events that are tallied meanwhile are not counted twice. `:after` repeats the cursor as a constant for the planner.
 SELECT counted.template_key, CAST(sum(counted.sent) AS bigint) AS sent, CAST(sum(counted.opened) AS bigint) AS opened,
   CAST(sum(counted.clicked) AS bigint) AS clicked
 FROM (

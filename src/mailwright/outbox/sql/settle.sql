@@ -1,4 +1,4 @@
--- Writes every result but the happy one. The claim token fences: a worker that lost its claim changes nothing.
+-- Writes all results except success. The claim token is the fence: a worker that lost its lease changes nothing.
 UPDATE deliveries
 SET status = s.status, claimable_at = s.due_at, next_attempt_at = s.next_attempt_at, defer_reason = s.defer_reason,
     attempts = attempts + s.completed, claims = 0, claim_token = s.next_token, locked_by = NULL, locked_at = NULL,
@@ -11,5 +11,5 @@ FROM rows(:settlements: message_key bigint, claim_token bigint, next_token bigin
 WHERE deliveries.message_key = s.message_key
   AND deliveries.claim_token = s.claim_token
   AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
-  -- A doubt keeps its token, so it could be written twice, or after it was decided: it counts for an attempt under way.
+  -- A message in doubt keeps its token, so doubt could be written twice or after a decision: only an attempt becomes it.
   AND (s.status <> 'IN_DOUBT' OR deliveries.status = 'SENT_ATTEMPT')

@@ -1,4 +1,4 @@
--- The same of one campaign, for what is not added up yet.
+-- The columns of `tally_campaigns` for one campaign, for events that are not tallied yet.
 SELECT e.created_at - e.created_at % 60000 AS minute, e.type, count(*) AS events,
   CAST(sum(CASE
     WHEN e.type = 'SENT' THEN 0

@@ -1,7 +1,6 @@
--- What happened to mails of campaigns between two events, by template and minute; to how many of them for the first time;
--- and how many readers answered for the first time, by opening or clicking. The events come first, whatever an engine
--- believes about their number: CROSS JOIN keeps SQLite to that order, and `+ 0` keeps PostgreSQL from the index of
--- campaigns.
+-- Events of campaigns between two keys, by template and minute, with the number of messages that had an event of this type
+-- for the first time, and the number that were opened or clicked for the first time. The events come first, whatever the
+-- engine expects: CROSS JOIN fixes the order for SQLite, and `+ 0` keeps PostgreSQL from the index of campaigns.
 SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at - e.created_at % 60000 AS minute, e.type,
   count(*) AS events,
   CAST(sum(CASE
@@ -15,7 +14,7 @@ SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at
       SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
     ) THEN 0
     ELSE 1
-  END) AS bigint) AS answers
+  END) AS bigint) AS first_responses
 FROM events AS e
 CROSS JOIN messages AS m
 WHERE e.id > :after AND e.id <= :up_to

@@ -1,4 +1,4 @@
--- What happened between two events, by minute; only the types that charts show.
+-- Events between two keys, by minute; only the types that charts show.
 SELECT tenant_id, created_at - created_at % 60000 AS minute, type, count(*) AS events
 FROM events
 WHERE id > :after AND id <= :up_to

@@ -1,4 +1,5 @@
--- What waits in each lane of one tenant at one priority, from the index that holds nothing else; and what holds the lane.
+-- The waiting messages of a tenant's lanes at one priority, from the index that contains nothing else, with each lane's
+-- deferral.
 SELECT w.lane, w.waiting, w.due, w.earliest, h.defer_reason, h.deferred_until
 FROM (
   SELECT lane, count(*) AS waiting, min(claimable_at) AS earliest,

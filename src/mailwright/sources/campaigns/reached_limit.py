@@ -7,7 +7,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitLevel, LimitWindow
 from mailwright.outbox.explain import LIMIT_COLUMNS
-from mailwright.outbox.ledger import LOOK_AT_COUNTERS
+from mailwright.outbox.ledger import PEEK_COUNTERS
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
@@ -52,7 +52,7 @@ def _windows(level: LimitLevel, reason: str, now: Instant) -> list[LimitWindow]:
 
 async def _used(tx: Transaction, window: LimitWindow) -> int:
     names = [{"name": name} for name in (window.name, *(related.name for related in window.related))]
-    return sum(int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names))
+    return sum(int(row.used) for row in await tx.run(PEEK_COUNTERS, wanted=names))
 
 
 def _reached(

@@ -1,4 +1,4 @@
--- What waits for a person, counted up to a number beyond which nobody counts.
+-- What needs an operator, counted up to a limit.
 SELECT
   (SELECT count(*) FROM (
      SELECT 1 FROM deliveries WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')

@@ -1,5 +1,5 @@
--- Attempts whose worker's lock has ended: nobody knows whether the provider has the mail. The token stays, so that a
--- worker that was only slow can still bring its result.
+-- Attempts whose lease expired: nobody knows whether the provider has the message. The token stays, so that a slow worker
+-- can still record its result.
 WITH expired AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status = 'SENT_ATTEMPT'
@@ -14,7 +14,7 @@ SET status = 'IN_DOUBT', in_doubt_since = :now, claims = 0, locked_by = NULL, lo
       ELSE CAST(:decide_at AS bigint)
     END,
     error_code = 'WORKER_LOST', error_category = 'TIMEOUT_ERROR',
-    error_reason = 'The worker ' || locked_by || ' ended between handing the mail over and recording the answer.'
+    error_reason = 'The worker ' || locked_by || ' stopped between sending the message and recording the response.'
 FROM expired
 WHERE deliveries.message_key = expired.message_key
 RETURNING deliveries.message_key, tenant_id, attempts, attempted_at, provider, error_code, error_reason

@@ -1,4 +1,4 @@
--- Which of the marks were made by this transaction, where not all were.
+-- The messages that this settlement changed, if it did not change all of them.
 SELECT deliveries.message_key
 FROM rows(:claims: message_key bigint, claim_token bigint) AS held
 JOIN deliveries ON deliveries.message_key = held.message_key

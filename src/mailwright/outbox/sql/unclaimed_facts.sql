@@ -1,4 +1,4 @@
--- What a claim tells of messages, for whoever looks at them and claims nothing.
+-- The columns of `claimed_facts`, for a preview that claims nothing.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
@@ -9,7 +9,7 @@ SELECT
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
 FROM rows(:wanted: outbox_id text) AS wanted
--- CROSS JOIN keeps SQLite to this order: without statistics it would rather look through all messages of the tenant.
+-- CROSS JOIN fixes the join order for SQLite: without statistics it would scan all messages of the tenant.
 CROSS JOIN messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id

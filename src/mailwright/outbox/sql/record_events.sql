@@ -1,2 +1,0 @@
--- In the order in which they happened; those of one moment in the order in which they were written.
-SELECT type, created_at, metadata FROM events WHERE message_key = :message_key ORDER BY created_at, id
