@@ -1,7 +1,7 @@
-"""The database: one door for reading, one for writing, the same on SQLite and PostgreSQL.
+"""Read and write transactions, the same on SQLite and PostgreSQL.
 
-A write either commits before its block ends or raises; whatever keeps it from being durable (a full disk, a lost
-server, a lock that does not open) is raised as `NotDurable`, so that callers need to know one error only.
+A write commits before its block ends or raises. Whatever keeps it from being durable (a full disk, a lost server, a
+lock that is not released) is raised as `NotDurable`, so that callers handle one error only.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.statements import Dialect, Statement
 
-# How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
+# How long a write on SQLite waits for the write of another process. API clients time out if it is longer.
 SQLITE_BUSY_MILLISECONDS = 5_000
 POSTGRESQL_CONNECT_SECONDS = 5
 POSTGRESQL_COMMAND_SECONDS = 60
 
-WAL = "journal_mode = WAL"  # the only one that the file keeps
+WAL = "journal_mode = WAL"  # The only one that is stored in the file.
 SQLITE_PRAGMAS = (
     f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
     WAL,
-    "synchronous = FULL",  # NORMAL may lose accepted mail when the power fails
+    "synchronous = FULL",  # NORMAL may lose accepted messages in a power failure.
     "foreign_keys = ON",
     "cache_size = -65536",
     "temp_store = MEMORY",
@@ -41,7 +41,7 @@ SQLITE_PRAGMAS = (
 POSTGRESQL_ARGUMENTS = {
     "timeout": POSTGRESQL_CONNECT_SECONDS,
     "command_timeout": POSTGRESQL_COMMAND_SECONDS,
-    # Accepted means on disk, whatever the server's default is.
+    # Accepted means on disk, whatever the default of the server is.
     "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
 }
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """A transaction under way: runs statements from files and SQLAlchemy expressions."""
+    """An open transaction. Runs statements from files and SQLAlchemy expressions."""
 
     __slots__ = ("_connection", "_dialect")
 
@@ -59,7 +59,7 @@ class Transaction:
         self._dialect = dialect
 
     async def run(self, statement: Statement, **parameters: Any) -> Rows:
-        """Runs a statement of a file."""
+        """Run a statement from a file, and return its rows."""
         text, values = statement.bind(self._dialect, parameters)
         result = await self._done(self._connection.exec_driver_sql(text, tuple(values)))
         return result.all() if result.returns_rows else ()
@@ -77,10 +77,10 @@ class Transaction:
 
 
 class Database:
-    """Holds the connections. Make one per process, and close it."""
+    """The connections of a process. Create one per process, and close it."""
 
     def __init__(self, url: str, *, pool_size: int = 10, is_ours: bool = True) -> None:
-        """One that is not ours is used as it is: nothing of its file's form is changed."""
+        """With `is_ours` False, the journal mode of the SQLite file is not changed."""
         self.url = parse_url(url)
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
@@ -88,52 +88,52 @@ class Database:
             self._writer = _sqlite_engine(self.url, self._pragmas, pool_size=1, immediate=True)
             self._reader = _sqlite_engine(self.url, self._pragmas, pool_size=4, immediate=False)
             self._hot: HotPath = SqliteHotPath(self._connect_sqlite)
-            # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
-            self._turn: asyncio.Lock | None = asyncio.Lock()
+            # SQLite has one writer. Waiting for this lock is fair and cheap; waiting in SQLite's busy loop is neither.
+            self._write_lock: asyncio.Lock | None = asyncio.Lock()
         else:
             from mailwright.storage.hot_postgresql import PostgresqlHotPath  # noqa: PLC0415 - with a driver of its own
 
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
             self._hot = PostgresqlHotPath(self.url, POSTGRESQL_ARGUMENTS, pool_size)
-            self._turn = None
+            self._write_lock = None
         self._durability = _Durability(self._hot, "The database cannot store this now")
         self._reach = _Durability(self._hot, "The database cannot be reached")
 
     @asynccontextmanager
-    async def _turn_to_write(self) -> AsyncIterator[None]:
-        """Nobody waits for a turn longer than for SQLite itself: callers are told, instead of queueing for a minute."""
-        if self._turn is None:
+    async def _exclusive_write(self) -> AsyncIterator[None]:
+        """Wait for the write lock no longer than for SQLite itself: callers get an error instead of a long queue."""
+        if self._write_lock is None:
             yield
             return
         try:
             async with asyncio.timeout(SQLITE_BUSY_MILLISECONDS / 1000):
-                await self._turn.acquire()
+                await self._write_lock.acquire()
         except TimeoutError as error:
-            raise NotDurable("The database is busy with other writes. Try again soon.") from error
+            raise NotDurable("The database is busy with other writes. Retry shortly.") from error
         try:
             yield
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        async with self._turn_to_write():
+        async with self._exclusive_write():
             with self._durability:
-                async with self._begun(self._writer) as connection:
+                async with self._begin(self._writer) as connection:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T]) -> T:
-        """A write for every message's road: the same promise as `write`, without SQLAlchemy in between."""
-        async with self._turn_to_write():
+        """Write on the hot path: the same guarantee as `write`, without SQLAlchemy."""
+        async with self._exclusive_write():
             with self._durability:
                 return await self._hot.transact(work)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """One snapshot for all that is read inside: on PostgreSQL too, so that sums over several statements agree."""
+        """Read one snapshot with all statements of the block, on PostgreSQL too, so that their results agree."""
         with self._reach:
             if self.dialect == "sqlite":
-                async with self._begun(self._reader) as connection:
+                async with self._begin(self._reader) as connection:
                     yield Transaction(connection, self.dialect)
                 return
             async with self._reader.connect() as connection:
@@ -142,8 +142,8 @@ class Database:
                     yield Transaction(connection, self.dialect)
 
     @asynccontextmanager
-    async def _begun(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """Committed at the end of its block; cancelling whoever waits cuts no step of it short."""
+    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """Begin a transaction that commits at the end of the block. Cancellation interrupts no step of it."""
         if self.dialect == "postgresql":
             async with engine.begin() as connection:
                 yield connection
@@ -156,10 +156,10 @@ class Database:
             await finish_despite_cancellation(connection.commit())
         finally:
             if connection.sync_connection is not None:
-                await finish_despite_cancellation(connection.close())  # what is not committed is rolled back
+                await finish_despite_cancellation(connection.close())  # Rolls back what is not committed.
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
-        """Hands a plain connection to `work`: Alembic's migrations are written for one."""
+        """Run `work` with a synchronous connection, which Alembic needs."""
         with self._reach if read_only else self._durability:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
@@ -180,31 +180,31 @@ class Database:
 
 
 async def finish_despite_cancellation(running: Coroutine[Any, Any, T]) -> T:
-    """Waits for the end also when cancelled meanwhile, and is cancelled then.
+    """Wait until the coroutine ends even if cancelled, and raise the cancellation afterwards.
 
-    A SQLite connection that is given up in the middle of a statement stays open, with its lock, for as long as anything
-    remembers the statement; everybody else is told that the database is locked.
+    A SQLite connection that is abandoned in the middle of a statement keeps its lock as long as anything references the
+    statement, and every other connection fails with "database is locked".
     """
-    doing = asyncio.ensure_future(running)
+    task = asyncio.ensure_future(running)
     try:
-        return await asyncio.shield(doing)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not doing.done():
+        while not task.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([doing])
-        if not doing.cancelled():
-            doing.exception()  # nobody waits for it any more
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # Mark the exception as retrieved: nobody waits for it any more.
         raise
 
 
 def parse_url(text: str) -> URL:
-    """`sqlite:///file.db` or `postgresql://…`; the driver is ours to choose."""
+    """Parse `sqlite:///file.db` or `postgresql://…`. Mailwright chooses the driver."""
     try:
         url = make_url(text)
         backend = url.get_backend_name()
     except (ArgumentError, ValueError) as error:
         raise ConfigurationInvalid(
-            "MAILWRIGHT_DATABASE_URL: not a database address; use sqlite:///file.db or postgresql://user:password@host/name"
+            "MAILWRIGHT_DATABASE_URL: not a database URL; use sqlite:///file.db or postgresql://user:password@host/name"
         ) from error
     match backend:
         case "sqlite":
@@ -212,15 +212,13 @@ def parse_url(text: str) -> URL:
         case "postgresql" | "postgres":
             return url.set(drivername="postgresql+asyncpg")
         case _:
-            raise ConfigurationInvalid(
-                f"MAILWRIGHT_DATABASE_URL: Mailwright runs on SQLite and PostgreSQL, not on {backend}"
-            )
+            raise ConfigurationInvalid(f"MAILWRIGHT_DATABASE_URL: {backend} is not supported; use SQLite or PostgreSQL")
 
 
 def _sqlite_file(url: URL) -> str:
     if not url.database or url.database == ":memory:":
         raise ConfigurationInvalid(
-            "MAILWRIGHT_DATABASE_URL: an in-memory database would lose mail; name a file, as in sqlite:///mailwright.db"
+            "MAILWRIGHT_DATABASE_URL: an in-memory database would lose messages; use a file: sqlite:///mailwright.db"
         )
     return str(Path(url.database).expanduser())
 
@@ -230,7 +228,7 @@ def _sqlite_engine(url: URL, pragmas: Sequence[str], *, pool_size: int, immediat
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # Transactions are begun below, by name; the driver must not begin its own.
+        # Transactions are begun explicitly below; the driver must not begin its own.
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in pragmas:
@@ -255,21 +253,21 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
 
 
 class _Durability:
-    """Turns every way in which a database can be out of reach into `NotDurable`, told in these words."""
+    """Turns every failure of an unreachable database into `NotDurable` with the given message."""
 
-    def __init__(self, hot: HotPath, words: str) -> None:
-        self._words = words
-        self._mistakes: ErrorTypes = (IntegrityError, ProgrammingError, *hot.mistakes)
-        self._failures: ErrorTypes = (DBAPIError, PoolTimeout, *hot.failures, OSError, TimeoutError)
+    def __init__(self, hot: HotPath, message: str) -> None:
+        self._message = message
+        self._programming_errors: ErrorTypes = (IntegrityError, ProgrammingError, *hot.programming_errors)
+        self._outage_errors: ErrorTypes = (DBAPIError, PoolTimeout, *hot.outage_errors, OSError, TimeoutError)
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None or isinstance(error, self._mistakes):
+        if error is None or isinstance(error, self._programming_errors):
             return
         is_wrapped = isinstance(error, StatementError) and isinstance(error.orig, OSError)
-        if is_wrapped or isinstance(error, self._failures):
-            raise NotDurable(f"{self._words} ({_plain_reason(error)}). Try again soon.") from error
+        if is_wrapped or isinstance(error, self._outage_errors):
+            raise NotDurable(f"{self._message} ({_plain_reason(error)}). Retry shortly.") from error
 
 
 _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)

@@ -1,8 +1,8 @@
-"""The short way to the driver, for the few statements that run for every message.
+"""The hot path: direct access to the driver, for the few statements that run for every message.
 
-SQLAlchemy and a thread hop for each statement cost more than SQLite itself takes for the work. Here a whole
-transaction is one hop to one thread (SQLite), or prepared statements on a bare connection (`hot_postgresql.py`). What
-runs inside is the same on both: on SQLite its awaits never wait, so it can be driven to its end in the thread.
+SQLAlchemy and a thread switch per statement take longer than SQLite needs for the work. Here a whole transaction runs
+in one thread (SQLite), or as prepared statements on a bare connection (`hot_postgresql.py`). The coroutine is the same
+on both: on SQLite its awaits never suspend, so the thread can run it to its end.
 """
 
 import asyncio
@@ -18,35 +18,35 @@ import orjson
 from mailwright.storage.statements import RowsParameter, Statement
 
 T = TypeVar("T")
-# May be run again from its beginning, where its transaction was undone.
+# May run again from the beginning if its transaction was rolled back.
 Work = Callable[["Runner"], Coroutine[Any, Any, T]]
 
 
 class Runner(Protocol):
-    """Runs the statements of files inside a transaction, whichever way it was begun."""
+    """Runs statements from files inside a transaction, on the hot path or not."""
 
     async def run(self, statement: Statement, **parameters: Any) -> Sequence[Any]: ...
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
-        """For a statement that answers with no rows: how many it changed."""
+        """Run a statement that returns no rows, and return how many rows it changed."""
         ...
 
 
-# So many rows are parameters of their statement; more go through a temporary table, in portions. A statement is
-# prepared anew for each number of rows, and the connection keeps the last five hundred.
-MOST_VALUES = 256
+# Up to this many rows are parameters of their statement; more go through a temporary table, in batches. SQLite prepares
+# a statement for each number of rows, and the connection caches the last 512.
+MAX_VALUES = 256
 
 
 ErrorTypes = tuple[type[Exception], ...]
 
 
 class HotPath(Protocol):
-    """The short way of one engine, and how its driver tells that something went wrong."""
+    """The hot path of one engine, and the errors of its driver."""
 
-    # Of our own statements: a mistake, or a taken key.
-    mistakes: ErrorTypes
-    # Of a database that is out of reach, unless it is a mistake.
-    failures: ErrorTypes
+    # Errors of our own statements: a mistake or a duplicate key.
+    programming_errors: ErrorTypes
+    # Errors of an unreachable database, unless they are programming errors.
+    outage_errors: ErrorTypes
 
     async def transact(self, work: Work[T]) -> T: ...
 
@@ -61,14 +61,14 @@ class _Query(NamedTuple):
 class SqliteHotPath:
     """One connection in one thread: SQLite has one writer, so one is enough."""
 
-    mistakes: ErrorTypes = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-    failures: ErrorTypes = (sqlite3.Error,)
+    programming_errors: ErrorTypes = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+    outage_errors: ErrorTypes = (sqlite3.Error,)
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
-        self._tables: set[str] = set()  # temporary tables that the connection has
-        self._queries: dict[str, _Query] = {}  # by their text
+        self._tables: set[str] = set()  # Temporary tables of the connection.
+        self._queries: dict[str, _Query] = {}  # By statement text.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
 
     async def transact(self, work: Work[T]) -> T:
@@ -88,7 +88,7 @@ class SqliteHotPath:
             result = _drive(work(_SqliteRunner(connection, self._tables, self._queries)))
             connection.execute("COMMIT")
         except BaseException:
-            self._tables.clear()  # those that this transaction made are gone with it
+            self._tables.clear()  # The rollback removes those that this transaction created.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -101,7 +101,7 @@ class SqliteHotPath:
 
 
 class _SqliteRunner:
-    """Few and large steps: between any two, the interpreter may be given to another thread for milliseconds."""
+    """Works in few, large steps: between two steps another thread may hold the interpreter for milliseconds."""
 
     __slots__ = ("_connection", "_queries", "_tables")
 
@@ -120,41 +120,43 @@ class _SqliteRunner:
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         text, values = self._bound(statement, parameters)
-        before = self._connection.total_changes  # the cursor's own count leaves out what begins with WITH
+        before = self._connection.total_changes  # The cursor's own count ignores statements that begin with WITH.
         self._connection.execute(text, values)
         return self._connection.total_changes - before
 
     def _bound(self, statement: Statement, parameters: dict[str, Any]) -> tuple[str, list[Any]]:
-        given = statement.given
-        rows = parameters[given.name] if given else ()
-        if given is not None and 0 < len(rows) <= MOST_VALUES:
+        rows_parameter = statement.rows_parameter
+        rows = parameters[rows_parameter.name] if rows_parameter else ()
+        if rows_parameter is not None and 0 < len(rows) <= MAX_VALUES:
             text, names = statement.with_values(len(rows))
-            return text, [*[parameters[name] for name in names], *chain.from_iterable(given.values(rows))]
-        if given is not None:
-            self._fill(given, rows)
+            return text, [*[parameters[name] for name in names], *chain.from_iterable(rows_parameter.values(rows))]
+        if rows_parameter is not None:
+            self._fill(rows_parameter, rows)
         text, names = statement.with_table()
         return text, [parameters[name] for name in names]
 
-    def _fill(self, given: RowsParameter, rows: Sequence[Any]) -> None:
-        if given.table not in self._tables:
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS {given.table} ({', '.join(given.columns)})")
-            self._tables.add(given.table)
-        self._connection.execute(f"DELETE FROM {given.table}")  # noqa: S608 - a name of ours
-        values = iter(given.values(rows))
-        for size in _portions(len(rows)):
-            self._connection.execute(given.insert(size), list(chain.from_iterable(islice(values, size))))
+    def _fill(self, rows_parameter: RowsParameter, rows: Sequence[Any]) -> None:
+        if rows_parameter.table not in self._tables:
+            self._connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {rows_parameter.table} ({', '.join(rows_parameter.columns)})"
+            )
+            self._tables.add(rows_parameter.table)
+        self._connection.execute(f"DELETE FROM {rows_parameter.table}")  # noqa: S608 - a table name of ours
+        values = iter(rows_parameter.values(rows))
+        for size in _batch_sizes(len(rows)):
+            self._connection.execute(rows_parameter.insert(size), list(chain.from_iterable(islice(values, size))))
 
     def _prepare(self, text: str, values: list[Any]) -> _Query:
-        """A query's answer comes as one JSON text: one step for all rows, read faster than rows would be."""
+        """Wrap a query so that it returns one JSON text: one step for all rows is faster than a step per row."""
         description = self._connection.execute(f"SELECT * FROM ({text}) LIMIT 0", values).description  # noqa: S608
         columns = [column[0] for column in description]
-        answer = f"SELECT json_group_array(json_array({', '.join(columns)})) FROM ({text})"  # noqa: S608
-        query = self._queries[text] = _Query(answer, row_class_of(columns))
+        wrapped = f"SELECT json_group_array(json_array({', '.join(columns)})) FROM ({text})"  # noqa: S608
+        query = self._queries[text] = _Query(wrapped, row_class_of(columns))
         return query
 
 
 def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
-    """The rows that a change answers with; there are few of them, or it would be counted instead."""
+    """Return the rows of a RETURNING clause. There are few of them: large changes are counted instead."""
     rows = cursor.fetchall()
     if not rows:
         return rows
@@ -163,28 +165,28 @@ def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
 
 
 def row_class_of(columns: list[str]) -> Any:
-    """Columns by name, as rows have them everywhere else."""
+    """Create a row class with the columns as attributes, like SQLAlchemy's rows."""
     return namedtuple("Row", columns, rename=True)
 
 
-# Sizes of the statements that fill tables: few different ones, so that each stays prepared.
-_PORTIONS = (128, 64, 32, 16, 8, 4, 2, 1)
+# Numbers of rows of the statements that fill tables: few sizes, so that all of them stay prepared.
+_BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
-def _portions(count: int) -> Iterator[int]:
-    """So many rows, in as few statements as the sizes allow: 30 are 16 + 8 + 4 + 2."""
-    for size in _PORTIONS:
+def _batch_sizes(count: int) -> Iterator[int]:
+    """Split a number of rows into as few statements as possible: 30 is 16 + 8 + 4 + 2."""
+    for size in _BATCH_SIZES:
         while count >= size:
             yield size
             count -= size
 
 
 def _drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that never waits. One that does has no place in a transaction on the one writer."""
+    """Run a coroutine that never suspends. Waiting is not allowed in a transaction of the only writer."""
     try:
         work.send(None)
     except StopIteration as finished:
         result: T = finished.value
         return result
     work.close()
-    raise RuntimeError("a transaction on SQLite must not wait for anything but its own statements")
+    raise RuntimeError("A transaction on SQLite must not await anything but its own statements.")

@@ -1,4 +1,4 @@
-"""The short way to PostgreSQL: prepared statements on bare connections. Only whoever has one imports its driver."""
+"""The hot path on PostgreSQL: prepared statements on bare connections. Imported only if PostgreSQL is used."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from mailwright.storage.statements import Statement
 
 T = TypeVar("T")
 
-# Every statement here finds a few rows by their keys. While a table is small, or its statistics are old, PostgreSQL
-# would rather read all of it for each batch: with ten thousand messages a mark took 84 µs of its time instead of 10.
+# Every statement here finds a few rows by their keys. While a table is small or its statistics are old, PostgreSQL
+# would scan it for each batch: with 10,000 messages, beginning an attempt took 84 µs instead of 10.
 _BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
-# Two who wait for each other's rows: PostgreSQL ends one of them, of which nothing is left, and it begins again.
-MOST_DEADLOCKS = 3
+# PostgreSQL rolls back one of two deadlocked transactions, which then runs again.
+MAX_DEADLOCK_RETRIES = 3
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    """Leaves nothing behind that would have to be reset: no session variable, no cursor, no listener."""
+    """A connection that needs no reset: it leaves no session variable, cursor or listener behind."""
 
     def get_reset_query(self) -> str:
         return ""
@@ -31,8 +31,12 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
 class PostgresqlHotPath:
     """A small pool of bare connections; each keeps its statements prepared."""
 
-    mistakes: ErrorTypes = (asyncpg.IntegrityConstraintViolationError, asyncpg.SyntaxOrAccessError, asyncpg.DataError)
-    failures: ErrorTypes = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    programming_errors: ErrorTypes = (
+        asyncpg.IntegrityConstraintViolationError,
+        asyncpg.SyntaxOrAccessError,
+        asyncpg.DataError,
+    )
+    outage_errors: ErrorTypes = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -43,14 +47,14 @@ class PostgresqlHotPath:
         self._opening = asyncio.Lock()
 
     async def transact(self, work: Work[T]) -> T:
-        for _ in range(MOST_DEADLOCKS):
+        for _ in range(MAX_DEADLOCK_RETRIES):
             with suppress(asyncpg.DeadlockDetectedError):
                 return await self._transact(work)
         return await self._transact(work)
 
     async def _transact(self, work: Work[T]) -> T:
         pool = self._pool or await self._open()
-        # As long as connecting may take: callers are told, instead of queueing behind a server that has stalled.
+        # No longer than connecting may take: callers get an error instead of queueing for a stalled server.
         async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():
             return await work(_PostgresqlRunner(connection))
 
@@ -89,9 +93,9 @@ class _PostgresqlRunner:
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         text, values = statement.bind("postgresql", parameters)
-        # With parameters asyncpg prepares it, as it does for `fetch`; the answer is a tag such as `UPDATE 64`.
+        # With parameters asyncpg prepares the statement, as for `fetch`. The result is a tag such as `UPDATE 64`.
         tag: str = await self._connection.execute(text, *values)
         return int(tag.rpartition(" ")[2])
 
 
-_row_classes: dict[Statement, Any] = {}  # of the statements that were run on PostgreSQL
+_row_classes: dict[Statement, Any] = {}  # Of the statements that have run.

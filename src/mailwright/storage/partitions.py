@@ -1,4 +1,4 @@
-"""Partitions of the events table on PostgreSQL: one a month, made ahead of time. SQLite needs none."""
+"""Create the monthly partitions of the events table on PostgreSQL ahead of time. SQLite needs none."""
 
 from datetime import UTC, datetime
 
@@ -14,31 +14,33 @@ log = logger(__name__)
 
 
 async def ensure_event_partitions(database: Database, now: Instant) -> None:
-    """This month and the next ones. Until a partition exists its events go to the default one, so nothing is lost."""
+    """Create the partitions of this month and the next ones. Events without one go to the default partition."""
     if database.dialect != "postgresql":
         return
-    moment = datetime.fromtimestamp(now / 1000, UTC)
+    today = datetime.fromtimestamp(now / 1000, UTC)
     for offset in range(MONTHS_AHEAD + 1):
-        begins, ends = _month(moment, offset), _month(moment, offset + 1)
+        begins, ends = _month(today, offset), _month(today, offset + 1)
         name = f"events_{begins:%Y_%m}"
         async with database.write() as tx:
             if await tx.execute(text("SELECT 1 FROM pg_class WHERE relname = :name"), {"name": name}):
                 continue
-            # Nobody may write an event of this month to the default partition between our look and our making it.
+            # Prevents events of this month from reaching the default partition between the check and the creation.
             await tx.execute(text("LOCK TABLE events IN ACCESS EXCLUSIVE MODE"))
-            taken = await tx.execute(
+            has_events = await tx.execute(
                 text("SELECT 1 FROM events_default WHERE created_at >= :begins AND created_at < :ends LIMIT 1"),
                 {"begins": to_instant(begins), "ends": to_instant(ends)},
             )
-            if taken:
+            if has_events:
                 log.info(
-                    "partition_not_made", month=f"{begins:%Y-%m}", message="Its first events are in the default one."
+                    "partition_not_created",
+                    month=f"{begins:%Y-%m}",
+                    message="Its first events are in the default partition.",
                 )
                 continue
             bounds = f"FROM ({to_instant(begins)}) TO ({to_instant(ends)})"
             await tx.execute(text(f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF events FOR VALUES {bounds}"))
 
 
-def _month(moment: datetime, offset: int) -> datetime:
-    months = moment.year * 12 + moment.month - 1 + offset
+def _month(day: datetime, offset: int) -> datetime:
+    months = day.year * 12 + day.month - 1 + offset
     return datetime(months // 12, months % 12 + 1, 1, tzinfo=UTC)

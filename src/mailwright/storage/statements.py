@@ -1,11 +1,13 @@
-"""SQL statements, one a file, written once for both engines.
+"""SQL statements in files, one per file, written once for both engines.
 
-A few words of their own keep the files free of dialect:
+Three constructs hide the differences:
 
-- `rows(:name: column type, …) AS alias` is a list of rows, seen as a table. A claim of five hundred messages is then
-  one statement with one parameter.
-- `skip locked` locks the rows of a PostgreSQL select and passes over those that another worker has, `for update` waits
-  for them; SQLite has one writer at a time and needs no such words.
+- `rows(:name: column type, …) AS alias` is a list of rows as a table. A claim of 500 messages is then one statement
+  with one parameter.
+- `skip locked` locks the rows of a select on PostgreSQL and skips locked ones, `for update` waits for them. SQLite has
+  one writer and needs neither.
+
+A statement belongs to the package whose `sql` folder it is in; other packages call functions of that package.
 """
 
 import re
@@ -24,19 +26,19 @@ _SKIP_LOCKED: Final = re.compile(r"\bskip locked\b")
 _FOR_UPDATE: Final = re.compile(r"\bfor update\b")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
-_PLACE: Final = "{rows}"
+_PLACEHOLDER: Final = "{rows}"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
 class CompiledStatement(NamedTuple):
-    """A statement in an engine's own words, and the names of its parameters in order."""
+    """A statement for one engine, with the names of its parameters in order."""
 
     text: str
     names: tuple[str, ...]
 
 
 class RowsParameter(NamedTuple):
-    """The rows that a statement is given. Each is a mapping, or a tuple in the order of the columns."""
+    """The `rows(…)` of a statement. Each row is a mapping, or a tuple in the order of the columns."""
 
     name: str
     alias: str
@@ -45,69 +47,71 @@ class RowsParameter(NamedTuple):
     pick: Callable[[Any], Iterable[Any]]
 
     def values(self, rows: Sequence[Any]) -> Iterable[Iterable[Any]]:
-        """The values of each row, in the order of the columns."""
+        """Return the values of each row in the order of the columns."""
         return rows if rows and isinstance(rows[0], tuple) else map(self.pick, rows)
 
     def as_json(self, rows: Sequence[Any]) -> str:
         return orjson.dumps(list(self.values(rows))).decode()
 
     def insert(self, count: int) -> str:
-        """So many rows at once: SQLite gives the interpreter up and asks it back for each statement, not each row."""
+        """Insert many rows at once: the interpreter lock is released and taken for each statement, not for each row."""
         row = f"({', '.join('?' * len(self.columns))})"
-        return f"INSERT INTO {self.table} VALUES {', '.join([row] * count)}"  # noqa: S608 - all from our files
+        return f"INSERT INTO {self.table} VALUES {', '.join([row] * count)}"  # noqa: S608 - only text from our files
 
 
 class Statement:
-    """One SQL text, with its form for each way to run it made at first use."""
+    """A SQL text, compiled for each way to run it at its first use."""
 
-    __slots__ = ("_forms", "given", "is_query", "name", "text")
+    __slots__ = ("_compiled", "is_query", "name", "rows_parameter", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = _COMMENT.sub("", text)
         match = _ROWS.search(self.text)
-        self.given = _given(name, match) if match else None
+        self.rows_parameter = _rows_parameter(name, match) if match else None
         self.is_query = not _CHANGES.search(self.text)
-        self._forms: dict[str | int, CompiledStatement] = {}
+        self._compiled: dict[str | int, CompiledStatement] = {}
 
     def on(self, dialect: Dialect) -> CompiledStatement:
-        """Rows travel as one JSON text, each an array: what PostgreSQL and its driver handle in the least time."""
-        form = self._forms.get(dialect)
-        if form is None:
+        """Compile for a parameter that holds all rows as one JSON array, the fastest way on PostgreSQL."""
+        compiled = self._compiled.get(dialect)
+        if compiled is None:
             as_table = _json_elements if dialect == "postgresql" else _json_each
-            form = self._forms[dialect] = _numbered(_ROWS.sub(as_table, self.text), dialect)
-        return form
+            compiled = self._compiled[dialect] = _numbered(_ROWS.sub(as_table, self.text), dialect)
+        return compiled
 
     def bind(self, dialect: Dialect, parameters: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The text for an engine and the values of its parameters in order."""
+        """Return the text for an engine and the values of its parameters in order."""
         text, names = self.on(dialect)
-        given = self.given
+        rows_parameter = self.rows_parameter
         return text, [
-            given.as_json(parameters[name]) if given is not None and name == given.name else parameters[name]
+            rows_parameter.as_json(parameters[name])
+            if rows_parameter is not None and name == rows_parameter.name
+            else parameters[name]
             for name in names
         ]
 
     def with_table(self) -> CompiledStatement:
-        """For many rows on SQLite: they stand in a temporary table, as reading them out of JSON takes longer."""
-        return self._forms.get("table") or self._with_rows("table", _as_temporary)
+        """Compile for many rows on SQLite: a temporary table is faster than JSON."""
+        return self._compiled.get("table") or self._with_rows("table", _as_temporary)
 
     def with_values(self, count: int) -> CompiledStatement:
-        """For so many rows, a few, on SQLite: their values are parameters, after the named ones."""
-        form = self._forms.get(count)
-        return form or self._with_rows(count, lambda given, first: _as_values(given, first, count))
+        """Compile for a few rows on SQLite: their values are parameters, after the named ones."""
+        compiled = self._compiled.get(count)
+        return compiled or self._with_rows(count, lambda rows, first: _as_values(rows, first, count))
 
     def _with_rows(self, key: str | int, as_table: Callable[[RowsParameter, int], str]) -> CompiledStatement:
-        """The named parameters are numbered first, so that those of the rows can follow."""
-        text, names = _numbered(_ROWS.sub(_PLACE, self.text), "sqlite")
-        if self.given is not None:
-            text = text.replace(_PLACE, as_table(self.given, len(names) + 1))
-        form = self._forms[key] = CompiledStatement(text, names)
-        return form
+        """Number the named parameters first, so that those of the rows can follow."""
+        text, names = _numbered(_ROWS.sub(_PLACEHOLDER, self.text), "sqlite")
+        if self.rows_parameter is not None:
+            text = text.replace(_PLACEHOLDER, as_table(self.rows_parameter, len(names) + 1))
+        compiled = self._compiled[key] = CompiledStatement(text, names)
+        return compiled
 
 
 @cache
 def statement(package: str, name: str) -> Statement:
-    """Reads `sql/<name>.sql` of a package."""
+    """Read `sql/<name>.sql` of a package. Pass `__package__`, or that of the enclosing package."""
     return Statement(name, (resources.files(package) / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
 
 
@@ -129,42 +133,42 @@ def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
 
 def _json_elements(match: re.Match[str]) -> str:
     picked = ", ".join(
-        f"CAST(given.elements ->> {number} AS {of}) AS {column}" for number, (column, of) in enumerate(_columns(match))
+        f"CAST(input.elements ->> {number} AS {of}) AS {column}" for number, (column, of) in enumerate(_columns(match))
     )
-    source = f"jsonb_array_elements(CAST(CAST(:{match['name']} AS text) AS jsonb)) AS given(elements)"
-    return f"(SELECT {picked} FROM {source}) AS {match['alias']}"  # noqa: S608 - all from our files
+    source = f"jsonb_array_elements(CAST(CAST(:{match['name']} AS text) AS jsonb)) AS input(elements)"
+    return f"(SELECT {picked} FROM {source}) AS {match['alias']}"  # noqa: S608 - only text from our files
 
 
 def _json_each(match: re.Match[str]) -> str:
     picked = ", ".join(f"value ->> {number} AS {column}" for number, (column, _) in enumerate(_columns(match)))
-    return f"(SELECT {picked} FROM json_each(:{match['name']})) AS {match['alias']}"  # noqa: S608 - all from our files
+    return f"(SELECT {picked} FROM json_each(:{match['name']})) AS {match['alias']}"  # noqa: S608 - only text from our files
 
 
-def _given(statement_name: str, match: re.Match[str]) -> RowsParameter:
+def _rows_parameter(statement_name: str, match: re.Match[str]) -> RowsParameter:
     columns = tuple(column for column, _ in _columns(match))
     pick = itemgetter(*columns)
     return RowsParameter(
         match["name"],
         match["alias"],
-        f"temp.given_{statement_name}_{match['name']}",
+        f"temp.rows_{statement_name}_{match['name']}",
         columns,
         pick if len(columns) > 1 else lambda row: (pick(row),),
     )
 
 
-def _as_temporary(given: RowsParameter, _first: int) -> str:
-    return f"{given.table} AS {given.alias}"
+def _as_temporary(rows: RowsParameter, _first: int) -> str:
+    return f"{rows.table} AS {rows.alias}"
 
 
-def _as_values(given: RowsParameter, first: int, count: int) -> str:
-    # Whatever follows a numbered parameter is numbered from there by SQLite, which is slow at numbers that it is given.
-    row = f"({', '.join('?' * len(given.columns))})"
+def _as_values(parameter: RowsParameter, first: int, count: int) -> str:
+    # SQLite numbers the parameters after the first one itself, which is faster than parsing a number for each.
+    row = f"({', '.join('?' * len(parameter.columns))})"
     rows = ", ".join([row] * count).replace("?", f"?{first}", 1)
-    named = ", ".join(f"column{number} AS {column}" for number, column in enumerate(given.columns, 1))
-    return f"(SELECT {named} FROM (VALUES {rows})) AS {given.alias}"  # noqa: S608 - all from our files
+    named = ", ".join(f"column{number} AS {column}" for number, column in enumerate(parameter.columns, 1))
+    return f"(SELECT {named} FROM (VALUES {rows})) AS {parameter.alias}"  # noqa: S608 - only text from our files
 
 
 def _columns(match: re.Match[str]) -> list[tuple[str, str]]:
-    """Each with its type."""
+    """Return the columns with their types."""
     pairs = [column.split() for column in match["columns"].split(",")]
     return [(name, of) for name, of in pairs]

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.fanout import BATCH, PAGE
 from mailwright.sources.notifications.tables import QueueStatements, statements_of
-from mailwright.storage.hot import MOST_VALUES
+from mailwright.storage.hot import MAX_VALUES
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import metadata
 from tests.notifications import FOREIGN_DDL
@@ -53,7 +53,7 @@ def plans(connection: sqlite3.Connection, statement: Statement) -> Iterator[list
 
 
 def test_page_fits_the_values_of_a_statement() -> None:
-    assert max(PAGE, BATCH) <= MOST_VALUES
+    assert max(PAGE, BATCH) <= MAX_VALUES
 
 
 @pytest.mark.parametrize("name", ON_ROWS)
