@@ -1,1 +1,1 @@
-"""Settings, logs, metrics and traces: what every part may use. Drawn beside the picture."""
+"""Settings, logs, metrics and traces, for use in every layer."""

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, with the ids that lead to the message. No secret, no body, no whole address."""
+"""Logs as JSON lines with the IDs of messages, without secrets, bodies or complete addresses."""
 
 import contextlib
 import logging
@@ -11,24 +11,24 @@ from typing import Any, Literal
 from mailwright.domain.address import mask
 
 _SECRET = re.compile(r"password|secret|token|authorization|api_?key|dsn|cookie", re.IGNORECASE)
-# Up to the last @ of the word: a password may hold any of the characters that should end it.
+# Up to the last @ of the word: a password may contain any character that should be encoded.
 _URL_USER = re.compile(r"://\S*@")
 _NOT_IN_ADDRESS = frozenset(" \t\r\n\"'()<>[]{},;:")
 _DOMAIN = re.compile(r"[^\s\"'()<>\[\]{},;:/@]{1,253}")
 _LONGEST_LOCAL_PART = 64
 
 
-# What `configure` was told, until there is a line to write.
-_told: list[partial[None]] = []
+# The configuration to apply when the first line is written.
+_pending: list[partial[None]] = []
 
 
 def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -> None:
-    """Call once, at the start of a process."""
-    _told[:] = [partial(_configure, level, style)]
+    """Configure the logs. Call once, at the start of a process."""
+    _pending[:] = [partial(_configure, level, style)]
 
 
 def _configure(level: str, style: Literal["json", "console"]) -> None:
-    import structlog  # noqa: PLC0415 - as below
+    import structlog  # noqa: PLC0415 - slow to import, as below
 
     renderer: Any = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer()
     structlog.configure(
@@ -47,7 +47,7 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
 
 
 class _Lines:
-    """Writes lines to stderr. A log that cannot be written, as on a full disk, must not stop any mail."""
+    """Writes lines to stderr. A log that cannot be written, for example on a full disk, must not stop the process."""
 
     def msg(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -57,8 +57,8 @@ class _Lines:
 
 
 class _Logger:
-    """A logger of structlog, from the first line on that somebody sees: most commands write none, and its import costs
-    them a tenth."""
+    """A structlog logger that imports structlog with its first line: most commands write none, and the import takes a
+    tenth of their time."""
 
     __slots__ = ("_component",)
 
@@ -66,12 +66,12 @@ class _Logger:
         self._component = component
 
     def __getattr__(self, method: str) -> Any:
-        if _told and _is_below(method, _told[-1].args[0]):
+        if _pending and _is_below(method, _pending[-1].args[0]):
             return _write_nothing
-        import structlog  # noqa: PLC0415 - slow to import, and only a line needs it
+        import structlog  # noqa: PLC0415 - slow to import
 
-        while _told:
-            _told.pop()()
+        while _pending:
+            _pending.pop()()
         return getattr(structlog.get_logger(component=self._component), method)
 
 
@@ -81,7 +81,7 @@ def _is_below(method: str, level: str) -> bool:
 
 
 def _write_nothing(*_: Any, **__: Any) -> None:
-    """In place of a line that nobody wants to see."""
+    """Ignore a line below the log level."""
 
 
 def logger(name: str) -> Any:
@@ -89,7 +89,7 @@ def logger(name: str) -> Any:
 
 
 def scrub(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The last step before a line is written: what must never be in a log is taken out here, whoever put it in."""
+    """Remove secrets and mask addresses: the last step before a line is written."""
     for key, value in line.items():
         line[key] = _scrubbed(key, value)
     return line
@@ -101,14 +101,14 @@ def _scrubbed(key: str, value: Any) -> Any:
     if isinstance(value, str):
         return _masked(value) if "@" in value else value
     if isinstance(value, Mapping):
-        return {name: _scrubbed(str(name), each) for name, each in value.items()}
+        return {name: _scrubbed(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_scrubbed(key, each) for each in value]
+        return [_scrubbed(key, item) for item in value]
     return value
 
 
 def _masked(text: str) -> str:
-    """Looks around each @ only: a text of any length costs one pass."""
+    """Mask every address in a text. Looks only around each @, so that a long text takes one pass."""
     before, *rest = _URL_USER.sub("://***@", text).split("@")
     shown = [before]
     for after in rest:

@@ -1,6 +1,6 @@
-"""Traces: one span for each attempt, from the claim to the result, when an exporter is configured. Off otherwise.
+"""Traces: one span for each attempt, from the claim to the result.
 
-The names are OpenTelemetry's own: `OTEL_EXPORTER_OTLP_ENDPOINT` turns it on, `OTEL_SERVICE_NAME` and the others hold.
+Configured by OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT` enables it.
 """
 
 import os
@@ -15,17 +15,17 @@ log = logger(__name__)
 
 
 def configure() -> None:
-    """Call once, at the start of a process."""
+    """Configure the exporter, if there is one. Call once, at the start of a process."""
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return
     try:
-        from opentelemetry import trace  # noqa: PLC0415 - only whoever traces pays for it
+        from opentelemetry import trace  # noqa: PLC0415 - imported only if tracing is enabled
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError:
-        log.warning("tracing_not_installed", message="Traces need the extra: pip install 'mailwright[tracing]'")
+        log.warning("tracing_not_installed", message="Install the tracing extra: pip install 'mailwright[tracing]'")
         return
     provider = TracerProvider(resource=Resource.create({"service.name": "mailwright"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -33,8 +33,8 @@ def configure() -> None:
 
 
 def record(outcomes: Iterable[Outcome], now: Instant) -> None:
-    """Spans are written afterwards, with their true times: the road itself pays nothing for them."""
-    from opentelemetry import trace  # noqa: PLC0415 - only whoever traces pays for it
+    """Write the spans of finished attempts, with their actual times, so that sending does no work for them."""
+    from opentelemetry import trace  # noqa: PLC0415 - imported only if tracing is enabled
 
     tracer = trace.get_tracer("mailwright")
     for outcome in outcomes:
@@ -55,8 +55,8 @@ def record(outcomes: Iterable[Outcome], now: Instant) -> None:
 
 
 def is_on() -> bool:
-    """Whether anybody set up a tracer: without one there is nothing to write spans for."""
-    trace = sys.modules.get("opentelemetry.trace")  # nobody sets up a tracer without it
+    """Return whether a tracer is configured."""
+    trace = sys.modules.get("opentelemetry.trace")  # Imported by every tracer.
     return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

@@ -1,1 +1,1 @@
-"""Engines, tables, the one dialect switch, migrations. Nothing above this folder knows which database it is on."""
+"""Engines, tables and migrations. No code above this package depends on the database engine."""

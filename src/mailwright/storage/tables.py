@@ -1,8 +1,7 @@
-"""The tables, once, for both engines. Times are integers: milliseconds since 1970, UTC.
+"""The tables, defined once for both engines. Times are integers: milliseconds since 1970, UTC.
 
-`messages` holds what was asked and never changes; `deliveries` holds where each message stands and changes often. The
-row that changes is narrow and has few indexes, so that a claim costs the same with ten thousand messages or ten
-million.
+`messages` holds accepted messages and never changes; `deliveries` holds the state of each message and changes often.
+Its rows are narrow and have few indexes, so that a claim takes as long with ten thousand messages as with ten million.
 """
 
 from sqlalchemy import (
@@ -30,14 +29,14 @@ metadata = MetaData(
     }
 )
 
-# SQLite gives out rowids only to INTEGER keys; PostgreSQL wants bigint.
+# SQLite assigns rowids only to INTEGER keys; PostgreSQL needs bigint.
 Key = BigInteger().with_variant(Integer, "sqlite")
 Timestamp = BigInteger
 
 
 def partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
-    """The migrations make it on both engines. Here PostgreSQL is left out: SQLAlchemy loads every engine that an index
-    names, with 3 MB that whoever has SQLite need not have."""
+    """Define a partial index. The migrations create it on both engines; PostgreSQL is not named here, because
+    SQLAlchemy would then load its dialect, which takes 3 MB, on SQLite too."""
     return Index(name, *columns, unique=unique, sqlite_where=where)
 
 
@@ -58,7 +57,7 @@ tenants = Table(
     Column("working_hours", Text),
     Column("timezone", Text),
     Column("created_at", Timestamp, nullable=False),
-    Column("warmup_since", Text),  # a date; the tenant's mail grows day by day from then on
+    Column("warmup_since", Text),  # An ISO date.
     Column("interval_ms", Integer),
     Column("one_at_a_time", Boolean),
 )
@@ -73,7 +72,7 @@ api_keys = Table(
     Column("digest", Text, nullable=False, unique=True),
     Column("created_at", Timestamp, nullable=False),
     Column("revoked_at", Timestamp),
-    # What it may do, as words with spaces; keys from before there were scopes may do everything.
+    # Scopes separated by spaces.
     Column("scopes", Text, nullable=False, server_default=text("'send read manage'")),
 )
 
@@ -91,7 +90,7 @@ contacts = Table(
     Column("status", Text, nullable=False, server_default=text("'active'")),
     Column("created_at", Timestamp, nullable=False),
     Column("deleted_at", Timestamp),
-    # When the status became what it is, who said so, and how the mail came back, in the reporter's words.
+    # When and by which source the status was set, and the bounce type that the provider reported.
     Column("status_updated_at", Timestamp),
     Column("status_source", Text),
     Column("bounce_type", Text),
@@ -100,9 +99,9 @@ contacts = Table(
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
-    # Those who bounced or left, to be told of elsewhere: few, and looked for often.
+    # Contacts that bounced or unsubscribed, for the sync with other systems.
     partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),
-    # The latest of them, without sorting everyone. Whoever looks for an address does not go this way.
+    # Lists the newest contacts without a sort. Lookups by address do not use it.
     partial_index("ix_contacts_not_deleted", "tenant_id", "id", where=_THERE),
 )
 
@@ -115,7 +114,7 @@ contact_tags = Table(
     Index("ix_contact_tags_of_tenant", "tenant_id", "tag", "contact_key"),
 )
 
-# A saved question about contacts, asked anew each time: whoever answers to it now is in the segment now.
+# Saved filters. A segment always contains the contacts that match now.
 segments = Table(
     "segments",
     metadata,
@@ -139,7 +138,7 @@ lists = Table(
     Column("description", Text),
     Column("is_public", Boolean, nullable=False),
     Column("created_at", Timestamp, nullable=False),
-    # Whoever is put on it gets a mail first, and nothing else until they follow its link.
+    # Double opt-in: new subscribers get a confirmation email first, and nothing else until they confirm.
     Column("requires_confirmation", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("tenant_id", "list_key"),
 )
@@ -153,15 +152,15 @@ subscriptions = Table(
     Column("tenant_id", BigInteger, nullable=False),
     Column("contact_key", BigInteger, nullable=False),
     Column("list_key", Text, nullable=False),
-    # None for someone who left a list without ever having joined it.
+    # None for a contact that unsubscribed without ever having subscribed.
     Column("subscribed_at", Timestamp),
     Column("unsubscribed_at", Timestamp),
     Column("source", Text, nullable=False),
-    # Asked to confirm, and has not yet: on the list only by name.
+    # Has not confirmed yet (double opt-in).
     Column("is_pending", Boolean, nullable=False, server_default=text("false")),
     Column("confirmed_at", Timestamp),
     UniqueConstraint("contact_key", "list_key"),
-    # Whoever walks a list meets only those who are on it.
+    # The subscribers of a list, in the order in which they are enqueued.
     partial_index(
         "ix_subscriptions_of_list",
         "tenant_id",
@@ -171,7 +170,7 @@ subscriptions = Table(
     ),
 )
 
-# Files of contacts on their way in. Each portion moves `records` and the counts in its own transaction.
+# Imports of contact files. Each batch updates `records` and the counts in its transaction.
 imports = Table(
     "imports",
     metadata,
@@ -179,10 +178,10 @@ imports = Table(
     Column("import_id", Text, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("file_name", Text, nullable=False),
-    Column("fingerprint", Text, nullable=False),  # of the file's size and beginning
+    Column("fingerprint", Text, nullable=False),  # Of the file's size and beginning.
     Column("size_bytes", BigInteger, nullable=False),
-    Column("plan", Text, nullable=False),  # how the file is read, and what for, as JSON
-    Column("records", BigInteger, nullable=False),  # of the file that are done, the header not counted
+    Column("plan", Text, nullable=False),  # Import options, as JSON.
+    Column("records", BigInteger, nullable=False),  # Processed so far, without the header.
     Column("read_bytes", BigInteger, nullable=False),
     Column("report_bytes", BigInteger, nullable=False),
     Column("added", BigInteger, nullable=False),
@@ -204,7 +203,7 @@ suppressions = Table(
     Column("reason", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
-    # What is not sent there: `*` no mail at all, `general` no bulk mail, any other no mail of that list.
+    # What is suppressed: `*` all messages, `general` all bulk messages, any other key those of that list.
     Column("list_key", Text, nullable=False, server_default=text("'*'")),
     UniqueConstraint("tenant_id", "email", "list_key"),
 )
@@ -220,16 +219,16 @@ templates = Table(
     Column("html", Text, nullable=False),
     Column("text", Text),
     Column("created_at", Timestamp, nullable=False),
-    # For whom this version is: `""` everyone who has none of their own. Numbers count over all locales of a template.
+    # `""` is the default for contacts without a version in their locale. Versions are numbered across locales.
     Column("locale", Text, nullable=False, server_default=text("''")),
-    # What the author wrote, where the HTML was made from it.
+    # The source text if the HTML was rendered from it.
     Column("format", Text, nullable=False, server_default=text("'html'")),
     Column("source", Text),
-    Column("variables", Text, nullable=False, server_default=text("'[]'")),  # as declared, as JSON
+    Column("variables", Text, nullable=False, server_default=text("'[]'")),  # As JSON.
     UniqueConstraint("tenant_id", "template_id", "version"),
 )
 
-# Images by the names that authors use. The files themselves are named by their content, and never change.
+# Images by the names that templates use. The files are named by their content and never change.
 images = Table(
     "images",
     metadata,
@@ -269,7 +268,7 @@ messages = Table(
     Column("expires_at", Timestamp),
     Column("scheduled_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
-    # None for transactional mail; bulk mail has its list, or `general` where it is of none.
+    # None for transactional messages; `general` for bulk messages without a list.
     Column("list_key", Text),
     Column("campaign_key", BigInteger),
     partial_index(
@@ -281,7 +280,7 @@ messages = Table(
     ),
     Index("ix_messages_tenant_id_to_email", "tenant_id", "to_email", "id"),
     Index("ix_messages_tenant_id_id", "tenant_id", "id"),
-    # A campaign writes to an address once.
+    # A campaign sends one message per address.
     partial_index(
         "uq_messages_campaign_key_to_email",
         "campaign_key",
@@ -289,7 +288,7 @@ messages = Table(
         unique=True,
         where=_OF_CAMPAIGN,
     ),
-    # So does a run of an article, whose id is the request's.
+    # So does an article run, whose ID is the request ID.
     partial_index(
         "uq_messages_of_article_run",
         "request_id",
@@ -310,10 +309,10 @@ deliveries = Table(
     metadata,
     Column("message_key", Key, primary_key=True, autoincrement=False),
     Column("tenant_id", BigInteger, nullable=False),
-    # A lane is one tenant at one priority and one campaign, or none, in one number: see domain/lanes.py.
+    # One number for tenant, priority and campaign: see domain/lanes.py.
     Column("lane", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
-    # When a worker may next look at this: the time it is due, the end of a lock, or when a doubt is decided.
+    # When a worker may claim the message: its due time, the end of its lease, or when doubt about it is decided.
     Column("claimable_at", Timestamp, nullable=False),
     Column("next_attempt_at", Timestamp),
     Column("defer_reason", Text),
@@ -333,10 +332,10 @@ deliveries = Table(
     Column("duration_ms", Integer),
     Column("sent_at", Timestamp),
     Column("failed_at", Timestamp),
-    # Names the transaction that wrote the last mark or result: what else belongs to it joins on this.
+    # Identifies the transaction that wrote the last attempt or result, for statements that join on it.
     Column("settlement", BigInteger),
-    # A claim takes a message out of the first of these and puts it into the second; the mark before a send touches
-    # neither, and a result takes it out of the second. That is all the upkeep that a delivered mail costs.
+    # A claim moves a message from the first index to the second, beginning an attempt touches neither, and a result
+    # removes it from the second. A delivered message costs no other index maintenance.
     partial_index(
         "ix_deliveries_waiting",
         "lane",
@@ -346,11 +345,11 @@ deliveries = Table(
     ),
     partial_index("ix_deliveries_leased", "claimable_at", where=_LOCKED),
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
-    # The states that people look for and that few messages reach: the happy road does not pay for this index.
+    # States that people search for and few messages reach: successful messages never touch this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
-    # The same states of one campaign: with what still waits in its lane they tell how many of its mails were sent.
+    # The same states by campaign: with the messages that wait in its lane, they give the number of sent ones.
     partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
-    # Reports name a mail by the provider's own id; other providers send none, and do not pay for this index.
+    # Only these providers report by their own message ID.
     partial_index(
         "ix_deliveries_provider_message_id",
         "provider_message_id",
@@ -372,7 +371,7 @@ events = Table(
 
 _SOFT = text("verdict = 'soft_bounce'")
 
-# What was reported about a mail or an address, once each, however often it is told.
+# Provider reports about messages and addresses, stored once each, however often they arrive.
 reports = Table(
     "reports",
     metadata,
@@ -385,12 +384,12 @@ reports = Table(
     Column("verdict", Text, nullable=False),
     Column("at", Timestamp, nullable=False),
     Column("received_at", Timestamp, nullable=False),
-    # Whether it names the mail by an id, and so proves that the provider had it.
+    # Names the message by its ID, which proves that the provider had it.
     Column("is_proof", Boolean, nullable=False),
     UniqueConstraint("tenant_id", "key"),
     Index("ix_reports_message_key", "message_key"),
     Index("ix_reports_received_at", "received_at"),
-    # Only these are counted later.
+    # Soft bounces are counted per address.
     partial_index("ix_reports_soft", "tenant_id", "email", "at", where=_SOFT),
 )
 
@@ -406,7 +405,7 @@ dead_letters = Table(
     Index("ix_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
 )
 
-# One row per accepting transaction: the audit's own count of what was accepted, apart from the messages themselves.
+# The number of messages that each transaction accepted, counted independently for the audit.
 accepted_counts = Table(
     "accepted_counts",
     metadata,
@@ -417,7 +416,7 @@ accepted_counts = Table(
     Column("created_at", Timestamp, nullable=False),
 )
 
-# A lane that a policy holds: no worker claims from it before `until`.
+# Deferred lanes: no worker claims from them before `deferred_until`.
 lane_deferrals = Table(
     "lane_deferrals",
     metadata,
@@ -443,10 +442,12 @@ workers = Table(
     Column("seen_at", Timestamp, nullable=False),
     Column("unavailable_until", Timestamp),
     Column("unavailable_reason", Text),
-    Column("per_second", Double, nullable=False, server_default=text("0")),  # mails, since the report before
+    Column(
+        "per_second", Double, nullable=False, server_default=text("0")
+    ),  # Messages per second since the last report.
 )
 
-# What this installation made or found out for itself and must keep: the secret of its unsubscribe links, its address.
+# Values that the installation generated: the secret of its unsubscribe links, its address, tally cursors.
 installation = Table(
     "installation",
     metadata,
@@ -454,7 +455,7 @@ installation = Table(
     Column("value", Text, nullable=False),
 )
 
-# What a campaign says and to whom. The content is frozen when it starts: `queue_entries` names the versions.
+# Campaigns. The content is frozen at the start: `queue_entries` holds the template versions.
 campaigns = Table(
     "campaigns",
     metadata,
@@ -463,22 +464,22 @@ campaigns = Table(
     Column("tenant_id", BigInteger, nullable=False),
     Column("name", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("definition", Text, nullable=False),  # content, audience, sender and limits, as JSON
+    Column("definition", Text, nullable=False),  # Content, audience, sender and limits, as JSON.
     Column("scheduled_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Column("started_at", Timestamp),
     Column("finished_at", Timestamp),
-    # Since when everyone may read it in the archive; None where only its readers may.
+    # When it was published in the archive; None if it is not public.
     Column("archived_at", Timestamp),
-    # Its mails have keys behind this one: it was the newest when the campaign began.
+    # The newest message key when the campaign started: its messages have larger keys.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
 )
 
 _UNFINISHED = text("completed_at IS NULL")
 
-# A campaign's place in line. Its lane is made from its id; why the lane waits, and until when, stands in `holds` alone.
+# Started campaigns in the order of the queue. The lane is derived from the ID; its deferral is in `lane_deferrals`.
 queue_entries = Table(
     "queue_entries",
     metadata,
@@ -486,19 +487,19 @@ queue_entries = Table(
     Column("campaign_key", BigInteger, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("lane", BigInteger, nullable=False),
-    Column("content", Text, nullable=False),  # the frozen template versions, as JSON
-    Column("limits", Text, nullable=False),  # of this campaign alone, as JSON
-    Column("planned", Integer, nullable=False),  # how many people were in the audience at the start
-    Column("processed", Integer, nullable=False),  # how many of them the walk has met
-    Column("recipients", Integer, nullable=False),  # how many became messages
-    Column("enqueued_to", Text, nullable=False),  # the last address that the walk has met
+    Column("content", Text, nullable=False),  # The frozen template versions, as JSON.
+    Column("limits", Text, nullable=False),  # As JSON.
+    Column("planned", Integer, nullable=False),  # Size of the audience at the start.
+    Column("processed", Integer, nullable=False),  # Members of the audience processed so far.
+    Column("recipients", Integer, nullable=False),  # Messages accepted so far.
+    Column("enqueued_to", Text, nullable=False),  # The last address that was processed.
     Column("enqueue_ended_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
     Column("completed_at", Timestamp),
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 
-# Who did what, for people to read later. Nothing is decided from it.
+# Who did what. Only people read it: no code depends on it.
 audit_log = Table(
     "audit_log",
     metadata,
@@ -513,27 +514,27 @@ audit_log = Table(
     Index("ix_audit_log_subject", "subject", "tenant_id", "id"),
 )
 
-# What each provider said is left of its quota. Those that were asked together have one `synced_at`; what was sent since
-# is in the counter of that name.
+# The quotas that providers reported. Providers of one sync share `synced_at`, which names the counter of messages sent
+# since then.
 quotas = Table(
     "quotas",
     metadata,
     Column("provider", Text, primary_key=True),
-    Column("remaining", BigInteger),  # as told; None where it has no limit
+    Column("remaining", BigInteger),  # None if the provider has no limit.
     Column("limit_per_day", BigInteger),
     Column("rate_per_second", BigInteger),
     Column("detail", Text, nullable=False),
     Column("synced_at", Timestamp, nullable=False),
-    Column("in_flight", BigInteger, nullable=False),  # mails that were on their way when it was asked
+    Column("in_flight", BigInteger, nullable=False),  # Messages in flight at the time of the sync.
     Column("previous_sync", Timestamp),
-    Column("counted_before", BigInteger, nullable=False),  # what the counter of the previous sync stood at
-    # The last time that it did not tell, and why; None once it has told again.
+    Column("counted_before", BigInteger, nullable=False),  # Final value of the previous sync's counter.
+    # The last failed sync, and why; None after a successful one.
     Column("failed_at", Timestamp),
     Column("failure", Text),
-    Column("failed_syncs", Integer, nullable=False, server_default=text("0")),  # how often in a row it did not tell
+    Column("failed_syncs", Integer, nullable=False, server_default=text("0")),  # In a row.
 )
 
-# People who sign in. One without a tenant belongs to the installation and may look at each of them.
+# Dashboard users. A user without a tenant has access to all tenants.
 users = Table(
     "users",
     metadata,
@@ -543,16 +544,16 @@ users = Table(
     Column("tenant_id", BigInteger),
     Column("password_hash", Text, nullable=False),
     Column("password_changed_at", Timestamp, nullable=False),
-    # Set while a second factor is being set up, and in force from `totp_enabled_at` on.
+    # Stored during the set-up of the second factor, and required once `totp_enabled_at` is set.
     Column("totp_secret", Text),
     Column("totp_enabled_at", Timestamp),
-    Column("totp_step", BigInteger, nullable=False),  # of the last code that was taken: none is taken twice
+    Column("totp_step", BigInteger, nullable=False),  # Of the last accepted code: a code is accepted once.
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp),
     Column("disabled_at", Timestamp),
 )
 
-# Each opens the door once, where the second factor is lost.
+# Single-use codes that replace a lost second factor.
 recovery_codes = Table(
     "recovery_codes",
     metadata,
@@ -566,8 +567,8 @@ sessions = Table(
     key_column(),
     Column("digest", Text, nullable=False, unique=True),
     Column("user_key", BigInteger, nullable=False),
-    Column("tenant_id", BigInteger, nullable=False),  # whose data it looks at
-    Column("awaits_code", Boolean, nullable=False),  # the password was right, the second factor is still to come
+    Column("tenant_id", BigInteger, nullable=False),  # The tenant that the session shows.
+    Column("awaits_code", Boolean, nullable=False),  # The password was correct; the second factor is missing.
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp, nullable=False),
     Column("ends_at", Timestamp, nullable=False),
@@ -577,7 +578,7 @@ sessions = Table(
     Index("ix_sessions_ends_at", "ends_at"),
 )
 
-# Wrong passwords and codes, by the account that they were meant for and by the address that they came from.
+# Failed sign-ins, by account and by IP address.
 failed_sign_ins = Table(
     "failed_sign_ins",
     metadata,
@@ -587,7 +588,7 @@ failed_sign_ins = Table(
     Column("blocked_until", Timestamp, nullable=False),
 )
 
-# How many events of each type a tenant's messages had in each minute: what charts are drawn from.
+# Events of each type per tenant and minute, for charts.
 tallies = Table(
     "tallies",
     metadata,
@@ -598,7 +599,7 @@ tallies = Table(
     Index("ix_tallies_minute", "minute"),
 )
 
-# Whom to tell what happens to a tenant's mail. Secrets are kept as they are: each request is signed with them.
+# Outbound webhooks. Secrets are stored in plain text, because each request is signed with them.
 webhook_endpoints = Table(
     "webhook_endpoints",
     metadata,
@@ -607,14 +608,14 @@ webhook_endpoints = Table(
     Column("tenant_id", BigInteger, nullable=False),
     Column("url", Text, nullable=False),
     Column("description", Text, nullable=False),
-    Column("types", Text, nullable=False),  # of events, as JSON
-    Column("secrets", Text, nullable=False),  # the newest first, each with its end, as JSON
+    Column("types", Text, nullable=False),  # Event types, as JSON.
+    Column("secrets", Text, nullable=False),  # Newest first, each with its expiry, as JSON.
     Column("is_active", Boolean, nullable=False),
-    Column("after_event", BigInteger, nullable=False),  # only later ones are told
+    Column("after_event", BigInteger, nullable=False),  # Only later events are sent.
     Column("paused_at", Timestamp),
     Column("pause_reason", Text),
     Column("failing_since", Timestamp),
-    Column("failures", Integer, nullable=False),  # in a row
+    Column("failures", Integer, nullable=False),  # In a row.
     Column("deferred_until", Timestamp, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
@@ -623,8 +624,8 @@ webhook_endpoints = Table(
 
 _TO_DELIVER = text("status = 'PENDING'")
 
-# What is told to an endpoint. The words are read from the event and its message when they are sent: nothing of a person
-# is copied here.
+# Events to send to an endpoint. The body is built from the event when it is sent, so that no personal data is copied
+# here.
 webhook_deliveries = Table(
     "webhook_deliveries",
     metadata,
@@ -632,15 +633,15 @@ webhook_deliveries = Table(
     Column("delivery_id", Text, nullable=False, unique=True),
     Column("endpoint_key", BigInteger, nullable=False),
     Column("tenant_id", BigInteger, nullable=False),
-    Column("event_key", BigInteger),  # None for a test
+    Column("event_key", BigInteger),  # None for a test delivery.
     Column("event_at", Timestamp, nullable=False),
     Column("message_key", BigInteger),
     Column("type", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("due_at", Timestamp, nullable=False),  # the next attempt, or the end of the claim that is under way
+    Column("due_at", Timestamp, nullable=False),  # The next attempt, or the end of the current claim.
     Column("claim_token", BigInteger),
     Column("attempts", Integer, nullable=False),
-    Column("log", Text, nullable=False),  # what came of each attempt, as JSON
+    Column("log", Text, nullable=False),  # The result of each attempt, as JSON.
     Column("created_at", Timestamp, nullable=False),
     Column("ended_at", Timestamp),
     UniqueConstraint("endpoint_key", "event_key"),
@@ -654,19 +655,19 @@ webhook_deliveries = Table(
     Index("ix_webhook_deliveries_ended_at", "ended_at"),
 )
 
-# How far the events have been looked through for webhooks: one row.
+# The position up to which events were read for webhooks: one row.
 webhook_cursor = Table(
     "webhook_cursor",
     metadata,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
-    # The newest event at some moment, and what must have ended before all events up to it can be seen.
+    # The newest event at some time, and the transaction before which all must have ended to see every earlier event.
     Column("seen", BigInteger, nullable=False),
     Column("seen_before", BigInteger, nullable=False),
 )
 
-# Pieces of articles. Which readers get which of them is decided by `scope_ocd_id` alone; `""` is everyone, so that the
-# key below holds for those, too.
+# Parts of articles. `scope_ocd_id` selects their recipients; `""` is everyone, instead of null, so that the unique
+# constraint applies to it.
 slices = Table(
     "slices",
     metadata,
@@ -682,7 +683,7 @@ slices = Table(
     Column("dek", Text),
     Column("body_md", Text, nullable=False),
     Column("link_url", Text),
-    Column("tags", Text, nullable=False),  # as JSON
+    Column("tags", Text, nullable=False),  # As JSON.
     Column("publish_status", Text, nullable=False),
     Column("publish_at", Timestamp),
     Column("expires_at", Timestamp),
@@ -693,7 +694,7 @@ slices = Table(
 
 _BEING_WALKED = text("enqueue_ended_at IS NULL")
 
-# One row for each sending of an article. Its slices are frozen in it: whoever takes it up goes on with the same.
+# Runs of articles. The slices are frozen here, so that an interrupted run continues with the same content.
 campaign_runs = Table(
     "campaign_runs",
     metadata,
@@ -704,46 +705,46 @@ campaign_runs = Table(
     Column("article_key", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("send_batch_id", Text, nullable=False),
-    Column("audience_filter", Text, nullable=False),  # as JSON
+    Column("audience_filter", Text, nullable=False),  # As JSON.
     Column("list_key", Text, nullable=False),
-    Column("content", Text, nullable=False),  # the slices, as JSON
-    Column("recipients", Integer, nullable=False),  # how many became messages
-    Column("skipped", Integer, nullable=False),  # how many of the audience get none of the slices
-    Column("enqueued_to", Text, nullable=False),  # the last address that the walk has met
+    Column("content", Text, nullable=False),  # The slices, as JSON.
+    Column("recipients", Integer, nullable=False),  # Messages accepted so far.
+    Column("skipped", Integer, nullable=False),  # Members of the audience for whom there is no slice.
+    Column("enqueued_to", Text, nullable=False),  # The last address that was processed.
     Column("started_at", Timestamp, nullable=False),
     Column("enqueue_ended_at", Timestamp),
-    Column("failure", Text),  # why the walk could not go on
-    # Its letters have keys behind this one, as a campaign's mails have.
+    Column("failure", Text),  # Why the run stopped.
+    # The newest message key when the run started, as for campaigns.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
     partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),
 )
 
-# What the readers of a run get: one row for each set of slices, whatever the number of its readers.
+# The variants of a run: one row for each combination of slices.
 run_variants = Table(
     "run_variants",
     metadata,
     Column("run_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("slices", Text, primary_key=True),  # their ids in the order of the body, as JSON
+    Column("slices", Text, primary_key=True),  # Slice IDs in the order of the body, as JSON.
     Column("template_key", BigInteger, nullable=False),
     Column("recipients", Integer, nullable=False),
 )
 
 _UNDONE = text("due_at IS NOT NULL")
 
-# Runs of mailouts: a page of Notion on its way to its readers, and what of it is still to be told there.
+# Runs of mailouts: Notion pages that are sent to subscribers, and what is still to be reported to Notion.
 mailouts = Table(
     "mailouts",
     metadata,
     key_column(),
-    Column("mailout_id", Text, nullable=False, unique=True),  # its campaign has the same id, once there is one
+    Column("mailout_id", Text, nullable=False, unique=True),  # Also the ID of its campaign.
     Column("tenant_id", BigInteger, nullable=False),
     Column("page_id", Text, nullable=False),
-    # The page again, in the one run that sends it to everybody; None in tests and before that is known.
+    # The page ID in the one run that sends it to all recipients; None for tests and before that is known.
     Column("sent_page", Text, unique=True),
     Column("actor", Text, nullable=False),
-    Column("fingerprint", Text),  # of what the page said of itself, where it was found by looking
+    Column("fingerprint", Text),  # Of the page's properties, if polling found it.
     Column("is_test", Boolean),
     Column("subject", Text),
     Column("status", Text, nullable=False),
@@ -753,15 +754,15 @@ mailouts = Table(
     Column("error_code", Text),
     Column("error_message", Text),
     Column("created_at", Timestamp, nullable=False),
-    Column("finished_at", Timestamp),  # when every mail of it had left or failed
-    Column("figures", Text, nullable=False, server_default=text("'{}'")),  # as Notion has them, as JSON
+    Column("finished_at", Timestamp),  # When all messages were sent or failed.
+    Column("figures", Text, nullable=False, server_default=text("'{}'")),  # As reported to Notion, as JSON.
     Column("reported_at", Timestamp),
-    # When somebody is to look at it next; None when nothing is left to do.
+    # When it is processed next; None if it is done.
     Column("due_at", Timestamp),
-    Column("failures", Integer, nullable=False),  # in a row, of whatever it needs from elsewhere
+    Column("failures", Integer, nullable=False),  # Failed requests to other systems, in a row.
     Column("leased_by", BigInteger),
     Column("leased_until", Timestamp, nullable=False),
-    # Why it waits until `due_at`, where that is for a failure.
+    # Why it waits until `due_at` after a failure.
     Column("delay_code", Text),
     Column("delay_reason", Text),
     partial_index("ix_mailouts_due_at", "due_at", where=_UNDONE),
@@ -769,7 +770,7 @@ mailouts = Table(
     Index("ix_mailouts_page_id", "page_id"),
 )
 
-# Who is to get a mailout and has no message yet. A row becomes a message and is gone.
+# Recipients of mailouts that have no message yet. A row is deleted when its message is accepted.
 mailout_recipients = Table(
     "mailout_recipients",
     metadata,
@@ -780,38 +781,38 @@ mailout_recipients = Table(
 
 _UNWRITTEN = text("written_at IS NULL")
 
-# What went wrong with a mailout, on its way into the table of errors in Notion.
+# Errors of mailouts, to be written to Notion.
 mailout_errors = Table(
     "mailout_errors",
     metadata,
     key_column(),
     Column("mailout_key", BigInteger, nullable=False),
-    Column("key", Text, nullable=False),  # the same for the same error, however often it is found
+    Column("key", Text, nullable=False),  # Identifies the error, however often it is found.
     Column("stage", Text, nullable=False),
     Column("code", Text, nullable=False),
     Column("message", Text, nullable=False),
-    Column("email", Text),  # forgotten once Notion has it
+    Column("email", Text),  # Deleted once Notion has it.
     Column("provider", Text),
     Column("retry_count", Integer, nullable=False),
     Column("at", Timestamp, nullable=False),
-    Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it although it did not say so
+    Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it, but did not confirm it.
     Column("written_at", Timestamp),
     UniqueConstraint("mailout_key", "key"),
     partial_index("ix_mailout_errors_unwritten", "mailout_key", "id", where=_UNWRITTEN),
 )
 
-# What Supabase's `send_logs` was told of each mail.
+# What was written to `send_logs` of Supabase about each message.
 mailout_logs = Table(
     "mailout_logs",
     metadata,
     Column("message_key", Key, primary_key=True, autoincrement=False),
     Column("mailout_key", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
-    Column("is_confirmed", Boolean, nullable=False),  # false from before it is told until it was answered
+    Column("is_confirmed", Boolean, nullable=False),  # False until Supabase has responded.
     Index("ix_mailout_logs_mailout_key", "mailout_key"),
 )
 
-# What Supabase's `subscribers` was told of each person who bounced, left or came back.
+# What was written to `subscribers` of Supabase about contacts that bounced, unsubscribed or resubscribed.
 supabase_status_updates = Table(
     "supabase_status_updates",
     metadata,
@@ -823,29 +824,29 @@ supabase_status_updates = Table(
 
 _UNDER_WAY = text("state = 'sending'")
 
-# Which row of somebody else's queue became which message, and how far its result has been told there.
+# The message of each row of a notification queue, and how far its result was reported to the row.
 notification_links = Table(
     "notification_links",
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
     Column("queue", Text, nullable=False),
-    Column("queue_schema", Text),  # where the queue's tables are in this very database; None where they are elsewhere
+    Column("queue_schema", Text),  # Schema of the queue if it is in this database; else None.
     Column("notification_id", BigInteger, nullable=False),
-    Column("row_key", Text, nullable=False),  # the row, also where its number was given to another one later
-    Column("generation", Integer, nullable=False),  # a row that was requeued after its end becomes another message
+    Column("row_key", Text, nullable=False),  # Identifies the row even if its number is reused.
+    Column("generation", Integer, nullable=False),  # A row that is requeued after its end gets a new message.
     Column("subscription_id", BigInteger, nullable=False),
     Column("outbox_id", Text, nullable=False, unique=True),
-    Column("state", Text, nullable=False),  # sending, waiting for the row's next try, or closed
-    Column("locked_by", Text, nullable=False),  # as the row says, while it is sent: only this lock's holder may write
+    Column("state", Text, nullable=False),  # Sending, waiting for the row's next attempt, or closed.
+    Column("locked_by", Text, nullable=False),  # The row's lock during the send: only its holder may write.
     Column("locked_at", Text, nullable=False),
-    Column("attempts_before", Integer, nullable=False),  # what the row said when it was locked
+    Column("attempts_before", Integer, nullable=False),  # Of the row when it was locked.
     Column("max_attempts", Integer, nullable=False),
-    Column("sent_event", Text, nullable=False),  # what the row's timeline is told when the mail is sent, as JSON
-    # Of the message's attempts, those that ended in a try again later: none is told twice.
+    Column("sent_event", Text, nullable=False),  # The event for the row's timeline once the message is sent, as JSON.
+    # Attempts that ended in a retry and were counted for the row: none is counted twice.
     Column("completed_attempts", Integer, nullable=False),
     Column("result_at", Timestamp),
-    Column("retry_after", BigInteger),  # milliseconds, as the provider asked
+    Column("retry_after", BigInteger),  # Milliseconds, as requested by the provider.
     Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("queue", "row_key", "generation"),
     partial_index("ix_notification_links_sending", "queue", "id", where=_UNDER_WAY),
@@ -857,7 +858,7 @@ notification_links = Table(
     ),
 )
 
-# The tallies again by the hour, for charts of weeks.
+# The same per hour, for charts of weeks.
 hourly_tallies = Table(
     "hourly_tallies",
     metadata,
@@ -867,25 +868,25 @@ hourly_tallies = Table(
     Column("events", BigInteger, nullable=False),
 )
 
-# What happened to the mails of each campaign, by the minute and by the hour.
+# Events of campaigns per minute and per hour.
 campaign_tallies = Table(
     "campaign_tallies",
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("bucket_ms", Integer, primary_key=True, autoincrement=False),  # of the stretch, in milliseconds
+    Column("bucket_ms", Integer, primary_key=True, autoincrement=False),  # A minute or an hour.
     Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    Column("unique_messages", BigInteger, nullable=False),  # to which this happened for the first time
+    Column("unique_messages", BigInteger, nullable=False),  # Messages whose first event of this type it was.
 )
 
-# How the versions of each campaign did; a version has a template for each locale.
+# Results of the A/B test variants of each campaign. A variant has a template per locale.
 variant_tallies = Table(
     "variant_tallies",
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
     Column("template_key", BigInteger, primary_key=True, autoincrement=False),
     Column("sent", BigInteger, nullable=False),
-    Column("opened", BigInteger, nullable=False),  # mails: whoever clicked has opened theirs
+    Column("opened", BigInteger, nullable=False),  # A click counts as an open.
     Column("clicked", BigInteger, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `storage.migrate` hands over."""
+"""Run migrations on the connection that `storage.migrate` passes."""
 
 from alembic import context
 
