@@ -215,7 +215,9 @@ async def _over_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) 
         return frozenset()
     tenants = [{"tenant_id": tenant_id} for tenant_id in limits]
     await tx.run(LOCK_TENANTS, tenants=tenants)
-    in_flight = {row.tenant_id: row.in_flight for row in await tx.run(COUNT_ATTEMPTS_OF_TENANTS, tenants=tenants, now=now)}
+    in_flight = {
+        row.tenant_id: row.in_flight for row in await tx.run(COUNT_ATTEMPTS_OF_TENANTS, tenants=tenants, now=now)
+    }
     room = {tenant_id: limit - in_flight.get(tenant_id, 0) for tenant_id, limit in limits.items()}
     return _without_room([(attempt.claimed.message_key, attempt.claimed.tenant_id) for attempt in next_up], room)
 
