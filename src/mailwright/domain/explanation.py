@@ -86,7 +86,7 @@ class Remedy(StrEnum):
 
 
 class LimitScope(StrEnum):
-    INSTALLATION = "installation"  # the default that holds for tenants without a limit of their own
+    INSTALLATION = "installation"  # the default of tenants without a limit of their own
     TENANT = "tenant"
     CAMPAIGN = "campaign"
     TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # of a message: the campaign's explanation names which

@@ -229,7 +229,7 @@ async def test_archived_campaign_is_under_its_own_lists_only(site: ArchiveSite) 
 
 
 async def test_draft_or_personal_campaign_cannot_be_published(site: ArchiveSite) -> None:
-    with pytest.raises(NotPossibleNow, match="not started"):
+    with pytest.raises(NotPossibleNow, match="not been started"):
         await site.archive.publish(OPERATOR, await site.desk.create())
     needs = await site.campaign(BODY.replace("{{ plan }}", "{{ plan.name }}"), variables={"plan": {"name": "x"}})
     await site.archive.publish(OPERATOR, needs)

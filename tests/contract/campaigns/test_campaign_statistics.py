@@ -24,10 +24,10 @@ async def test_repeated_opens_count_once_per_recipient(bench: Bench) -> None:
         rows = [{**plain, "message_key": key, "created_at": moment} for key, moment in moments]
         await tx.execute(insert(events), rows)
     found = await campaign_statistics(bench.database, campaign)
-    assert found.readers["open"] == 2
-    assert sum(step.counts.get("open", 0) for step in found.steps) == 6
-    assert sum(step.counts.get("SENT", 0) for step in found.steps) == 3
-    assert len(found.steps) <= MAX_INTERVALS
+    assert found.messages["open"] == 2
+    assert sum(interval.counts.get("open", 0) for interval in found.intervals) == 6
+    assert sum(interval.counts.get("SENT", 0) for interval in found.intervals) == 3
+    assert len(found.intervals) <= MAX_INTERVALS
     assert found.length > MINUTE
 
 

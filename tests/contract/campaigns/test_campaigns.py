@@ -156,7 +156,7 @@ async def test_campaign_edited_during_its_start_is_not_started(
         return frozen
 
     monkeypatch.setattr(handled, "freeze", edited_meanwhile)
-    with pytest.raises(NotPossibleNow, match="edited while it started"):
+    with pytest.raises(NotPossibleNow, match="edited during its start"):
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert await desk.status(campaign_id) == "DRAFT"
     monkeypatch.undo()

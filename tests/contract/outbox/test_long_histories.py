@@ -148,19 +148,19 @@ async def test_each_of_many_people_is_looked_for_by_the_address(
 async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
     campaign = await _sent(CampaignHarness(bench), readers=3)
     before = await campaign_statistics(bench.database, campaign)
-    assert sum(step.counts.get("SENT", 0) for step in before.steps) == 3
+    assert sum(step.counts.get("SENT", 0) for step in before.intervals) == 3
     await _add_up(bench)
     assert await campaign_statistics(bench.database, campaign) == before
     await _happen(bench, campaign, ("open", 0), ("open", MINUTE), ("click", MINUTE))
     halfway = await campaign_statistics(bench.database, campaign)
-    assert halfway.readers == {"open": 3, "click": 3}
+    assert halfway.messages == {"open": 3, "click": 3}
     await _add_up(bench)
     assert await campaign_statistics(bench.database, campaign) == halfway
     # Whoever opened it before does not count again, wherever the first time was added up.
     await _happen(bench, campaign, ("open", 2 * MINUTE))
     again = await campaign_statistics(bench.database, campaign)
-    assert again.readers == {"open": 3, "click": 3}
-    assert sum(step.counts.get("open", 0) for step in again.steps) == 9
+    assert again.messages == {"open": 3, "click": 3}
+    assert sum(step.counts.get("open", 0) for step in again.intervals) == 9
     await _add_up(bench)
     assert await campaign_statistics(bench.database, campaign) == again
 
@@ -173,7 +173,7 @@ async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Be
     found = await campaign_statistics(bench.database, campaign)
     assert found == fresh
     assert found.length >= HOUR
-    assert sum(step.counts.get("open", 0) for step in found.steps) == 4
+    assert sum(step.counts.get("open", 0) for step in found.intervals) == 4
 
 
 @pytest.mark.parametrize("winner_by", ["opens", "clicks"])

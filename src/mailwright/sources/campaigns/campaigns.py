@@ -107,7 +107,7 @@ class Campaigns:
 
     async def edit(self, actor: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EDIT)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.EDIT)
             changes = {
                 "name": definition.name,
                 "definition": _as_text(definition),
@@ -145,7 +145,7 @@ class Campaigns:
             facts=facts,
         )
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.START)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.START)
             if campaign.definition != draft.definition:
                 raise NotPossibleNow("The campaign was edited during its start. Start it again.")
             entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
@@ -167,14 +167,14 @@ class Campaigns:
     async def pause(self, actor: Actor, campaign_id: str) -> Campaign:
         """Stop sending. Messages that a worker has already claimed may still be sent. The position is kept."""
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.PAUSE)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.PAUSE)
             await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
             return await self._move(tx, actor, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
     async def resume(self, actor: Actor, campaign_id: str) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.RESUME)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.RESUME)
             entry = await _entry(tx, campaign)
             await defer.end_lane_deferral(tx, entry.lane)
             begins_at = campaign.definition.scheduled_at
@@ -191,7 +191,7 @@ class Campaigns:
         """Stop sending for good. Messages that were sent stay in the report."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.CANCEL)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.CANCEL)
             if campaign.status is not CampaignStatus.DRAFT:
                 await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Open the entry again, so that the scheduler cancels what still waits.
@@ -203,7 +203,7 @@ class Campaigns:
     async def retry_failed(self, actor: Actor, campaign_id: str) -> tuple[Campaign, int]:
         """Give every failed message all its attempts again. Return how many there were."""
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
             count = await failure_actions.requeue_failed(tx, (await _entry(tx, campaign)).lane, self._clock.now())
             await update_entry(tx, campaign.key, completed_at=None)
             await self._record(tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=count)
@@ -211,7 +211,7 @@ class Campaigns:
 
     async def accept_failures(self, actor: Actor, campaign_id: str) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.ACCEPT_FAILURES)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.ACCEPT_FAILURES)
             if (await _entry(tx, campaign)).completed_at is None:
                 raise NotPossibleNow("The campaign is still being sent. Accept its failures when it is complete.")
             now = self._clock.now()
@@ -222,7 +222,7 @@ class Campaigns:
     async def edit_limits(self, actor: Actor, campaign_id: str, limits: CampaignLimits) -> Campaign:
         """Change the limits, also during sending. They take effect within one batch."""
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EDIT_LIMITS)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.EDIT_LIMITS)
             definition = campaign.definition.model_copy(update={"limits": limits})
             await self._change(tx, campaign, definition=_as_text(definition))
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
@@ -236,7 +236,7 @@ class Campaigns:
     async def choose_winner(self, actor: Actor, campaign_id: str, version: str) -> Campaign:
         """Choose the winner of the A/B test before its results do."""
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.CHOOSE_WINNER)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.CHOOSE_WINNER)
             entry = await _entry(tx, campaign)
             if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The test group does not have all its messages yet.")
@@ -249,7 +249,7 @@ class Campaigns:
         """Send to new subscribers too, and to another segment if given. Nobody gets it twice."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._lock(tx, actor, campaign_id, CampaignAction.EXTEND)
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.EXTEND)
             entry = await _entry(tx, campaign)
             if entry.enqueue_ended_at is None or entry.content.ab_test is not None:
                 raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
@@ -280,11 +280,6 @@ class Campaigns:
             await self._record(tx, actor, CampaignAction.TEST, campaign, mails=len(messages))
         return accepted
 
-    async def _lock(self, tx: Transaction, actor: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
-        campaign = await _find(tx, campaign_id, actor.tenant_id, to_change=True)
-        _check(campaign, action)
-        return campaign
-
     async def _move(
         self,
         tx: Transaction,
@@ -312,6 +307,12 @@ class Campaigns:
             tenant_id=campaign.tenant_id,
             detail={"name": campaign.name, **detail},
         )
+
+
+async def _lock(tx: Transaction, actor: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
+    campaign = await _find(tx, campaign_id, actor.tenant_id, to_change=True)
+    _check(campaign, action)
+    return campaign
 
 
 def _check(campaign: Campaign, action: CampaignAction) -> None:

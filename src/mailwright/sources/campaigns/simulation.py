@@ -371,7 +371,7 @@ class _Simulation:
             if self.now < tenant.blocked_until <= soon:
                 tenant.blocked_until += length
         moved = [run for until, _, run in self._deferrals if until <= soon]
-        self._deferrals = [hold for hold in self._deferrals if hold[0] > soon]
+        self._deferrals = [item for item in self._deferrals if item[0] > soon]
         for run in moved:
             run.deferred_until += length
             self._deferrals.append((run.deferred_until, next(self._numbers), run))
