@@ -1,8 +1,8 @@
-"""Entry: who looks at a page, and whether they may. One way in for pages, forms and streams alike.
+"""Authenticate users of the dashboard and check their role, for pages, forms and streams.
 
-A route takes `visitor: Viewing`, `Editing` or `Administering`. Whoever is not signed in is sent to sign in; whoever may
-not is told so; and whatever changes something must come from a page of ours: its Origin is ours, and it carries the
-session's form token, as a field or as a header.
+A route takes `visitor: ViewerDep`, `EditorDep` or `AdminDep`. A request without a session is redirected to the sign-in
+page. A request that changes something must come from a page of this dashboard: its Origin must match, and it must carry
+the form token of the session, as a field or as a header.
 """
 
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,7 @@ from mailwright.web.state import engine_of
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "X-Form-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# The prefix binds a cookie to this host and to https; browsers refuse it on plain http, as on one's own machine.
+# The prefix binds a cookie to this host and to HTTPS; browsers reject it over plain HTTP, for example on localhost.
 _SECURE_COOKIE: Final = "__Host-mailwright"
 _PLAIN_COOKIE: Final = "mailwright"
 
@@ -35,20 +35,20 @@ class SignInRequired(MailwrightError):
 
 
 class SecondFactorRequired(MailwrightError):
-    """The password was right; the code of the second factor is still needed."""
+    """The password is correct; the code of the second factor is still missing."""
 
     code = "CODE_NEEDED"
 
 
 class ForeignOrigin(Forbidden):
-    """This did not come from a page of this dashboard. Open the page anew and try again."""
+    """This request did not come from a page of this dashboard. Reload the page and try again."""
 
     code = "NOT_FROM_HERE"
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who is signed in, and the tenant whose data they look at."""
+    """A signed-in user and the tenant whose data they see."""
 
     session: Session
     token: str = field(repr=False)
@@ -59,7 +59,7 @@ class Visitor:
 
     @property
     def actor(self) -> str:
-        """As the journal names them."""
+        """The user's name in the audit log."""
         return self.session.user.login
 
     @property
@@ -83,19 +83,22 @@ class Visitor:
 
 
 async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: bool = True) -> Visitor:
-    """`is_seen` False for whoever only listens: that keeps nobody signed in."""
-    visitor = await found_visitor(request, is_seen=is_seen)
+    """Return the signed-in user if their role suffices.
+
+    A stream passes `is_seen=False`, so that it does not extend the session.
+    """
+    visitor = await find_visitor(request, is_seen=is_seen)
     if visitor is None:
         raise SignInRequired
     if visitor.session.awaits_code:
         raise SecondFactorRequired
-    await require_own_page(request, visitor.token)
+    await require_own_form(request, visitor.token)
     if not visitor.may(needed):
-        raise Forbidden(f"This needs the role {needed}; yours is {visitor.user.role}.")
+        raise Forbidden(f"This requires the role {needed}. Your role is {visitor.user.role}.")
     return visitor
 
 
-async def found_visitor(request: Request, *, is_seen: bool = True) -> Visitor | None:
+async def find_visitor(request: Request, *, is_seen: bool = True) -> Visitor | None:
     token = session_token(request)
     session = await engine_of(request).sessions.find(token, is_seen=is_seen) if token else None
     return Visitor(session, token or "") if session is not None else None
@@ -113,29 +116,29 @@ async def _admin(request: Request) -> Visitor:
     return await visitor_of(request, Role.ADMIN)
 
 
-Viewing = Annotated[Visitor, Depends(_viewer)]
-Editing = Annotated[Visitor, Depends(_editor)]
-Administering = Annotated[Visitor, Depends(_admin)]
+ViewerDep = Annotated[Visitor, Depends(_viewer)]
+EditorDep = Annotated[Visitor, Depends(_editor)]
+AdminDep = Annotated[Visitor, Depends(_admin)]
 
 
-def welcome(request: Request, needed: Role = Role.VIEWER) -> Callable[[], Coroutine[Any, Any, bool]]:
-    """For streams: asked again and again whether whoever listens may still hear. Listening keeps nobody signed in."""
+def access_check(request: Request, needed: Role = Role.VIEWER) -> Callable[[], Coroutine[Any, Any, bool]]:
+    """Return a check that a stream repeats to see whether the user still has access. It does not extend the session."""
 
-    async def is_welcome() -> bool:
+    async def is_allowed() -> bool:
         try:
             await visitor_of(request, needed, is_seen=False)
         except (SignInRequired, SecondFactorRequired, Forbidden):
             return False
         return True
 
-    return is_welcome
+    return is_allowed
 
 
-# Where a request comes from.
+# Origin of requests.
 
 
-async def require_own_page(request: Request, token: str) -> None:
-    """Nothing that changes something is done for a page of somebody else's."""
+async def require_own_form(request: Request, token: str) -> None:
+    """Reject a change that another site requested (cross-site request forgery)."""
     if request.method in SAFE_METHODS:
         return
     require_own_origin(request)
@@ -148,10 +151,10 @@ async def require_own_page(request: Request, token: str) -> None:
 
 
 def require_own_origin(request: Request) -> None:
-    """Browsers tell where a form comes from, and no page can make them lie."""
+    """Check the Origin header, which browsers set and pages cannot change."""
     origin = request.headers.get("origin")
     if origin is None:
-        # Some leave it out for pages of the same origin; all of those say so in words.
+        # Some browsers omit it for requests of the same origin; those send Sec-Fetch-Site.
         if request.headers.get("sec-fetch-site") == "same-origin":
             return
         raise ForeignOrigin
@@ -176,14 +179,14 @@ def session_token(request: Request) -> str | None:
     return request.cookies.get(_SECURE_COOKIE if _is_secure(request) else _PLAIN_COOKIE)
 
 
-def keep_session(request: Request, response: Response, token: str) -> None:
-    """ResultCache until the browser is closed; the session ends by the server's clock."""
+def set_session_cookie(request: Request, response: Response, token: str) -> None:
+    """Set a cookie that lasts until the browser closes. The server ends the session by its own clock."""
     is_secure = _is_secure(request)
     name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
     response.set_cookie(name, token, path="/", secure=is_secure, httponly=True, samesite="lax")
 
 
-def drop_session(request: Request, response: Response) -> None:
+def delete_session_cookie(request: Request, response: Response) -> None:
     is_secure = _is_secure(request)
     name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
     response.delete_cookie(name, path="/", secure=is_secure, httponly=True, samesite="lax")
@@ -194,5 +197,5 @@ def host_of(request: Request) -> str | None:
 
 
 def _is_secure(request: Request) -> bool:
-    """Behind a proxy that ends TLS the address in the settings tells."""
+    """Behind a proxy that terminates TLS, only the configured address shows that HTTPS is used."""
     return request.url.scheme == "https" or engine_of(request).public_url.startswith("https://")

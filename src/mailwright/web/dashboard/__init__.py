@@ -5,7 +5,7 @@ How to add a page:
 1. Create a module here, for example `things.py`, with `router = APIRouter(prefix="/things", route_class=PageRoute,
    include_in_schema=False)`. `PageRoute` renders errors as pages and sends visitors who are not signed in to the
    sign-in page.
-2. Declare the required role on every route: `visitor: Viewing` (read), `Editing` (change) or `Administering`. Pass
+2. Declare the required role on every route: `visitor: ViewerDep` (read), `EditorDep` (change) or `AdminDep`. Pass
    `visitor.tenant_id` to every query and `visitor.actor` to every change. Forms use POST and contain `{{ ui.token()
    }}`; htmx sends the token in a header. The CSRF check needs nothing else.
 3. Write a template `templates/things.html` that extends `base.html`, imports `components.html` as `ui` and fills the

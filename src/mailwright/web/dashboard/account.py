@@ -13,7 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.session import Viewing, Visitor, host_of
+from mailwright.web.session import ViewerDep, Visitor, host_of
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/account", route_class=PageRoute, include_in_schema=False)
@@ -26,12 +26,12 @@ class WrongPassword(InvalidInput):
 
 
 @router.get("")
-async def show(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     return await _page(request, engine, visitor)
 
 
 @router.post("/password")
-async def change_password(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def change_password(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Change the password and end all other sessions."""
     form = await read_fields(request)
     try:
@@ -46,13 +46,13 @@ async def change_password(request: Request, engine: EngineDep, visitor: Viewing)
 
 
 @router.post("/second-factor")
-async def begin_second_factor(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def begin_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     await engine.users.begin_second_factor(visitor.user)
     return redirect(request, "/account#second-factor")
 
 
 @router.post("/second-factor/confirm")
-async def confirm_second_factor(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def confirm_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Turn on the second factor and show the recovery codes, which are never shown again."""
     form = await read_fields(request)
     codes = await engine.users.confirm_second_factor(visitor.user, form["code"], keep_session=visitor.session.digest)
@@ -63,7 +63,7 @@ async def confirm_second_factor(request: Request, engine: EngineDep, visitor: Vi
 
 
 @router.post("/second-factor/drop")
-async def remove_second_factor(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def remove_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     form = await read_fields(request)
     try:
         await _require_password(request, engine, visitor, form["current"])
@@ -74,7 +74,7 @@ async def remove_second_factor(request: Request, engine: EngineDep, visitor: Vie
 
 
 @router.post("/sessions/{session_id}/end")
-async def end_session(request: Request, engine: EngineDep, visitor: Viewing, session_id: int) -> Response:
+async def end_session(request: Request, engine: EngineDep, visitor: ViewerDep, session_id: int) -> Response:
     await engine.sessions.end(visitor.session, session_id)
     return redirect(request, "/account", "Session signed out.")
 

@@ -22,7 +22,7 @@ from mailwright.sources.articles.preview import ArticlePreview
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep, result_cache_of
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
@@ -45,7 +45,7 @@ class SliceRow:
 
 
 @router.get("")
-async def show_all(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show_all(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     found = await engine.slices.list_articles(visitor.tenant_id)
     latest = {
         each.article_key: run
@@ -61,12 +61,12 @@ async def show_all(request: Request, engine: EngineDep, visitor: Viewing) -> Res
 
 
 @router.get("/~import")
-async def show_import(request: Request, visitor: Editing) -> Response:
+async def show_import(request: Request, visitor: EditorDep) -> Response:
     return await page(request, visitor, "articles/import.html", errors=Errors(), problems=(), more=0)
 
 
 @router.post("/~import")
-async def import_files(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def import_files(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Import all files, or nothing and report every invalid line."""
     problems: tuple[FileProblem, ...] = ()
     errors = Errors()
@@ -88,13 +88,13 @@ async def import_files(request: Request, engine: EngineDep, visitor: Editing) ->
 
 
 @router.get("/{article_key}/slices.csv")
-async def export_csv(engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
+async def export_csv(engine: EngineDep, visitor: ViewerDep, article_key: ArticleKey) -> Response:
     text = files.as_csv((await slices_of(engine, visitor, article_key)).slices)
     return _download(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
 
 
 @router.get("/{article_key}/slices.zip")
-async def export_markdown(engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
+async def export_markdown(engine: EngineDep, visitor: ViewerDep, article_key: ArticleKey) -> Response:
     """Download the slices as a folder for `mailwright article import`."""
     texts = files.as_markdown((await slices_of(engine, visitor, article_key)).slices)
     folder = io.BytesIO()
@@ -108,7 +108,7 @@ async def export_markdown(engine: EngineDep, visitor: Viewing, article_key: Arti
 
 
 @router.get("/{article_key}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, article_key: ArticleKey) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, article_key: ArticleKey) -> Response:
     now = engine.clock.now()
     edition = await slices_of(engine, visitor, article_key)
     rows = [SliceRow(each, state_of(each, now)) for each in edition.slices]
@@ -119,7 +119,7 @@ async def show(request: Request, engine: EngineDep, visitor: Viewing, article_ke
 async def preview(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     article_key: ArticleKey,
     email: Email = "",
     divisions: Divisions = "",
@@ -151,7 +151,7 @@ async def preview(
 @router.get("/{article_key}/mail")
 async def show_mail(
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     article_key: ArticleKey,
     email: Email = "",
     divisions: Divisions = "",
@@ -168,7 +168,7 @@ async def show_mail(
 async def show_coverage(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - as the address has it
     whole: Annotated[str, Query(max_length=3)] = "",
@@ -188,7 +188,7 @@ async def show_coverage(
 async def show_coverage_results(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
 ) -> Response:

@@ -20,7 +20,7 @@ from mailwright.web.dashboard.articles import ArticleKey, article_values, filter
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
@@ -38,13 +38,13 @@ _NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key":
 
 
 @router.get("/{article_key}/send")
-async def show_form(request: Request, engine: EngineDep, visitor: Editing, article_key: ArticleKey) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, article_key: ArticleKey) -> Response:
     """Show the form with a new batch ID, so that submitting it twice starts one run."""
     return await _form_page(request, engine, visitor, article_key, Fields(batch=str(uuid4())))
 
 
 @router.post("/{article_key}/send")
-async def send(request: Request, engine: EngineDep, visitor: Editing, article_key: ArticleKey) -> Response:
+async def send(request: Request, engine: EngineDep, visitor: EditorDep, article_key: ArticleKey) -> Response:
     """Show the recipients first; start the run when they are confirmed."""
     form = await read_fields(request)
     try:
@@ -69,7 +69,7 @@ async def send(request: Request, engine: EngineDep, visitor: Editing, article_ke
 async def show_runs(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     article_key: ArticleKey,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
@@ -85,7 +85,7 @@ async def show_runs(
 async def show_run(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     run_id: str,
     show: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str, Query(max_length=320)] = "",
@@ -102,7 +102,7 @@ async def show_run(
 
 
 @router.get("/~runs/{run_id}/stream")
-async def watch(request: Request, engine: EngineDep, visitor: Viewing, run_id: str) -> Response:
+async def watch(request: Request, engine: EngineDep, visitor: ViewerDep, run_id: str) -> Response:
     async def render_parts() -> Mapping[str, str]:
         run = await engine.article_runs.find(visitor.tenant_id, run_id)
         values = {

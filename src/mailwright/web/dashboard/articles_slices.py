@@ -24,7 +24,7 @@ from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.session import Editing, Visitor
+from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
@@ -39,14 +39,14 @@ _ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT",
 
 
 @router.get("/~new")
-async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     key = request.query_params.get("article", "")
     form = Fields(article_key=key, section_order="1", sort_index="0", publish_status=PublishStatus.DRAFT)
     return await _page(request, engine, visitor, form)
 
 
 @router.post("/~new")
-async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         wanted = _slice(form, viewer_zone(request))
@@ -58,13 +58,13 @@ async def create(request: Request, engine: EngineDep, visitor: Editing) -> Respo
 
 
 @router.get("/~slices/{slice_id}")
-async def show_edit(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, slice_id: str) -> Response:
     found = await engine.slices.find(visitor.tenant_id, slice_id)
     return await _page(request, engine, visitor, _fields(found, viewer_zone(request)), found)
 
 
 @router.post("/~slices/{slice_id}")
-async def change(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+async def change(request: Request, engine: EngineDep, visitor: EditorDep, slice_id: str) -> Response:
     found = await engine.slices.find(visitor.tenant_id, slice_id)
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
@@ -76,7 +76,7 @@ async def change(request: Request, engine: EngineDep, visitor: Editing, slice_id
 
 
 @router.post("/~slices/{slice_id}/remove")
-async def remove(request: Request, engine: EngineDep, visitor: Editing, slice_id: str) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: EditorDep, slice_id: str) -> Response:
     found = await engine.slices.find(visitor.tenant_id, slice_id)
     await engine.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
     rest = await engine.slices.list_slices(visitor.tenant_id, found.article_key)
@@ -84,7 +84,7 @@ async def remove(request: Request, engine: EngineDep, visitor: Editing, slice_id
 
 
 @router.post("/~preview")
-async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
@@ -95,7 +95,7 @@ async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Re
 
 
 @router.post("/~preview/details")
-async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}

@@ -46,7 +46,7 @@ from mailwright.web.dashboard.campaigns_forms import (
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep, result_cache_of
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
@@ -118,7 +118,9 @@ class AbTestReport:
 
 
 @router.get("")
-async def list_campaigns(request: Request, engine: EngineDep, visitor: Viewing, cursor: str | None = None) -> Response:
+async def list_campaigns(
+    request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str | None = None
+) -> Response:
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
     found = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
     following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
@@ -127,7 +129,7 @@ async def list_campaigns(request: Request, engine: EngineDep, visitor: Viewing, 
 
 
 @router.get("/stream")
-async def listen_to_all(request: Request, engine: EngineDep, visitor: Viewing, cursor: str | None = None) -> Response:
+async def listen_to_all(request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str | None = None) -> Response:
     """Stream the status and progress cells of the list."""
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
 
@@ -144,20 +146,20 @@ async def listen_to_all(request: Request, engine: EngineDep, visitor: Viewing, c
 
 
 @router.get("/ends")
-async def show_forecasts(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show_forecasts(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Estimate when each queued campaign finishes. Loaded after the list."""
     found = await forecast(engine.database, engine.clock, engine.defaults, tenant_id=visitor.tenant_id)
     return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns)
 
 
 @router.get("/{campaign_id}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Show a draft with its pre-send check, or a started campaign with its progress."""
     return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id))
 
 
 @router.get("/{campaign_id}/stream")
-async def listen(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     await _found(engine, visitor, campaign_id)
 
     async def render_parts() -> dict[str, str]:
@@ -171,7 +173,7 @@ async def listen(request: Request, engine: EngineDep, visitor: Viewing, campaign
 
 
 @router.get("/{campaign_id}/forecast")
-async def show_forecast(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Estimate when the campaign finishes and what would change that. Loaded after the page."""
     database, clock, tenant_id = engine.database, engine.clock, visitor.tenant_id
     found = await forecast(database, clock, engine.defaults, tenant_id=tenant_id)
@@ -184,7 +186,7 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: Viewing, c
 
 
 @router.get("/{campaign_id}/checks")
-async def check(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Run the pre-send check. Loaded after the page, because it counts the audience."""
     campaign = await _found(engine, visitor, campaign_id)
 
@@ -205,7 +207,13 @@ async def check(request: Request, engine: EngineDep, visitor: Viewing, campaign_
 
 @router.get("/{campaign_id}/mail")
 async def show_mail(
-    engine: EngineDep, visitor: Viewing, campaign_id: str, *, version: str = "", scheme: str = "light", reader: str = ""
+    engine: EngineDep,
+    visitor: ViewerDep,
+    campaign_id: str,
+    *,
+    version: str = "",
+    scheme: str = "light",
+    reader: str = "",
 ) -> Response:
     """Render the email for the preview frame."""
     campaign = await _found(engine, visitor, campaign_id)
@@ -220,7 +228,7 @@ async def show_mail(
 
 @router.get("/{campaign_id}/content")
 async def show_content(
-    request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
+    request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, *, version: str = "", reader: str = ""
 ) -> Response:
     """Show recipients, limits and a preview of the email."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
@@ -234,7 +242,7 @@ async def show_content(
 async def show_recipients(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     campaign_id: str,
     *,
     show: Literal["all", "failed", "unconfirmed"] = "all",
@@ -259,13 +267,13 @@ async def show_recipients(
 
 
 @router.get("/{campaign_id}/report")
-async def show_report(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def show_report(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     line = await _row(engine, await _found(engine, visitor, campaign_id))
     return await page(request, visitor, "campaigns/report.html", line=line, tabs=_tabs(line))
 
 
 @router.get("/{campaign_id}/report/figures")
-async def show_figures(request: Request, engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Show the statistics. Loaded after the page, because they read all events of the campaign."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
     found = await campaign_statistics(engine.database, line.campaign.key)
@@ -282,7 +290,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: Viewing, ca
 
 
 @router.get("/{campaign_id}/report.csv")
-async def download_report(engine: EngineDep, visitor: Viewing, campaign_id: str) -> Response:
+async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Download the same file as the API."""
     campaign = await _found(engine, visitor, campaign_id)
     lines = report_csv(report.report_rows(engine.database, campaign.key))
@@ -294,7 +302,7 @@ async def download_report(engine: EngineDep, visitor: Viewing, campaign_id: str)
 
 
 @router.post("/{campaign_id}/start")
-async def start(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Start now, or at the send time of the form, which is saved in the draft."""
     form = await read_fields(request)
     acting, campaign = _acting(visitor), await _found(engine, visitor, campaign_id)
@@ -311,43 +319,43 @@ async def start(request: Request, engine: EngineDep, visitor: Editing, campaign_
 
 
 @router.post("/{campaign_id}/pause")
-async def pause(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def pause(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Campaign paused. It keeps its position in the queue."
     return await _act(request, campaign_id, engine.campaigns.pause(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/resume")
-async def resume(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def resume(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     return await _act(request, campaign_id, engine.campaigns.resume(_acting(visitor), campaign_id), "Campaign resumed.")
 
 
 @router.post("/{campaign_id}/cancel")
-async def cancel(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Campaign cancelled."
     return await _act(request, campaign_id, engine.campaigns.cancel(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/retry")
-async def retry_failed(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Failed emails are being retried."
     return await _act(request, campaign_id, engine.campaigns.retry_failed(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/accept")
-async def accept_failures(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def accept_failures(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Failures accepted. The campaign is finished."
     return await _act(request, campaign_id, engine.campaigns.accept_failures(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/extend")
-async def extend(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def extend(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
     action = engine.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
     return await _act(request, campaign_id, action, "Campaign extended to new recipients.")
 
 
 @router.post("/{campaign_id}/winner")
-async def choose_winner(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def choose_winner(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
     action = engine.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
     words = f"Variant {form['version'][:100]} is sent to all remaining recipients."
@@ -355,13 +363,13 @@ async def choose_winner(request: Request, engine: EngineDep, visitor: Editing, c
 
 
 @router.post("/{campaign_id}/duplicate")
-async def duplicate(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def duplicate(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     made = await engine.campaigns.duplicate(_acting(visitor), campaign_id)
     return redirect(request, f"/campaigns/{made.campaign_id}/edit", "Campaign duplicated as a draft.")
 
 
 @router.post("/{campaign_id}/test")
-async def send_test(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
     addresses = [each for each in form["addresses"].replace(";", ",").replace(" ", ",").split(",") if each]
     try:
@@ -376,7 +384,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: Editing, campa
 
 
 @router.post("/{campaign_id}/limits")
-async def edit_limits(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def edit_limits(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Change the limits, also while the campaign is being sent."""
     form = await read_fields(request)
     try:

@@ -28,7 +28,7 @@ from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fi
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, read_values, sentence
 from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, email_frame, fragment, page, redirect
-from mailwright.web.session import Editing, Visitor
+from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
@@ -51,7 +51,7 @@ Write your email here.
 
 
 @router.get("/new")
-async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = Fields({"content.format": TemplateFormat.MARKDOWN, "content.body": _STARTER_BODY})
     form["content.templateId"] = request.query_params.get("template", "")
     form["segment"] = request.query_params.get("segment", "")
@@ -59,7 +59,7 @@ async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Res
 
 
 @router.post("/new")
-async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request))
@@ -72,7 +72,7 @@ async def create(request: Request, engine: EngineDep, visitor: Editing) -> Respo
 
 
 @router.get("/{campaign_id}/edit")
-async def show_edit(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
         words = "A started campaign cannot be edited, except for its limits. Duplicate it to change its content."
@@ -82,7 +82,7 @@ async def show_edit(request: Request, engine: EngineDep, visitor: Editing, campa
 
 
 @router.post("/{campaign_id}/edit")
-async def edit(request: Request, engine: EngineDep, visitor: Editing, campaign_id: str) -> Response:
+async def edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
@@ -94,7 +94,7 @@ async def edit(request: Request, engine: EngineDep, visitor: Editing, campaign_i
 
 
 @router.post("/preview")
-async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=VERBATIM)
     try:
@@ -105,7 +105,7 @@ async def show_mail(request: Request, engine: EngineDep, visitor: Editing) -> Re
 
 
 @router.post("/preview/details")
-async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}

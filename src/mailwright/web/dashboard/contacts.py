@@ -24,7 +24,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=False)
@@ -40,7 +40,7 @@ _INTERNAL_EVENTS: Final = frozenset({EventType.RECEIVED, EventType.VALIDATED, Ev
 async def list_contacts(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     *,
     q: str = "",
     status: str = "",
@@ -66,12 +66,12 @@ async def list_contacts(
 
 
 @router.get("/new")
-async def show_form(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     return await _form(request, engine, visitor, Fields(), Errors())
 
 
 @router.post("/new")
-async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Add a contact. A list with double opt-in sends a confirmation email first."""
     form = await read_fields(request)
     try:
@@ -88,7 +88,7 @@ async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response
 @router.get("/export.csv")
 async def export(
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     list: str = "",  # noqa: A002 - the name in the address
     segment: str = "",
 ) -> Response:
@@ -106,14 +106,14 @@ async def export(
 
 # The local part of an address may contain a slash.
 @router.get("/{email:path}/data.json")
-async def download_data(engine: EngineDep, visitor: Viewing, email: str) -> Response:
+async def download_data(engine: EngineDep, visitor: ViewerDep, email: str) -> Response:
     """Export all personal data of a contact, including their emails."""
     known = await personal_data.export_personal_data(engine.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
 
 
 @router.post("/{email:path}/edit")
-async def edit(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+async def edit(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     await contacts.find_by_email(engine.database, visitor.tenant_id, email)
     form = await read_fields(request)
     try:
@@ -124,7 +124,7 @@ async def edit(request: Request, engine: EngineDep, visitor: Editing, email: str
 
 
 @router.post("/{email:path}/join")
-async def join(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+async def join(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
     await lists.find(engine.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
@@ -139,7 +139,7 @@ async def join(request: Request, engine: EngineDep, visitor: Editing, email: str
 
 
 @router.post("/{email:path}/leave")
-async def leave(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+async def leave(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
     standing = ContactStatusService(engine.database, engine.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
@@ -147,14 +147,14 @@ async def leave(request: Request, engine: EngineDep, visitor: Editing, email: st
 
 
 @router.post("/{email:path}/activate")
-async def activate(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+async def activate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     standing = ContactStatusService(engine.database, engine.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
 
 
 @router.post("/{email:path}/erase")
-async def erase(request: Request, engine: EngineDep, visitor: Editing, email: str) -> Response:
+async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     """Erase a contact and cancel their queued emails. Not possible while an email is being sent."""
     form = await read_fields(request)
     if form["address"].lower() != email.lower():
@@ -175,7 +175,7 @@ async def erase(request: Request, engine: EngineDep, visitor: Editing, email: st
 
 
 @router.get("/{email:path}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, email: str) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, email: str) -> Response:
     return await _page(request, engine, visitor, email)
 
 

@@ -20,7 +20,7 @@ from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=False)
@@ -40,14 +40,14 @@ _FIELD_WORDS: Final = {
 async def list_imports(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     list: str = "",  # noqa: A002 - the name in the address
 ) -> Response:
     return await _page(request, engine, visitor, Fields({"list": list}), Errors())
 
 
 @router.post("/file")
-async def take(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Store an uploaded file temporarily, for its preview."""
     form = await read_fields(request)
     file = (await request.form()).get("file")
@@ -66,19 +66,19 @@ async def take(request: Request, engine: EngineDep, visitor: Editing) -> Respons
 
 
 @router.get("/preview")
-async def preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Show how the first rows will be read."""
     return await _preview(request, engine, visitor, Fields(dict(request.query_params)))
 
 
 @router.post("/preview")
-async def preview_again(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def preview_again(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Show the preview again with other columns."""
     return await _preview(request, engine, visitor, await read_fields(request))
 
 
 @router.post("")
-async def begin(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def begin(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
         titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"])
@@ -95,13 +95,13 @@ async def begin(request: Request, engine: EngineDep, visitor: Editing) -> Respon
 
 
 @router.get("/{import_id}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, import_id: str) -> Response:
     found = await engine.import_uploads.find(visitor.tenant_id, import_id)
     return await page(request, visitor, "audience/import.html", each=found)
 
 
 @router.get("/{import_id}/stream")
-async def listen(request: Request, engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, import_id: str) -> Response:
     await engine.import_uploads.find(visitor.tenant_id, import_id)
 
     async def render_parts() -> dict[str, str]:
@@ -112,7 +112,7 @@ async def listen(request: Request, engine: EngineDep, visitor: Viewing, import_i
 
 
 @router.get("/{import_id}/report.csv")
-async def download_report(engine: EngineDep, visitor: Viewing, import_id: str) -> Response:
+async def download_report(engine: EngineDep, visitor: ViewerDep, import_id: str) -> Response:
     """Download the same report as the API: one line per processed row."""
     path, length = await engine.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}

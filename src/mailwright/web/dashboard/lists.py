@@ -17,7 +17,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/lists", route_class=PageRoute, include_in_schema=False)
@@ -26,12 +26,12 @@ PAGE: Final = 50
 
 
 @router.get("")
-async def list_lists(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def list_lists(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     return await _page(request, engine, visitor, Fields({"isPublic": "yes"}), Errors())
 
 
 @router.post("")
-async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
         wanted = _wanted(form, form["listKey"])
@@ -52,12 +52,12 @@ async def create(request: Request, engine: EngineDep, visitor: Editing) -> Respo
 
 
 @router.get("/{list_key}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, list_key: str, cursor: str = "") -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, list_key: str, cursor: str = "") -> Response:
     return await _show(request, engine, visitor, await _found(engine, visitor, list_key), Fields(), Errors(), cursor)
 
 
 @router.get("/{list_key}/count")
-async def count(request: Request, engine: EngineDep, visitor: Viewing, list_key: str) -> Response:
+async def count(request: Request, engine: EngineDep, visitor: ViewerDep, list_key: str) -> Response:
     """Count the subscribers. Loaded after the page, because long lists take time."""
     await _found(engine, visitor, list_key)
     number = await count_subscribers(engine.database, visitor.tenant_id, list_key)
@@ -65,7 +65,7 @@ async def count(request: Request, engine: EngineDep, visitor: Viewing, list_key:
 
 
 @router.get("/{list_key}/edit")
-async def show_form(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found = await _found(engine, visitor, list_key)
     form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
     form["optIn"] = "confirmed" if found.requires_confirmation else "single"
@@ -73,7 +73,7 @@ async def show_form(request: Request, engine: EngineDep, visitor: Editing, list_
 
 
 @router.post("/{list_key}/edit")
-async def edit(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
         wanted = _wanted(form, list_key)
@@ -94,7 +94,7 @@ async def edit(request: Request, engine: EngineDep, visitor: Editing, list_key: 
 
 
 @router.post("/{list_key}/add")
-async def add(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""
     found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
@@ -113,7 +113,7 @@ async def add(request: Request, engine: EngineDep, visitor: Editing, list_key: s
 
 
 @router.post("/{list_key}/remove")
-async def remove(request: Request, engine: EngineDep, visitor: Editing, list_key: str) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     form = await read_fields(request)
     standing = ContactStatusService(engine.database, engine.clock)
     actor = visitor.actor

@@ -32,7 +32,7 @@ from mailwright.web.dashboard.email_parts import (
 )
 from mailwright.web.dashboard.shell import PageRoute, page, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Viewing, Visitor
+from mailwright.web.session import ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/mailbox", route_class=PageRoute, include_in_schema=False)
@@ -65,14 +65,16 @@ class MailboxRow:
 
 
 @router.get("")
-async def list_mails(request: Request, engine: EngineDep, visitor: Viewing, q: str = "", cursor: str = "") -> Response:
+async def list_mails(
+    request: Request, engine: EngineDep, visitor: ViewerDep, q: str = "", cursor: str = ""
+) -> Response:
     values = await _list_values(engine, visitor, q, cursor)
     return await page(request, visitor, "mailbox/list.html", mail=None, outbox_id="", **values)
 
 
 @router.get("/stream")
 async def listen(
-    request: Request, engine: EngineDep, visitor: Viewing, *, q: str = "", cursor: str = "", shown: str = ""
+    request: Request, engine: EngineDep, visitor: ViewerDep, *, q: str = "", cursor: str = "", shown: str = ""
 ) -> Response:
     async def render_parts() -> dict[str, str]:
         values = await _list_values(engine, visitor, q, cursor)
@@ -85,7 +87,7 @@ async def listen(
 async def show(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     outbox_id: str,
     *,
     q: str = "",
@@ -106,17 +108,17 @@ async def show(
 
 
 @router.get("/{outbox_id}/frame")
-async def show_frame(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+async def show_frame(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
     return frame_response(await _read_email(engine, visitor, outbox_id))
 
 
 @router.get("/{outbox_id}/files/{number}")
-async def download_file(engine: EngineDep, visitor: Viewing, outbox_id: str, number: int) -> Response:
+async def download_file(engine: EngineDep, visitor: ViewerDep, outbox_id: str, number: int) -> Response:
     return file_response(await _read_email(engine, visitor, outbox_id), number)
 
 
 @router.get("/{outbox_id}/source.eml")
-async def download_source(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+async def download_source(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
     mail = await _read_email(engine, visitor, outbox_id)
     return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
 

@@ -22,7 +22,7 @@ from mailwright.sources.mailouts.wait_reasons import find_waits
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/mailouts", route_class=PageRoute, include_in_schema=False)
@@ -52,14 +52,14 @@ _SETTINGS: Final = (
 async def show_all(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     return await _list_page(request, engine, visitor, cursor=cursor)
 
 
 @router.post("/~preview")
-async def preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Preview a mailout. Nothing is stored or sent."""
     form = await read_fields(request)
     try:
@@ -80,7 +80,7 @@ async def preview(request: Request, engine: EngineDep, visitor: Editing) -> Resp
 @router.get("/~mail")
 async def show_mail(
     engine: EngineDep,
-    visitor: Editing,
+    visitor: EditorDep,
     asked: PageOfNotion,
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
@@ -94,7 +94,7 @@ async def show_mail(
 
 
 @router.post("/~send")
-async def send(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def send(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
         run = await (await _open_mailouts(engine, visitor)).send(form["page"], actor=visitor.actor)
@@ -107,7 +107,7 @@ async def send(request: Request, engine: EngineDep, visitor: Editing) -> Respons
 
 
 @router.get("/{mailout_id}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, mailout_id: str) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, mailout_id: str) -> Response:
     run = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     errors = await engine.mailout_runs.list_errors(run)
     tally = (await progress_of(engine.database, engine.clock, [run])).get(run.key)
@@ -116,7 +116,7 @@ async def show(request: Request, engine: EngineDep, visitor: Viewing, mailout_id
 
 
 @router.get("/{mailout_id}/report.csv")
-async def download_report(engine: EngineDep, visitor: Viewing, mailout_id: str) -> Response:
+async def download_report(engine: EngineDep, visitor: ViewerDep, mailout_id: str) -> Response:
     run = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     rows = report.report_rows(engine.database, run.campaign_key or 0)
     headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}

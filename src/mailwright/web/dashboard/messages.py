@@ -26,7 +26,7 @@ from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_res
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -169,7 +169,7 @@ class MessageFilter:
 async def list_messages(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     *,
     q: str = "",
     status: str = "",
@@ -208,7 +208,7 @@ async def list_messages(
 async def show(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     outbox_id: str,
     *,
     view: str = "html",
@@ -229,7 +229,7 @@ async def show(
 
 
 @router.get("/messages/{outbox_id}/stream")
-async def listen(request: Request, engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
     await _found(engine, visitor, outbox_id)
 
     async def render_parts() -> dict[str, str]:
@@ -242,17 +242,17 @@ async def listen(request: Request, engine: EngineDep, visitor: Viewing, outbox_i
 
 
 @router.get("/messages/{outbox_id}/frame")
-async def show_frame(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+async def show_frame(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
     return frame_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)))
 
 
 @router.get("/messages/{outbox_id}/files/{number}")
-async def download_file(engine: EngineDep, visitor: Viewing, outbox_id: str, number: int) -> Response:
+async def download_file(engine: EngineDep, visitor: ViewerDep, outbox_id: str, number: int) -> Response:
     return file_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)), number)
 
 
 @router.get("/messages/{outbox_id}/source.eml")
-async def download_source(engine: EngineDep, visitor: Viewing, outbox_id: str) -> Response:
+async def download_source(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
     mail = await _mail(engine, visitor, await _found(engine, visitor, outbox_id))
     if isinstance(mail, str):
         raise NotFound(mail)
@@ -260,19 +260,19 @@ async def download_source(engine: EngineDep, visitor: Viewing, outbox_id: str) -
 
 
 @router.post("/messages/{outbox_id}/cancel")
-async def cancel(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
+async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     await engine.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"/messages/{outbox_id}", "Email cancelled.")
 
 
 @router.post("/messages/{outbox_id}/retry")
-async def retry(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
+async def retry(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     await engine.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"/messages/{outbox_id}", "Email queued again with all its attempts.")
 
 
 @router.post("/messages/{outbox_id}/resolve")
-async def resolve(request: Request, engine: EngineDep, visitor: Editing, outbox_id: str) -> Response:
+async def resolve(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     form = await read_fields(request)
     try:
         decision = Resolution(form["as"])
@@ -284,7 +284,7 @@ async def resolve(request: Request, engine: EngineDep, visitor: Editing, outbox_
 
 
 @router.get("/dead-letters")
-async def list_dead_letters(request: Request, engine: EngineDep, visitor: Viewing, cursor: str = "") -> Response:
+async def list_dead_letters(request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str = "") -> Response:
     created_at, key = decode_cursor("dead-letter", cursor, 2) if cursor else (NEWEST, NEWEST)
     found = await message_records.dead_letters(engine.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
     last = found[-1] if len(found) == PAGE else None
@@ -293,7 +293,7 @@ async def list_dead_letters(request: Request, engine: EngineDep, visitor: Viewin
 
 
 @router.post("/dead-letters/retry")
-async def retry_dead_letters(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def retry_dead_letters(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Retry each message on its own, so that one that has changed meanwhile does not stop the others."""
     wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:

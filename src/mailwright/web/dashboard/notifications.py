@@ -21,7 +21,7 @@ from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_schema=False)
@@ -59,7 +59,7 @@ class EventGroup:
 async def show_all(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     show: Annotated[str, Query(max_length=20)] = "",
     kind: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=200)] = None,
@@ -91,7 +91,7 @@ async def show_all(
 
 
 @router.get("/types")
-async def show_types(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show_types(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """List event types with the languages of their templates."""
     try:
         async with _open_queue(engine, visitor) as desk:
@@ -104,7 +104,7 @@ async def show_types(request: Request, engine: EngineDep, visitor: Viewing) -> R
 
 
 @router.post("/requeue")
-async def requeue_many(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def requeue_many(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Requeue the selected notifications, or all with one status."""
     form, ticked = await read_fields(request), await read_values(request, "id")
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
@@ -121,7 +121,7 @@ async def requeue_many(request: Request, engine: EngineDep, visitor: Editing) ->
 
 
 @router.get("/{notification_id}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, notification_id: NotificationId) -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, notification_id: NotificationId) -> Response:
     async with _require_queue(engine, visitor) as desk:
         standing = await desk.find(notification_id)
     [happened] = _by_event([standing])
@@ -131,7 +131,7 @@ async def show(request: Request, engine: EngineDep, visitor: Viewing, notificati
 
 
 @router.post("/{notification_id}/requeue")
-async def requeue(request: Request, engine: EngineDep, visitor: Editing, notification_id: NotificationId) -> Response:
+async def requeue(request: Request, engine: EngineDep, visitor: EditorDep, notification_id: NotificationId) -> Response:
     async with _require_queue(engine, visitor) as desk:
         await desk.requeue(notification_id, actor=visitor.actor)
     return redirect(request, f"/notifications/{notification_id}", "Notification requeued.")

@@ -25,7 +25,7 @@ from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Viewing, Visitor, visitor_of
+from mailwright.web.session import ViewerDep, Visitor, visitor_of
 from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -105,7 +105,7 @@ async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -
 
 
 @router.get("/overview/stream")
-async def listen(request: Request, engine: EngineDep, visitor: Viewing, span: RangeQuery = "hour") -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, span: RangeQuery = "hour") -> Response:
     async def render_parts() -> dict[str, str]:
         values = await _current_values(engine, visitor, span)
         names = ("figures", "chart-data", "action_needed", "queue", "health")
@@ -115,7 +115,7 @@ async def listen(request: Request, engine: EngineDep, visitor: Viewing, span: Ra
 
 
 @router.get("/overview/forecast")
-async def show_forecast(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Simulate the queue. Loaded after the page, because it is computed on each request."""
     found = await forecast(
         engine.database, engine.clock, engine.defaults, tenant_id=visitor.tenant_id, horizon=_FORECAST_HORIZON

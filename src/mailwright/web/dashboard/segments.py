@@ -27,7 +27,7 @@ from mailwright.web.dashboard.segments_forms import (
     missing,
 )
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=False)
@@ -37,19 +37,19 @@ _SAMPLE: Final = 5
 
 
 @router.get("")
-async def list_segments(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def list_segments(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     found = await segments.list_all(engine.database, visitor.tenant_id)
     lines = [(each, describe(each.filter)) for each in found]
     return await page(request, visitor, "audience/segments.html", lines=lines)
 
 
 @router.get("/new")
-async def show_form(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     return await _form(request, engine, visitor, None, Fields(), FilterForm())
 
 
 @router.post("/builder")
-async def build(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def build(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Apply a button of the editor, or another condition type, and return the form with its values."""
     form = await read_fields(request)
     filter_form = apply_action(filter_form_from(form), form["do"])
@@ -65,7 +65,7 @@ async def build(request: Request, engine: EngineDep, visitor: Editing) -> Respon
 
 
 @router.post("/summary")
-async def show_summary(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Describe the unsaved filter and count its contacts."""
     form = await read_fields(request)
     values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
@@ -84,7 +84,7 @@ async def show_summary(request: Request, engine: EngineDep, visitor: Viewing) ->
 
 
 @router.post("")
-async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
         made = await segments.create(
@@ -102,7 +102,7 @@ async def create(request: Request, engine: EngineDep, visitor: Editing) -> Respo
 
 
 @router.get("/{segment_key}")
-async def show(request: Request, engine: EngineDep, visitor: Viewing, segment_key: str, after: str = "") -> Response:
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, segment_key: str, after: str = "") -> Response:
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     async with engine.database.read() as tx:
         people = await segments.list_members(
@@ -118,7 +118,7 @@ async def show(request: Request, engine: EngineDep, visitor: Viewing, segment_ke
 
 
 @router.get("/{segment_key}/count")
-async def count(request: Request, engine: EngineDep, visitor: Viewing, segment_key: str) -> Response:
+async def count(request: Request, engine: EngineDep, visitor: ViewerDep, segment_key: str) -> Response:
     """Count the contacts. Loaded after the page, because it evaluates the whole filter."""
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     number = await people_in(request, visitor.tenant_id, found)
@@ -126,14 +126,14 @@ async def count(request: Request, engine: EngineDep, visitor: Viewing, segment_k
 
 
 @router.get("/{segment_key}/edit")
-async def show_edit(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
+async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     form = Fields({"name": found.name, "filter": orjson.dumps(found.filter, option=orjson.OPT_INDENT_2).decode()})
     return await _form(request, engine, visitor, found, form, filter_form_of(found.filter))
 
 
 @router.post("/{segment_key}")
-async def change(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
+async def change(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
     form = await read_fields(request)
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
     try:
@@ -153,7 +153,7 @@ async def change(request: Request, engine: EngineDep, visitor: Editing, segment_
 
 
 @router.post("/{segment_key}/delete")
-async def delete(request: Request, engine: EngineDep, visitor: Editing, segment_key: str) -> Response:
+async def delete(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
     await segments.delete_segment(
         engine.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=engine.clock
     )

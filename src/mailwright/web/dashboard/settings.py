@@ -21,7 +21,7 @@ from mailwright.outbox.workers import presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
-from mailwright.web.session import Administering, Visitor
+from mailwright.web.session import AdminDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
@@ -59,12 +59,12 @@ async def first() -> Response:
 
 
 @router.get("/users")
-async def show_users(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def show_users(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     return await _users_page(request, engine, visitor)
 
 
 @router.post("/users")
-async def create_user(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def create_user(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     form = await read_fields(request)
     try:
         tenant_id = await _tenant_for(engine, visitor, form["home"])
@@ -80,12 +80,12 @@ async def create_user(request: Request, engine: EngineDep, visitor: Administerin
 
 
 @router.get("/users/{login}")
-async def show_user(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def show_user(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     return await _user_page(request, visitor, await _find_user(engine, visitor, login))
 
 
 @router.post("/users/{login}/role")
-async def change_role(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def change_role(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     role = parse_role((await read_fields(request))["role"])
     await engine.users.change_role(user.login, role, actor=visitor.actor)
@@ -93,7 +93,7 @@ async def change_role(request: Request, engine: EngineDep, visitor: Administerin
 
 
 @router.post("/users/{login}/password")
-async def set_password(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     form = await read_fields(request)
     try:
@@ -105,21 +105,21 @@ async def set_password(request: Request, engine: EngineDep, visitor: Administeri
 
 
 @router.post("/users/{login}/second-factor/drop")
-async def remove_second_factor(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def remove_second_factor(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.users.remove_second_factor(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
 
 
 @router.post("/users/{login}/disable")
-async def disable(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def disable(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.users.disable(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"User {user.login} disabled and signed out.")
 
 
 @router.post("/users/{login}/enable")
-async def enable(request: Request, engine: EngineDep, visitor: Administering, login: str) -> Response:
+async def enable(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.users.enable(user.login, actor=visitor.actor)
     return redirect(request, "/settings/users", f"User {user.login} enabled.")
@@ -170,12 +170,12 @@ async def _find_user(engine: Engine, visitor: Visitor, login: str) -> User:
 
 
 @router.get("/keys")
-async def show_keys(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def show_keys(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     return await _keys_page(request, engine, visitor)
 
 
 @router.post("/keys")
-async def create_key(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Create a key and show it once, in the response itself."""
     form = await read_fields(request)
     try:
@@ -188,7 +188,7 @@ async def create_key(request: Request, engine: EngineDep, visitor: Administering
 
 
 @router.post("/keys/{key_id}/revoke")
-async def revoke_key(request: Request, engine: EngineDep, visitor: Administering, key_id: int) -> Response:
+async def revoke_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
     await engine.keys.revoke(visitor.tenant_id, key_id)
     await _record(engine, visitor, "key_revoke", str(key_id))
     return redirect(request, "/settings/keys", "API key revoked.")
@@ -212,12 +212,12 @@ _NUMBERS: Final = ("rate_per_second", "rate_per_hour", "daily_limit", "max_in_fl
 
 
 @router.get("/limits")
-async def show_limits(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def show_limits(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     return await _limits_page(request, engine, visitor)
 
 
 @router.post("/limits")
-async def change_limits(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def change_limits(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Save the limits of the tenant. An empty field means the default of the installation."""
     _require_installation(visitor)
     form = await read_fields(request)
@@ -253,19 +253,19 @@ async def _limits_page(
 
 
 @router.get("/providers")
-async def show_providers(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def show_providers(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     known = {each.provider: each for each in await quotas.load_quotas(engine.database)}
     seen = await presence_by_provider(engine.database, engine.clock.now(), engine.defaults.providers)
     return await _page(request, visitor, "providers", None, seen=seen, quotas=known)
 
 
 @router.get("/domain")
-async def show_domain(request: Request, visitor: Administering) -> Response:
+async def show_domain(request: Request, visitor: AdminDep) -> Response:
     return await _page(request, visitor, "domain", None)
 
 
 @router.get("/domain/checks")
-async def check_domain(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def check_domain(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Check DNS after the page has loaded, because that can be slow."""
     checks = [each async for each in check_sender(engine.settings)]
     return fragment(request, visitor, "settings/domain_checks.html", checks=checks)
@@ -278,7 +278,7 @@ async def check_domain(request: Request, engine: EngineDep, visitor: Administeri
 async def show_audit_log(
     request: Request,
     engine: EngineDep,
-    visitor: Administering,
+    visitor: AdminDep,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
     subject: Annotated[str, Query(max_length=254)] = "",
 ) -> Response:

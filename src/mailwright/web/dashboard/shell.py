@@ -32,7 +32,7 @@ from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import items_for
 from mailwright.web.errors import STATUSES, unavailable_detail
-from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, found_visitor
+from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, find_visitor
 from mailwright.web.state import engine_of
 
 ZONE_COOKIE: Final = "zone"
@@ -173,7 +173,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         # shell.js shows the message; the page itself stays as it is.
         headers["HX-Trigger"] = orjson.dumps({"showError": detail}).decode()
         return Response(status_code=status, headers=headers)
-    visitor = await found_visitor(request)
+    visitor = await find_visitor(request)
     if visitor is not None and visitor.session.awaits_code:
         visitor = None
     return await page(request, visitor, "error.html", status=status, headers=headers, title=title, detail=detail)

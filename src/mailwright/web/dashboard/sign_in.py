@@ -16,14 +16,14 @@ from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, r
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
 from mailwright.web.session import (
     SignInRequired,
-    Viewing,
+    ViewerDep,
     Visitor,
-    drop_session,
-    found_visitor,
+    delete_session_cookie,
+    find_visitor,
     host_of,
-    keep_session,
+    require_own_form,
     require_own_origin,
-    require_own_page,
+    set_session_cookie,
 )
 from mailwright.web.state import EngineDep
 
@@ -39,7 +39,7 @@ class SessionOrigin(TypedDict):
 
 @router.get("/sign-in")
 async def show_sign_in(request: Request, engine: EngineDep) -> Response:
-    visitor = await found_visitor(request)
+    visitor = await find_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(local_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
     has_users = engine.admin_password is not None or await engine.users.has_any()
@@ -71,11 +71,11 @@ async def sign_in_with_link(request: Request, engine: EngineDep) -> Response:
         )
     if session.awaits_code:
         response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
-        keep_session(request, response, request.query_params["token"])
+        set_session_cookie(request, response, request.query_params["token"])
         return response
     token = await engine.sessions.renew(session, **_session_origin(request))
     response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-    keep_session(request, response, token)
+    set_session_cookie(request, response, token)
     return response
 
 
@@ -90,7 +90,7 @@ async def show_code(request: Request) -> Response:
 @router.post("/sign-in/code")
 async def verify_code(request: Request, engine: EngineDep) -> Response:
     visitor = await _visitor_awaiting_code(request)
-    await require_own_page(request, visitor.token)
+    await require_own_form(request, visitor.token)
     form = await read_fields(request)
     try:
         is_right = await engine.users.verify_code(visitor.user, form["code"], host_of(request))
@@ -103,20 +103,20 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
         return await page(request, None, "code.html", status=status, **values)
     token = await engine.sessions.renew(visitor.session, **_session_origin(request))
     response = redirect(request, local_path(form["next"]))
-    keep_session(request, response, token)
+    set_session_cookie(request, response, token)
     return response
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def sign_out(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     await engine.sessions.end(visitor.session)
     response = redirect(request, "/sign-in")
-    drop_session(request, response)
+    delete_session_cookie(request, response)
     return response
 
 
 @router.post("/tenant")
-async def switch_tenant(request: Request, engine: EngineDep, visitor: Viewing) -> Response:
+async def switch_tenant(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Switch the tenant and go to the list of the section: the open object belongs to the previous tenant."""
     form = await read_fields(request)
     await engine.sessions.switch_tenant(visitor.session, form["tenant"])
@@ -151,12 +151,12 @@ async def _enter(request: Request, engine: EngineDep, user: User, to: str) -> Re
     token = await engine.sessions.open(user, **_session_origin(request))
     target = local_path(to)
     response = redirect(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
-    keep_session(request, response, token)
+    set_session_cookie(request, response, token)
     return response
 
 
 async def _visitor_awaiting_code(request: Request) -> Visitor:
-    visitor = await found_visitor(request)
+    visitor = await find_visitor(request)
     if visitor is None or not visitor.session.awaits_code:
         raise SignInRequired
     return visitor

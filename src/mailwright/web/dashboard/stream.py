@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.access.roles import Role
 from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE
-from mailwright.web.session import Visitor, welcome
+from mailwright.web.session import Visitor, access_check
 from mailwright.web.state import live_updates_of
 
 # Proxies must not buffer events.
@@ -34,5 +34,5 @@ def stream(
     async def parts() -> bytes:
         return orjson.dumps(dict(await render_parts()))
 
-    events = live_updates_of(request).stream(shared, parts, welcome(request, needed), event="parts")
+    events = live_updates_of(request).stream(shared, parts, access_check(request, needed), event="parts")
     return StreamingResponse(events, media_type="text/event-stream", headers=_NO_BUFFERING)

@@ -15,7 +15,7 @@ from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_schema=False)
@@ -31,13 +31,13 @@ REASONS: Final = {
 
 @router.get("")
 async def list_suppressions(
-    request: Request, engine: EngineDep, visitor: Viewing, q: str = "", cursor: str = ""
+    request: Request, engine: EngineDep, visitor: ViewerDep, q: str = "", cursor: str = ""
 ) -> Response:
     return await _page(request, engine, visitor, Fields(), Errors(), q=q.strip()[:320], cursor=cursor)
 
 
 @router.post("")
-async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
         _, is_new = await suppressions.add(
@@ -61,7 +61,7 @@ async def add(request: Request, engine: EngineDep, visitor: Editing) -> Response
 
 
 @router.post("/remove")
-async def remove(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     await suppressions.remove(
         engine.database,

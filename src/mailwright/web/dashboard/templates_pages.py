@@ -27,7 +27,7 @@ from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.request_ids import request_id_of
-from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema=False)
@@ -51,7 +51,7 @@ Write the text of this email here.
 
 
 @router.get("")
-async def list_templates(request: Request, engine: EngineDep, visitor: Viewing, cursor: str = "") -> Response:
+async def list_templates(request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str = "") -> Response:
     """List templates by ID with their newest versions."""
     found = [
         list(newest.values())
@@ -64,13 +64,13 @@ async def list_templates(request: Request, engine: EngineDep, visitor: Viewing, 
 
 # A template ID cannot contain a tilde.
 @router.get("/~new")
-async def show_new(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = Fields({"format": TemplateFormat.MARKDOWN, "body": _STARTER_BODY})
     return await _editor(request, engine, visitor, form)
 
 
 @router.post("/~new")
-async def create(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
         check_template_id(form["templateId"])
@@ -83,7 +83,7 @@ async def create(request: Request, engine: EngineDep, visitor: Editing) -> Respo
 
 
 @router.post("/~preview")
-async def show_preview(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
@@ -94,7 +94,7 @@ async def show_preview(request: Request, engine: EngineDep, visitor: Editing) ->
 
 
 @router.post("/~preview/details")
-async def show_preview_details(request: Request, engine: EngineDep, visitor: Editing) -> Response:
+async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
@@ -114,14 +114,14 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
 
 @router.get("/{template_id}")
 async def show(
-    request: Request, engine: EngineDep, visitor: Viewing, template_id: str, version: int | None = None
+    request: Request, engine: EngineDep, visitor: ViewerDep, template_id: str, version: int | None = None
 ) -> Response:
     return await _page(request, engine, visitor, template_id, version)
 
 
 @router.get("/{template_id}/mail")
 async def show_mail(
-    engine: EngineDep, visitor: Viewing, template_id: str, version: int | None = None, scheme: str = "light"
+    engine: EngineDep, visitor: ViewerDep, template_id: str, version: int | None = None, scheme: str = "light"
 ) -> Response:
     stored = await _find_version(engine, visitor, template_id, version)
     try:
@@ -135,7 +135,7 @@ async def show_mail(
 async def show_edit(
     request: Request,
     engine: EngineDep,
-    visitor: Editing,
+    visitor: EditorDep,
     template_id: str,
     *,
     version: int | None = None,
@@ -157,7 +157,7 @@ async def show_edit(
 
 
 @router.post("/{template_id}/edit")
-async def write(request: Request, engine: EngineDep, visitor: Editing, template_id: str) -> Response:
+async def write(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
     """Save a new version. Older versions and the emails that use them do not change."""
     form = await read_fields(request, verbatim=_VERBATIM)
     newest = await _find_version(engine, visitor, template_id, None)
@@ -174,7 +174,7 @@ async def write(request: Request, engine: EngineDep, visitor: Editing, template_
 async def compare(
     request: Request,
     engine: EngineDep,
-    visitor: Viewing,
+    visitor: ViewerDep,
     template_id: str,
     *,
     before: int | None = None,
@@ -193,7 +193,7 @@ async def compare(
 
 
 @router.post("/{template_id}/test")
-async def send_test(request: Request, engine: EngineDep, visitor: Editing, template_id: str) -> Response:
+async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
     """Send the email with its samples to one address."""
     form = await read_fields(request)
     version = form.number("version")

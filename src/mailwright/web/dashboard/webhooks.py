@@ -20,7 +20,7 @@ from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fi
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import Administering, Visitor
+from mailwright.web.session import AdminDep, Visitor
 from mailwright.web.state import EngineDep
 
 HOME: Final = "/settings/webhooks"
@@ -72,12 +72,12 @@ Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
 
 
 @router.get("")
-async def show_all(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def show_all(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     return await _list_page(request, engine, visitor, Fields(active="yes"), _default_types())
 
 
 @router.post("")
-async def create(request: Request, engine: EngineDep, visitor: Administering) -> Response:
+async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Create a webhook and show its secret once, in the response itself."""
     form, types = await read_fields(request), await read_values(request, "types")
     try:
@@ -91,7 +91,7 @@ async def create(request: Request, engine: EngineDep, visitor: Administering) ->
 async def show(
     request: Request,
     engine: EngineDep,
-    visitor: Administering,
+    visitor: AdminDep,
     webhook_id: str,
     status: Which = "",
     cursor: Annotated[str | None, Query(max_length=200)] = None,
@@ -101,7 +101,7 @@ async def show(
 
 
 @router.get("/{webhook_id}/stream")
-async def watch(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def watch(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     await _found(engine, visitor, webhook_id)
 
     async def render_parts() -> Mapping[str, str]:
@@ -116,14 +116,14 @@ async def watch(request: Request, engine: EngineDep, visitor: Administering, web
 
 
 @router.get("/{webhook_id}/edit")
-async def show_form(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def show_form(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     found = await _found(engine, visitor, webhook_id)
     form = Fields(url=found.url, description=found.description, active="yes" if found.is_active else _OFF)
     return await _form_page(request, visitor, found, form, list(found.types))
 
 
 @router.post("/{webhook_id}/edit")
-async def edit(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     found = await _found(engine, visitor, webhook_id)
     form, types = await read_fields(request), await read_values(request, "types")
     try:
@@ -135,7 +135,7 @@ async def edit(request: Request, engine: EngineDep, visitor: Administering, webh
 
 
 @router.post("/{webhook_id}/resume")
-async def resume(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def resume(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     """Resume delivery, oldest waiting event first."""
     found = await _found(engine, visitor, webhook_id)
     wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
@@ -144,27 +144,27 @@ async def resume(request: Request, engine: EngineDep, visitor: Administering, we
 
 
 @router.post("/{webhook_id}/secret")
-async def rotate_secret(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def rotate_secret(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     """Rotate the secret and show it once, in the response itself."""
     found, secret = await engine.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return await _one_page(request, engine, visitor, found, secret=secret)
 
 
 @router.post("/{webhook_id}/test")
-async def send_test(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def send_test(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     found = await _found(engine, visitor, webhook_id)
     await WebhookDeliveries(engine.database, engine.clock).create_test(found, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "Test event sent. Its result appears below.")
 
 
 @router.post("/{webhook_id}/remove")
-async def remove(request: Request, engine: EngineDep, visitor: Administering, webhook_id: str) -> Response:
+async def remove(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     await engine.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, HOME, "Webhook deleted.")
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
-async def redeliver(request: Request, engine: EngineDep, visitor: Administering, delivery_id: str) -> Response:
+async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, delivery_id: str) -> Response:
     again = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
