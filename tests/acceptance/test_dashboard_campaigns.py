@@ -152,7 +152,7 @@ def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Das
     ada.get_by_role("link", name=HELD).click()
     ada.get_by_role("button", name="Pause campaign").click()
     expect(ada.locator("#header .status")).to_have_text("Paused")
-    expect(ada.locator(".forecast-card")).to_contain_text("once somebody resumes it")
+    expect(ada.locator(".forecast-card")).to_contain_text("When you resume it")
     ada.get_by_role("button", name="Resume campaign").click()
     expect(ada.locator("#header .status")).to_have_text("Deferred")
     # The flash message disappears when the status changes.

@@ -131,7 +131,7 @@ async def preview(
         seen = await _preview_for(engine, visitor, article_key, email, divisions)
     except InvalidInput as error:
         errors = field_errors(error, {"email": "as", "ocd_ids": "in"})
-    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    suggested = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     html = seen.rendered.html if seen is not None and seen.rendered is not None else None
     return await page(
         request,
@@ -141,7 +141,7 @@ async def preview(
         status=HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK,
         seen=seen,
         errors=errors,
-        readers=readers,
+        contacts=suggested,
         email=email,
         divisions=divisions,
         has_dark=previews.has_dark_style(html or ""),
@@ -245,7 +245,7 @@ def filter_of(text: str) -> dict[str, str]:
 
 
 def filter_errors(error: InvalidInput) -> Errors:
-    """All that is wrong with a filter stands beside its one field, with the word that it is article_values."""
+    """Return the errors of a filter for its one form field."""
     name, _, word = (error.field or "").partition(".")
     if name != "audience_filter":
         return field_errors(error)

@@ -159,7 +159,7 @@ async def _page(
     found: Slice | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    suggested = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     articles = await engine.slices.list_articles(visitor.tenant_id)
     return await page(
         request,
@@ -169,7 +169,7 @@ async def _page(
         form=form,
         found=found,
         errors=Errors() if error is None else _errors_for(error),
-        readers=readers,
+        contacts=suggested,
         articles=articles,
         statuses=[(each.value, each.value.capitalize()) for each in PublishStatus],
         zone_name=str(viewer_zone(request)),

@@ -213,11 +213,11 @@ async def show_mail(
     *,
     version: str = "",
     scheme: str = "light",
-    reader: str = "",
+    contact: str = "",
 ) -> Response:
     """Render the email for the preview frame."""
     campaign = await _found(engine, visitor, campaign_id)
-    trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
+    trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), contact.strip() or None)
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
@@ -228,11 +228,11 @@ async def show_mail(
 
 @router.get("/{campaign_id}/content")
 async def show_content(
-    request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, *, version: str = "", reader: str = ""
+    request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, *, version: str = "", contact: str = ""
 ) -> Response:
     """Show recipients, limits and a preview of the email."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
-    shown = await _mail_values(engine, line.campaign, version, reader)
+    shown = await _mail_values(engine, line.campaign, version, contact)
     form = fields_from(line.campaign.definition, viewer_zone(request))
     values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
     return await page(request, visitor, "campaigns/content.html", **values)
@@ -453,16 +453,16 @@ async def _page(
     is_draft = campaign.status is CampaignStatus.DRAFT
     if is_draft:
         asked = request.query_params
-        values |= await _mail_values(engine, campaign, asked.get("version", ""), asked.get("reader", ""))
+        values |= await _mail_values(engine, campaign, asked.get("version", ""), asked.get("contact", ""))
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, template, status=status, **values)
 
 
-async def _mail_values(engine: Engine, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
+async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact: str) -> dict[str, Any]:
     """Return the subject and text of the email; its HTML is served by `show_mail`."""
-    trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
-    values: dict[str, Any] = {"version": version, "reader": reader, "mail": None, "problem": None, "has_dark": False}
+    trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), contact.strip() or None)
+    values: dict[str, Any] = {"version": version, "contact": contact, "mail": None, "problem": None, "has_dark": False}
     values["given"] = variables_text(campaign.definition.variables)
     try:
         versions = await render_variants(engine.database, engine.templates, trial)

@@ -154,8 +154,8 @@ async def _page(
     error: MailwrightError | None = None,
 ) -> Response:
     tenant_id = visitor.tenant_id
-    readers = await contacts.list_page(engine.database, tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
-    attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
+    suggested = await contacts.list_page(engine.database, tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    attributes = sorted({name for contact in suggested for name in contact.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
         "on_lists": on_lists,
@@ -166,7 +166,7 @@ async def _page(
         "lists": await lists.list_all(engine.database, tenant_id),
         "segments": await segments.list_all(engine.database, tenant_id),
         "templates": await engine.templates.list_page(tenant_id, limit=_MAX_TEMPLATES),
-        "readers": readers,
+        "contacts": suggested,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "zone_name": str(viewer_zone(request)),
     }

@@ -123,8 +123,8 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, email: s
     return redirect(request, to_contact(email), "Contact saved.")
 
 
-@router.post("/{email:path}/join")
-async def join(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+@router.post("/{email:path}/subscribe")
+async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
     await lists.find(engine.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
@@ -138,16 +138,16 @@ async def join(request: Request, engine: EngineDep, visitor: EditorDep, email: s
     )
 
 
-@router.post("/{email:path}/leave")
-async def leave(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+@router.post("/{email:path}/unsubscribe")
+async def unsubscribe(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
     standing = ContactStatusService(engine.database, engine.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
 
 
-@router.post("/{email:path}/activate")
-async def activate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+@router.post("/{email:path}/reactivate")
+async def reactivate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     standing = ContactStatusService(engine.database, engine.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
@@ -196,19 +196,19 @@ async def _page(
         known = await contacts.load_details(engine.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("There is no contact with this address. They may have been erased.") from error
-    happened = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
+    history = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     # The history reaches further back than the list of recent emails.
-    mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
+    mails = {each.outbox_id: each.detail for each in history if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}
-    said = await render_subjects(engine.database, mails, tenant_id=visitor.tenant_id, at=engine.clock.now())
+    subjects = await render_subjects(engine.database, mails, tenant_id=visitor.tenant_id, at=engine.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(engine.database, visitor.tenant_id)
     values: dict[str, Any] = {
-        "known": known,
-        "person": known.contact,
-        "happened": [each for each in happened if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
-        "said": said,
-        "to_join": [each for each in every if each.list_key not in on],
+        "details": known,
+        "contact": known.contact,
+        "history": [each for each in history if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
+        "subjects": subjects,
+        "other_lists": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
         "to": to_contact(known.contact.email),
         "form": form if form is not None else _fields_of(known),

@@ -273,8 +273,8 @@ async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEma
         variables=draft.variables,
     )
     check_declared(stored.compiled(), draft.variables)
-    reader = await _contact_variables(engine, tenant_id, form["as_contact"])
-    return stored.render({**_samples(stored), **reader}, engine.templates.standard)
+    variables = await _contact_variables(engine, tenant_id, form["as_contact"])
+    return stored.render({**_samples(stored), **variables}, engine.templates.standard)
 
 
 async def _contact_variables(engine: Engine, tenant_id: int, email: str) -> Mapping[str, Any]:
@@ -350,13 +350,13 @@ async def _editor(
     template: StoredTemplate | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
-    attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
+    suggested = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
+    attributes = sorted({name for contact in suggested for name in contact.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
         "stored": template,
         "formats": FORMATS,
-        "readers": readers,
+        "contacts": suggested,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "errors": _errors_for(error) if error is not None else Errors(),
     }
