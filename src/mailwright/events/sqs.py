@@ -96,7 +96,7 @@ class SqsQueue:
             headers=signed,
             body=body,
             timeout_seconds=TIMEOUT_SECONDS,
-            most_answer_bytes=MAX_RESPONSE_BYTES,
+            max_response_bytes=MAX_RESPONSE_BYTES,
         )
         if isinstance(reply, Disconnect):
             raise SqsUnavailable(f"SQS is unreachable: {reply.cause}.")

@@ -13,7 +13,7 @@ ONE_AT_A_TIME = DeferReason.ONE_AT_A_TIME.value
 # A send may start this much later than its send time; after that it needs another one.
 GRACE: Instant = 30
 # Each batch costs a commit, and more batches per second would not be smoother.
-_MOST_BATCHES = 50
+_MAX_BATCHES = 50
 
 
 @lru_cache(maxsize=4_096)
@@ -45,6 +45,6 @@ def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
 
 def _per_second(rate: int, name: str, reason: str) -> SendRate:
     """Split a rate into batches so that no second exceeds it, even if each batch starts as late as its grace allows."""
-    batch_size = -(-rate // _MOST_BATCHES)
+    batch_size = -(-rate // _MAX_BATCHES)
     batches = rate // batch_size
     return SendRate(name, -(-(SECOND + GRACE) * 1_000 // batches), reason, batch_size)

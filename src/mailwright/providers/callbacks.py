@@ -22,10 +22,10 @@ class _Over:
 OVER: Final[SendHandle] = _Over()
 
 
-def run_with_callback(asking: Coroutine[Any, Any, T], answered: Callable[[T], None]) -> asyncio.Task[T]:
+def run_with_callback(asking: Coroutine[Any, Any, T], on_result: Callable[[T], None]) -> asyncio.Task[T]:
     """Run a coroutine in a task and pass its result to the callback. The coroutine must not raise."""
     task = asyncio.create_task(asking)
-    task.add_done_callback(lambda done: None if done.cancelled() else answered(done.result()))
+    task.add_done_callback(lambda done: None if done.cancelled() else on_result(done.result()))
     return task
 
 
@@ -39,7 +39,7 @@ def future_of(
 
 
 def translating_callback(
-    meaning: Callable[[T], SendResult], provider: str, message: OutgoingMessage, answered: ResultCallback
+    meaning: Callable[[T], SendResult], provider: str, message: OutgoingMessage, on_result: ResultCallback
 ) -> Callable[[T], None]:
     """Pass the meaning of a response to the callback, even if the translation fails: a worker waits for it."""
 
@@ -49,7 +49,7 @@ def translating_callback(
         except Exception as error:
             log.exception("answer_not_understood", outboxId=message.outbox_id, provider=provider)
             result = provider_raised(provider, error)
-        answered(result)
+        on_result(result)
 
     return tell
 

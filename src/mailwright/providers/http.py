@@ -28,7 +28,7 @@ from mailwright.providers.http_connection import (
 from mailwright.providers.protocol import SendHandle
 
 __all__ = [
-    "MOST_ANSWER_BYTES",
+    "MAX_RESPONSE_BYTES",
     "PIECE_BYTES",
     "Disconnect",
     "HostNotAllowed",
@@ -43,10 +43,10 @@ Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
 
 # Provider responses have a few hundred bytes. Anything beyond this limit is not read and the connection is closed;
 # callers that download files set a higher limit.
-MOST_ANSWER_BYTES = 64 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0
 HEAD_START_SECONDS = 0.25
-FAREWELL_SECONDS = 1.0
+CLOSE_SECONDS = 1.0
 # Servers keep an idle connection for a minute, some for 5 seconds. A request on a connection that is being closed
 # is in doubt although nobody read it, so we close first.
 IDLE_SECONDS = 4.0
@@ -54,7 +54,7 @@ IDLE_SECONDS = 4.0
 # Responses are read as they come: without compression they are short to read and cannot inflate.
 HEADERS = "Accept-Encoding: identity\r\nUser-Agent: Mailwright\r\n"
 # Methods that are safe to repeat.
-HARMLESS = frozenset({"GET", "HEAD"})
+REPEATABLE_METHODS = frozenset({"GET", "HEAD"})
 _BREAK = re.compile(r"[\r\n\0]")
 
 
@@ -98,7 +98,7 @@ class HttpClient:
         self._resolve = resolve
         self._free = asyncio.Semaphore(connections)
         self._idle: dict[HttpAddress, list[HttpConnection]] = {}
-        self._lines: set[HttpConnection] = set()
+        self._connections: set[HttpConnection] = set()
         self._all_ended = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -111,7 +111,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         timeout_seconds: float = 30.0,
-        most_answer_bytes: int = MOST_ANSWER_BYTES,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         may_begin: Callable[[], bool] | None = None,
     ) -> HttpResponse | Disconnect:
         """Send a request and wait for its response, at most `timeout_seconds` in total.
@@ -121,21 +121,21 @@ class HttpClient:
         """
         if self._is_closed:
             return Disconnect(HttpPhase.BEFORE, "the connections were closed")
-        trip: HttpExchange | None = None
+        exchange: HttpExchange | None = None
         try:
-            address, start = _beginning(method, url)
-            head = _head(start, headers or {}, None if method in HARMLESS and not body else len(body))
-            trip = HttpExchange(head, body, most_answer_bytes, is_head_only=method == "HEAD")
+            address, start = _request_start(method, url)
+            head = _head(start, headers or {}, None if method in REPEATABLE_METHODS and not body else len(body))
+            exchange = HttpExchange(head, body, max_response_bytes, is_head_only=method == "HEAD")
             async with asyncio.timeout(timeout_seconds), self._free:
-                return await self._travel(trip, address, may_begin, is_harmless=method in HARMLESS)
+                return await self._send(exchange, address, may_begin, is_repeatable=method in REPEATABLE_METHODS)
         except Exception as error:
             # A library's bug counts as well: what is known is how far the request got.
-            return _cut(trip, error)
+            return _disconnect(exchange, error)
 
     def post(
         self,
         url: str,
-        answered: Callable[[HttpResponse | Disconnect], None],
+        on_result: Callable[[HttpResponse | Disconnect], None],
         *,
         headers: Mapping[str, str],
         body: bytes,
@@ -146,119 +146,127 @@ class HttpClient:
 
         On an idle connection this needs no task, which saves half of a request's cost.
         """
-        line = self._at_hand(url) if len(body) <= PIECE_BYTES and may_begin() else None
-        if line is None:
-            asking = self.request(
+        connection = self._ready_connection(url) if len(body) <= PIECE_BYTES and may_begin() else None
+        if connection is None:
+            request = self.request(
                 "POST", url, headers=headers, body=body, timeout_seconds=timeout_seconds, may_begin=may_begin
             )
-            return run_with_callback(asking, answered)
-        address, start = _beginning("POST", url)
+            return run_with_callback(request, on_result)
+        address, start = _request_start("POST", url)
         try:
-            trip = HttpExchange(_head(start, headers, len(body)), body, MOST_ANSWER_BYTES)
+            exchange = HttpExchange(_head(start, headers, len(body)), body, MAX_RESPONSE_BYTES)
         except ValueError as error:
-            self._leave(line, address)
-            answered(_cut(None, error))
+            self._release(connection, address)
+            on_result(_disconnect(None, error))
             return OVER
-        posted = _Posted(trip, line, partial(self._leave, line, address), answered)
-        line.begin(trip, posted.ended, timeout_seconds)
-        return posted
+        handle = _CallbackRequest(exchange, connection, partial(self._release, connection, address), on_result)
+        connection.begin(exchange, handle.ended, timeout_seconds)
+        return handle
 
     async def close(self) -> None:
         """Abort what is in flight; callers receive how far their requests got."""
         self._is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
-        for line in tuple(self._lines):
-            line.abort()
-        if self._lines:
+        for connection in tuple(self._connections):
+            connection.abort()
+        if self._connections:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_ended.wait(), FAREWELL_SECONDS)
+                await asyncio.wait_for(self._all_ended.wait(), CLOSE_SECONDS)
 
-    async def _travel(
-        self, trip: HttpExchange, address: HttpAddress, may_begin: Callable[[], bool] | None, *, is_harmless: bool
+    async def _send(
+        self, exchange: HttpExchange, address: HttpAddress, may_begin: Callable[[], bool] | None, *, is_repeatable: bool
     ) -> HttpResponse:
-        kept = self._kept(address)
-        if kept is not None:
-            with suppress(*([NoResponse, ConnectionError] if is_harmless else [])):
-                return await self._exchange(kept, trip, address, may_begin)
-        return await self._exchange(await self._connect(address), trip, address, may_begin)
+        idle = self._idle_connection(address)
+        if idle is not None:
+            with suppress(*([NoResponse, ConnectionError] if is_repeatable else [])):
+                return await self._exchange(idle, exchange, address, may_begin)
+        return await self._exchange(await self._connect(address), exchange, address, may_begin)
 
     async def _exchange(
-        self, line: HttpConnection, trip: HttpExchange, address: HttpAddress, may_begin: Callable[[], bool] | None
+        self,
+        connection: HttpConnection,
+        exchange: HttpExchange,
+        address: HttpAddress,
+        may_begin: Callable[[], bool] | None,
     ) -> HttpResponse:
         if may_begin is not None and not may_begin():
-            self._keep(line, address)
-            raise _Withheld
+            self._park(connection, address)
+            raise _RequestWithheld
         try:
-            return await line.exchange(trip)
+            return await connection.exchange(exchange)
         finally:
-            self._keep(line, address)
+            self._park(connection, address)
 
     # Connections.
 
-    def _kept(self, address: HttpAddress) -> HttpConnection | None:
+    def _idle_connection(self, address: HttpAddress) -> HttpConnection | None:
         """Return the most recently used connection, so that unneeded ones stay idle until they are closed."""
         idle = self._idle.get(address, [])
         now = asyncio.get_running_loop().time()
         while idle:
-            line = idle.pop()
-            if line.is_good and now - line.idle_since < IDLE_SECONDS:
-                return line
-            line.abort()
+            connection = idle.pop()
+            if connection.is_good and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.abort()
         return None
 
-    def _at_hand(self, url: str) -> HttpConnection | None:
+    def _ready_connection(self, url: str) -> HttpConnection | None:
         """Return a connection that is ready now, and count it as in use."""
-        if self._free.locked() or self._is_closed or (line := self._kept(_beginning("POST", url)[0])) is None:
+        if (
+            self._free.locked()
+            or self._is_closed
+            or (connection := self._idle_connection(_request_start("POST", url)[0])) is None
+        ):
             return None
         with suppress(StopIteration):
             self._free.acquire().send(None)  # A permit is available, so this does not wait.
-        return line
+        return connection
 
-    def _leave(self, line: HttpConnection, address: HttpAddress) -> None:
+    def _release(self, connection: HttpConnection, address: HttpAddress) -> None:
         self._free.release()
-        self._keep(line, address)
+        self._park(connection, address)
 
-    def _keep(self, line: HttpConnection, address: HttpAddress) -> None:
-        if not line.is_good or self._is_closed:
-            line.abort()
+    def _park(self, connection: HttpConnection, address: HttpAddress) -> None:
+        if not connection.is_good or self._is_closed:
+            connection.abort()
             return
         loop = asyncio.get_running_loop()
-        line.idle_since = loop.time()
-        self._idle.setdefault(address, []).append(line)
+        connection.idle_since = loop.time()
+        self._idle.setdefault(address, []).append(connection)
         if self._sweeping is None:
             self._sweeping = loop.call_later(IDLE_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeping = None
         loop = asyncio.get_running_loop()
-        for address, lines in list(self._idle.items()):
-            for line in lines:
-                if not line.is_good or loop.time() - line.idle_since >= IDLE_SECONDS:
-                    line.abort()
-            self._idle[address] = [line for line in lines if line.is_good]
+        for address, connections in list(self._idle.items()):
+            for connection in connections:
+                if not connection.is_good or loop.time() - connection.idle_since >= IDLE_SECONDS:
+                    connection.abort()
+            self._idle[address] = [connection for connection in connections if connection.is_good]
             if not self._idle[address]:
                 del self._idle[address]
         if self._idle:
             self._sweeping = loop.call_later(IDLE_SECONDS / 2, self._sweep)
 
-    def _forget(self, line: HttpConnection) -> None:
-        self._lines.discard(line)
-        if self._is_closed and not self._lines:
+    def _forget(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        if self._is_closed and not self._connections:
             self._all_ended.set()
 
     async def _connect(self, address: HttpAddress) -> HttpConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                line = await self._dial(address)
+                connection = await self._open(address)
         except TimeoutError as error:
             raise _NoConnection from error
         if self._is_closed:
-            line.abort()
+            connection.abort()
             raise ConnectionAbortedError
-        return line
+        return connection
 
-    async def _dial(self, address: HttpAddress) -> HttpConnection:
+    async def _open(self, address: HttpAddress) -> HttpConnection:
         """Connect to the first address that responds; an unreachable one costs a quarter of a second."""
         loop = asyncio.get_running_loop()
         if address.is_tls and self._tls is None:
@@ -267,47 +275,47 @@ class HttpClient:
         places = await self._resolve(address.host, address.port)
         connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _, line = await loop.create_connection(
+        _, connection = await loop.create_connection(
             lambda: HttpConnection(self._forget),
             sock=connected,
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
         )
-        if line.is_good:  # Otherwise it has ended already, and nobody would remove it.
-            self._lines.add(line)
-        return line
+        if connection.is_good:  # Otherwise it has ended already, and nobody would remove it.
+            self._connections.add(connection)
+        return connection
 
 
-class _Posted:
+class _CallbackRequest:
     """A request in flight on a connection that was idle."""
 
-    __slots__ = ("_answered", "_leave", "_line", "_trip")
+    __slots__ = ("_connection", "_exchange", "_on_result", "_release")
 
     def __init__(
         self,
-        trip: HttpExchange,
-        line: HttpConnection,
-        leave: Callable[[], None],
-        answered: Callable[[HttpResponse | Disconnect], None],
+        exchange: HttpExchange,
+        connection: HttpConnection,
+        release: Callable[[], None],
+        on_result: Callable[[HttpResponse | Disconnect], None],
     ) -> None:
-        self._trip = trip
-        self._line: HttpConnection | None = line
-        self._leave = leave
-        self._answered = answered
+        self._exchange = exchange
+        self._connection: HttpConnection | None = connection
+        self._release = release
+        self._on_result = on_result
 
     def ended(self, outcome: HttpResponse | Exception) -> None:
-        self._line = None
-        self._leave()
-        self._answered(outcome if isinstance(outcome, HttpResponse) else _cut(self._trip, outcome))
+        self._connection = None
+        self._release()
+        self._on_result(outcome if isinstance(outcome, HttpResponse) else _disconnect(self._exchange, outcome))
 
     def cancel(self) -> None:
-        if self._line is not None:
-            self._line.withdraw()
-            self._leave()
-            self._line = None
+        if self._connection is not None:
+            self._connection.withdraw()
+            self._release()
+            self._connection = None
 
 
-class _Withheld(Exception):
+class _RequestWithheld(Exception):
     """the request was withheld"""
 
 
@@ -315,25 +323,25 @@ class _NoConnection(TimeoutError):
     """no connection in time"""
 
 
-class _NoUrl(ValueError):
+class _InvalidUrl(ValueError):
     """the address is not a URL"""
 
 
 @lru_cache(maxsize=256)
-def _beginning(method: str, url: str) -> tuple[HttpAddress, str]:
+def _request_start(method: str, url: str) -> tuple[HttpAddress, str]:
     """Return the address, and the lines with which every such request begins."""
     try:
         parsed = URL(url)
         host, port = parsed.raw_host, parsed.port
     except ValueError as error:
-        raise _NoUrl from error
+        raise _InvalidUrl from error
     if parsed.scheme not in ("http", "https") or not host or port is None or parsed.user is not None:
-        raise _NoUrl
+        raise _InvalidUrl
     target = parsed.raw_path_qs or "/"
     named = f"[{host}]" if ":" in host else host
     shown = named if parsed.is_default_port() else f"{named}:{port}"
     if _BREAK.search(method + target + shown):
-        raise _NoUrl
+        raise _InvalidUrl
     return HttpAddress(
         host, port, parsed.scheme == "https"
     ), f"{method} {target} HTTP/1.1\r\nHost: {shown}\r\n{HEADERS}"
@@ -357,12 +365,12 @@ CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (NoResponse, "the connection was closed without a response"),
     (IncompleteResponse, "the response was incomplete"),
     (MalformedResponse, "the response was not HTTP"),
-    (_NoUrl, "the address is not a URL"),
+    (_InvalidUrl, "the address is not a URL"),
 )
 
 
-def _cut(trip: HttpExchange | None, error: Exception) -> Disconnect:
-    return Disconnect(trip.phase if trip else HttpPhase.BEFORE, _cause(error), isinstance(error, TimeoutError))
+def _disconnect(exchange: HttpExchange | None, error: Exception) -> Disconnect:
+    return Disconnect(exchange.phase if exchange else HttpPhase.BEFORE, _cause(error), isinstance(error, TimeoutError))
 
 
 def _cause(error: Exception) -> str:

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 
 # The last piece of a body is sent only after the others: until then the message cannot have arrived.
 PIECE_BYTES = 64 * 1024
-MOST_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 
 
 class HttpPhase(Enum):
@@ -52,12 +52,12 @@ class IncompleteResponse(Exception):
 class HttpExchange:
     """One request in flight. `phase` never understates how much was sent."""
 
-    __slots__ = ("body", "head", "is_head_only", "most_answer_bytes", "phase")
+    __slots__ = ("body", "head", "is_head_only", "max_response_bytes", "phase")
 
-    def __init__(self, head: bytes, body: bytes, most_answer_bytes: int, *, is_head_only: bool = False) -> None:
+    def __init__(self, head: bytes, body: bytes, max_response_bytes: int, *, is_head_only: bool = False) -> None:
         self.head = head
         self.body = body
-        self.most_answer_bytes = most_answer_bytes
+        self.max_response_bytes = max_response_bytes
         self.is_head_only = is_head_only
         self.phase = HttpPhase.BEFORE
 
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, closed: Callable[["HttpConnection"], None]) -> None:
         self._closed = closed
         self._loop = asyncio.get_running_loop()
-        self._trip: HttpExchange | None = None
+        self._exchange: HttpExchange | None = None
         self._ended: Ended | None = None  # None if nobody waits for a response.
         self._outcome: HttpResponse | Exception | None = None  # Known, but not yet passed on.
         self._room: asyncio.Future[None] | None = None  # Set while the writer waits for buffer space.
@@ -82,33 +82,33 @@ class HttpConnection(asyncio.Protocol):
         self.is_good = True
         self.idle_since = 0.0
 
-    def begin(self, trip: HttpExchange, ended: Ended, seconds: float) -> None:
+    def begin(self, exchange: HttpExchange, ended: Ended, seconds: float) -> None:
         """Send a request in one piece. `ended` receives the result, and `trip.phase` says how far it got."""
-        self._expect(trip, ended)
+        self._expect(exchange, ended)
         self._allow(seconds)
         try:
-            self._write(trip.head + trip.body, is_last=True)
+            self._write(exchange.head + exchange.body, is_last=True)
         except ConnectionResetError as error:
             self._fail(error)
             self._loop.call_soon(self._tell)
 
-    async def exchange(self, trip: HttpExchange) -> HttpResponse:
+    async def exchange(self, exchange: HttpExchange) -> HttpResponse:
         """Send a request; raise if no complete response comes. `trip.phase` says how far it got."""
         answer: asyncio.Future[HttpResponse] = self._loop.create_future()
-        self._expect(trip, partial(_resolve, answer))
+        self._expect(exchange, partial(_resolve, answer))
         try:
-            if len(trip.body) <= PIECE_BYTES:
-                self._write(trip.head + trip.body, is_last=True)
+            if len(exchange.body) <= PIECE_BYTES:
+                self._write(exchange.head + exchange.body, is_last=True)
             else:
-                await self._write_in_pieces(trip, answer)
+                await self._write_in_pieces(exchange, answer)
             return await answer
         except BaseException:
             self.is_good = False
             raise
         finally:
-            if trip.phase is not HttpPhase.AFTER:
+            if exchange.phase is not HttpPhase.AFTER:
                 self.is_good = False
-            self._trip = self._ended = None
+            self._exchange = self._ended = None
 
     def withdraw(self) -> None:
         """Stop waiting for the response. What was sent stays sent, and the connection cannot be reused."""
@@ -121,10 +121,10 @@ class HttpConnection(asyncio.Protocol):
 
     # Writing.
 
-    async def _write_in_pieces(self, trip: HttpExchange, answer: asyncio.Future[HttpResponse]) -> None:
-        body = memoryview(trip.body)
+    async def _write_in_pieces(self, exchange: HttpExchange, answer: asyncio.Future[HttpResponse]) -> None:
+        body = memoryview(exchange.body)
         last = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
-        self._write(trip.head, is_last=False)
+        self._write(exchange.head, is_last=False)
         for start in range(0, last + 1, PIECE_BYTES):
             if self._is_full:
                 self._room = self._loop.create_future()
@@ -135,11 +135,11 @@ class HttpConnection(asyncio.Protocol):
             self._write(body[start : start + PIECE_BYTES], is_last=start == last)
 
     def _write(self, piece: bytes | memoryview, *, is_last: bool) -> None:
-        assert self._trip is not None
+        assert self._exchange is not None
         if not self.is_good or self._transport.is_closing():
             raise ConnectionResetError
         # The transport may send buffered bytes at any time, even after it was told to close.
-        self._trip.phase = HttpPhase.AFTER if is_last else HttpPhase.DURING
+        self._exchange.phase = HttpPhase.AFTER if is_last else HttpPhase.DURING
         self._transport.write(piece)
 
     def pause_writing(self) -> None:
@@ -167,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
             self._fail(MalformedResponse())
         if not self._has_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD_BYTES:
+            if self._head_bytes > MAX_HEAD_BYTES:
                 self._fail(MalformedResponse())
         if self._outcome is not None:
             self._tell()
@@ -187,14 +187,14 @@ class HttpConnection(asyncio.Protocol):
         self.resume_writing()
         self._closed(self)
 
-    def _expect(self, trip: HttpExchange, ended: Ended) -> None:
-        self._trip = trip
+    def _expect(self, exchange: HttpExchange, ended: Ended) -> None:
+        self._exchange = exchange
         self._ended = ended
         self._outcome = None
         self._parser = httptools.HttpResponseParser(self)
         self._fields: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._wanted = trip.most_answer_bytes
+        self._wanted = exchange.max_response_bytes
         self._head_bytes = 0
         self._has_begun = self._has_head = False
 
@@ -233,7 +233,7 @@ class HttpConnection(asyncio.Protocol):
         self._has_head = True
         if not self._parser.should_keep_alive():
             self.is_good = False
-        if self._trip is not None and self._trip.is_head_only:
+        if self._exchange is not None and self._exchange.is_head_only:
             self.is_good = False  # The parser waits for the announced body.
             self._complete()
 

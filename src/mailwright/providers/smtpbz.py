@@ -66,8 +66,8 @@ class SmtpBz:
         self._http = http
         self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
 
-    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
-        return self._smtp.send_with_callback(message, lambda result: answered(self._meant(result)))
+    def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
+        return self._smtp.send_with_callback(message, lambda result: on_result(self._interpret(result)))
 
     def send(self, message: OutgoingMessage) -> asyncio.Future[SendResult]:
         return future_of(self.send_with_callback, message)
@@ -92,14 +92,14 @@ class SmtpBz:
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._smtp.close(grace)
 
-    def _meant(self, result: SendResult) -> SendResult:
+    def _interpret(self, result: SendResult) -> SendResult:
         result = replace(result, provider=self.name)
         return _used_up(result) if _is_about_limits(result) else result
 
     async def _account(self) -> AccountQuota | ProviderCheck:
         key = self._settings.api_key
         if key is None:
-            return ProviderCheck(True, "the quota is not known without an API key")
+            return ProviderCheck(True, "the quota is unknown without an API key")
         reply = await self._http.request(
             "GET",
             f"{self._settings.url.rstrip('/')}/user",
@@ -107,19 +107,17 @@ class SmtpBz:
             timeout_seconds=self._settings.timeout_seconds,
         )
         if isinstance(reply, Disconnect):
-            return ProviderCheck(False, f"the quota is not known: {reply.cause}", "NETWORK_ERROR")
+            return ProviderCheck(False, f"the quota is unknown: {reply.cause}", "NETWORK_ERROR")
         if reply.status in (401, 403):
             return ProviderCheck(
-                False, f"the quota is not known: {reply.status}, the API key is not accepted", UNAUTHORIZED
+                False, f"the quota is unknown: {reply.status}, the API key is not accepted", UNAUTHORIZED
             )
         if reply.status != 200:
-            return ProviderCheck(False, f"the quota is not known: the API answered {reply.status}", UNKNOWN)
+            return ProviderCheck(False, f"the quota is unknown: the API responded with {reply.status}", UNKNOWN)
         try:
             return _quota(orjson.loads(reply.body))
         except ValueError as error:
-            return ProviderCheck(
-                False, f"the quota is not known: the API's answer is not an account ({error})", UNKNOWN
-            )
+            return ProviderCheck(False, f"the quota is unknown: the response is not an account ({error})", UNKNOWN)
 
 
 def _is_about_limits(result: SendResult) -> bool:

@@ -18,7 +18,7 @@ from mailwright.storage.partitions import ensure_event_partitions
 PRESENCE_EVERY: Instant = 5 * SECOND
 TIDY_EVERY: Instant = 10 * MINUTE
 # Old reports are deleted in batches, at most this many at a time.
-MOST_BATCHES = 20
+MAX_BATCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Maintenance:
 
     async def _forget_reports(self) -> None:
         """Delete old reports here too, because adding a report deletes old ones only if reports come in."""
-        for _ in range(MOST_BATCHES):
+        for _ in range(MAX_BATCHES):
             if await forget(self._services.database, self._services.soft, self._clock.now()) < MOST_FORGOTTEN:
                 return
 

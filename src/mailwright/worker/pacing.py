@@ -280,7 +280,7 @@ class Pacing:
 
 
 # How many messages are admitted ahead if they only wait for one another.
-MOST_ALONE = 32
+MAX_ALONE = 32
 SHORTEST_DEFERRAL: Instant = 100
 # An idle worker polls twice a second, so a lane opens this long before its messages are used up.
 EARLY: Instant = 600
@@ -288,7 +288,7 @@ EARLY: Instant = 600
 
 def room_for(pacing: PacingRules, ahead: int) -> int:
     """Return how many more messages of a lane to admit: about one second of them, at least one in total."""
-    most = min((max(1, int(rate.per_second)) for rate in pacing.rates), default=MOST_ALONE)
+    most = min((max(1, int(rate.per_second)) for rate in pacing.rates), default=MAX_ALONE)
     return max(0, most - ahead)
 
 

@@ -14,7 +14,7 @@ from mailwright.worker.queues import Queues
 from mailwright.worker.report_outcomes import report_outcomes
 
 # A draining worker stops waiting for a lane that was given back this often without a send.
-MOST_GIVE_BACKS = 8
+MAX_GIVE_BACKS = 8
 
 
 class ResultSettler:
@@ -100,7 +100,7 @@ class ResultSettler:
             self._parts.claims.skip_lane(lane, until)
             self.lane_give_backs[lane] += 1
             # A draining worker waits for a short deferral, but not for another worker's lease, which may last.
-            if self.lane_give_backs[lane] <= MOST_GIVE_BACKS:
+            if self.lane_give_backs[lane] <= MAX_GIVE_BACKS:
                 self.deferred_until = max(self.deferred_until, until)
 
     def defer(self, claimed: Claimed, deferral: Deferral) -> None:

@@ -525,5 +525,5 @@ def test_all_missing_route_settings_are_reported_together(tmp_path: Path) -> Non
         verify(settings)
     told = "\n".join(raised.value.problems)
     for name in ("MAILWRIGHT_SMTP_URL", "AWS_REGION", "SENDGRID_API_KEY", "SMTPBZ_SMTP_URL"):
-        assert f"{name}: is needed when MAILWRIGHT_ROUTE has " in told
+        assert f"{name}: is required when MAILWRIGHT_ROUTE has " in told
     assert "MAILWRIGHT_DOMAIN_LIMITS: 'x=9'" in told

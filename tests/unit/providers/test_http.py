@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mailwright.providers.http import MOST_ANSWER_BYTES, PIECE_BYTES, Disconnect, HttpClient, HttpPhase, HttpResponse
+from mailwright.providers.http import MAX_RESPONSE_BYTES, PIECE_BYTES, Disconnect, HttpClient, HttpPhase, HttpResponse
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step, a_large_answer
 from tests.standins.smtp_sink import a_certificate
 
@@ -420,7 +420,7 @@ async def test_large_response_is_truncated() -> None:
         finally:
             tracemalloc.stop()
         assert isinstance(reply, HttpResponse)
-        assert len(reply.body) == MOST_ANSWER_BYTES
+        assert len(reply.body) == MAX_RESPONSE_BYTES
         assert peak < 14 * 1024 * 1024, "the server's own copy, and little more"
         assert isinstance(await post(client, server.url), HttpResponse)
 
@@ -428,7 +428,7 @@ async def test_large_response_is_truncated() -> None:
 async def test_caller_can_raise_the_response_limit() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"x" * 1_000_000))
-        reply = await client.request("POST", server.url, body=b"{}", most_answer_bytes=2_000_000)
+        reply = await client.request("POST", server.url, body=b"{}", max_response_bytes=2_000_000)
         assert isinstance(reply, HttpResponse)
         assert len(reply.body) == 1_000_000
 

@@ -20,7 +20,7 @@ from mailwright.content.mime import EmailAttachment, EmailParts, Mailbox, Unsubs
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
-from mailwright.providers.sendgrid.mail import ParsedMail
+from mailwright.providers.sendgrid.parsed_message import ParsedMessage
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.emails import NOON, an_email, normal
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
@@ -188,7 +188,7 @@ async def test_own_dkim_signature_is_removed() -> None:
     mail = outgoing(an_email())
     mail.content = signer.sign(mail.content, NOON)
     assert mail.content.startswith(b"DKIM-Signature")
-    assert parse_own_mime.read(mail.content) is not None
+    assert parse_own_mime.parse(mail.content) is not None
     assert (await told(mail))["headers"].keys() == {"Message-ID"}
 
 
@@ -203,8 +203,8 @@ async def test_layout_parses_like_a_composed_message() -> None:
         Mailbox("jane@example.org", "Jäne"), "<1@example.com>", NOON, OUTBOX_ID, "https://x.example/u"
     )
     content = layout.fill(addressed, {"name": "Jäne = " * 20})
-    mail = parse_own_mime.read(content)
-    assert mail == parse_mime.read(content)
+    mail = parse_own_mime.parse(content)
+    assert mail == parse_mime.parse(content)
     assert mail is not None
     assert mail.subject == "Hallo " + "Jäne = " * 20
     assert mail.text == "Hallo " + "Jäne = " * 20 + "."
@@ -252,12 +252,12 @@ def test_own_parser_returns_what_was_written(letter: EmailParts) -> None:
         content = build_email(letter)
     except InvalidHeader:
         return
-    mail = parse_own_mime.read(content)
+    mail = parse_own_mime.parse(content)
     assert mail is not None
     assert_says(mail, letter)
 
 
-def assert_says(mail: ParsedMail, letter: EmailParts) -> None:
+def assert_says(mail: ParsedMessage, letter: EmailParts) -> None:
     def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
@@ -268,7 +268,7 @@ def assert_says(mail: ParsedMail, letter: EmailParts) -> None:
         assert (mail.html, (mail.text or "").removesuffix("\n")) == (None, normal(letter.text or "").removesuffix("\n"))
     else:
         assert (mail.html, mail.text) == (normal(letter.html), normal(letter.text or ""))
-    assert sorted((each.filename, b64decode(each.content)) for each in mail.attached) == sorted(
+    assert sorted((each.filename, b64decode(each.content)) for each in mail.attachments) == sorted(
         (each.filename.strip(), each.content) for each in letter.attachments
     )
 
@@ -295,7 +295,7 @@ def test_general_parser_agrees(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
     )
     content = build_email(letter)
-    assert parse_own_mime.read(content) == parse_mime.read(content)
+    assert parse_own_mime.parse(content) == parse_mime.parse(content)
 
 
 # Messages of other writers.
@@ -371,9 +371,9 @@ def test_parser_survives_any_bytes(content: bytes) -> None:
         b"From: a@example.com\r\n",
         b'From: a@example.com\r\nContent-Type: multipart/mixed;\r\n boundary="=_m_0"\r\n\r\n',
     ):
-        parse_own_mime.read(beginning + content)
+        parse_own_mime.parse(beginning + content)
         try:
-            parse_mime.read(beginning + content)
+            parse_mime.parse(beginning + content)
         except parse_mime.UnreadableMime:
             continue
 

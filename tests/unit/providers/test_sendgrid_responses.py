@@ -9,7 +9,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.http import HttpResponse
 from mailwright.providers.sendgrid import SendGridSettings
-from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, RESPONSE_RULES, answered
+from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, RESPONSE_RULES, interpret_response
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, a_large_answer
 from tests.standins.sendgrid import KEY, SendGridStandIn, refusal
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
@@ -86,7 +86,7 @@ async def test_unknown_response_is_temporary(status: int) -> None:
 @pytest.mark.parametrize("headers", [{}, {b"X-Message-Id": b"abc"}, {b"X-RateLimit-Reset": b"x", b"Retry-After": b"x"}])
 def test_every_status_has_a_meaning(headers: dict[bytes, bytes]) -> None:
     for status in range(100, 1_000):
-        result = answered(HttpResponse(status, [*headers.items()], b"<p>?</p>"), 0)
+        result = interpret_response(HttpResponse(status, [*headers.items()], b"<p>?</p>"), 0)
         assert (result.kind is SENT) == (status == 202 and b"X-Message-Id" in headers)
         is_unknowable = status // 100 == 2 or (status >= 500 and status not in (500, 503))
         assert (result.kind is DOUBT) == (result.kind is not SENT and is_unknowable)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mailwright.domain.results import ErrorCategory, ResultKind
-from mailwright.providers.smtp.wire import dotted, is_clean
+from mailwright.providers.smtp.wire import dot_stuff, is_clean
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
 
@@ -72,7 +72,7 @@ def test_only_crlf_line_ends_are_clean(content: bytes) -> None:
     is_safe = bool(content) and not any(byte in without_pairs for byte in (b"\r", b"\n", b"\0"))
     assert is_clean(content) is is_safe
     if is_safe:
-        assert (b"\r\n" + dotted(content)).count(b"\r\n.\r\n") == 1, "the end of the content is where we put it"
+        assert (b"\r\n" + dot_stuff(content)).count(b"\r\n.\r\n") == 1, "the end of the content is where we put it"
 
 
 @pytest.mark.promise("provider-smuggling")

@@ -104,7 +104,7 @@ async def test_rejected_copy_is_reported_and_the_message_sent(pipelining: bool) 
         sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient=CC)
         result = await smtp.send(a_mail(TO, CC, BCC))
         assert (result.kind, result.provider_message_id) == (ResultKind.SENT, "SINK1")
-        assert result.message == "1 of 3 recipients refused: c***@e***.net (550 5.1.1)"
+        assert result.message == "1 of 3 recipients rejected: c***@e***.net (550 5.1.1)"
         assert sink.messages[0].recipients == (TO, BCC)
 
 

@@ -70,7 +70,7 @@ class Office:
     def take(self) -> SmtpJob | None:
         return self._waiting.pop(0) if self._waiting else None
 
-    def again(self, job: SmtpJob) -> None:
+    def requeue(self, job: SmtpJob) -> None:
         self.moved.append(job)
 
     def park(self, connection: SmtpConnection) -> None: ...
@@ -82,9 +82,9 @@ class Office:
 
 async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[str], bytes, bool]:
     """Return the results, moved messages, written bytes and end of the session for these replies."""
-    wire, office, line = Wire(), Office(), LoginConversation(Timeouts()).line
+    wire, office, line = Wire(), Office(), LoginConversation(Timeouts()).transport
     line.connection_made(cast("asyncio.BaseTransport", wire))
-    features = ServerFeatures({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, takes_size=False)
+    features = ServerFeatures({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, supports_size=False)
     SmtpConnection(line, features, office, clock=ManualClock(), timeouts=Timeouts(), max_messages=100).start()
     for piece in pieces:
         line.data_received(piece)

@@ -164,7 +164,7 @@ async def test_invalid_account_gives_no_quota(answer: Answer | bytes) -> None:
         assert await smtpbz.quota() is None
         probe = await smtpbz.check()
         assert probe.is_ok  # Messages are not sent through the API.
-        assert "the quota is not known: " in probe.summary
+        assert "the quota is unknown: " in probe.summary
         assert probe.code in ("SMTPBZ_UNKNOWN_ANSWER", "NETWORK_ERROR")
 
 
@@ -204,7 +204,7 @@ async def test_api_is_not_called_without_a_key() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api, None) as smtpbz:
         probe = await smtpbz.check()
         assert (probe.is_ok, probe.code) == (True, None)
-        assert "not known without an API key" in probe.summary
+        assert "unknown without an API key" in probe.summary
         assert await smtpbz.quota() is None
         assert not api.begun
 

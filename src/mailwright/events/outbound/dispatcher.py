@@ -128,7 +128,7 @@ class WebhookDispatcher:
             },
             body=claimed.body,
             timeout_seconds=self._timeout_seconds,
-            most_answer_bytes=MAX_RESPONSE_BYTES,
+            max_response_bytes=MAX_RESPONSE_BYTES,
             may_begin=may_begin,
         )
         took = self._clock.now() - began

@@ -11,8 +11,8 @@ from email.parser import BytesParser
 from email.utils import getaddresses
 from typing import cast
 
-from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
 from mailwright.providers.sendgrid.parse_own_mime import ADDRESSES
+from mailwright.providers.sendgrid.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
 Fields = list[tuple[str, str]]
 
@@ -21,7 +21,7 @@ class UnreadableMime(ValueError):
     """The message cannot be sent through SendGrid."""
 
 
-def read(content: bytes) -> ParsedMail:
+def parse(content: bytes) -> ParsedMessage:
     try:
         return _read(BytesParser(policy=policy.default).parsebytes(content))
     except UnreadableMime:
@@ -33,13 +33,13 @@ def read(content: bytes) -> ParsedMail:
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 
 
-def _read(message: EmailMessage) -> ParsedMail:
+def _read(message: EmailMessage) -> ParsedMessage:
     fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
     senders = _mailboxes(fields, "from")
     if not senders:
         raise UnreadableMime("the message has no sender")
     text, html = message.get_body(("plain",)), message.get_body(("html",))
-    return ParsedMail(
+    return ParsedMessage(
         senders[0],
         _mailboxes(fields, "to"),
         _mailboxes(fields, "cc"),
@@ -48,7 +48,7 @@ def _read(message: EmailMessage) -> ParsedMail:
         list(_others(fields)),
         None if text is None else _text(text),
         None if html is None else _text(html),
-        [_attached(part) for part in _leaves(message) if part is not text and part is not html],
+        [_parse_attachment(part) for part in _leaves(message) if part is not text and part is not html],
     )
 
 
@@ -94,7 +94,7 @@ def _text(part: MIMEPart) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _attached(part: MIMEPart) -> ParsedAttachment:
+def _parse_attachment(part: MIMEPart) -> ParsedAttachment:
     content_id = str(part["content-id"] or "").strip().strip("<>")
     is_inline = part.get_content_disposition() == "inline" and bool(content_id)
     return ParsedAttachment(

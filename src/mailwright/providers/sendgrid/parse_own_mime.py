@@ -8,12 +8,12 @@ import re
 from binascii import a2b_base64, a2b_qp
 from urllib.parse import unquote
 
-from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
+from mailwright.providers.sendgrid.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
 ADDRESSES = frozenset(["from", "to", "cc", "reply-to"])
 
 
-def read(content: bytes) -> ParsedMail | None:
+def parse(content: bytes) -> ParsedMessage | None:
     """Return the parsed message; None if it is not in our own format."""
     try:
         return _read(content)
@@ -37,7 +37,7 @@ _CODED_FILENAME = re.compile(r"(inline|attachment)((?:; filename(?:\*\d+)?\*=[^;
 _PIECE = re.compile(r"; filename(?:\*\d+)?\*=([^;]+)")
 
 
-def _read(content: bytes) -> ParsedMail:
+def _read(content: bytes) -> ParsedMessage:
     head, blank, body = content.partition(b"\r\n\r\n")
     if not blank:
         raise _NotOurs
@@ -58,11 +58,11 @@ def _read(content: bytes) -> ParsedMail:
             others.append((name, value))
     if len(boxes.get("from", ())) != 1:
         raise _NotOurs
-    mail = ParsedMail(
+    parsed = ParsedMessage(
         boxes["from"][0], boxes.get("to", []), boxes.get("cc", []), boxes.get("reply-to", []), subject, others
     )
-    _take(mail, structure, body)
-    return mail
+    _add_part(parsed, structure, body)
+    return parsed
 
 
 def _fields(head: bytes) -> list[tuple[str, str]]:
@@ -100,25 +100,25 @@ def _mailboxes(value: str) -> list[ParsedMailbox]:
     return found
 
 
-def _take(mail: ParsedMail, structure: dict[str, str], body: bytes) -> None:
+def _add_part(parsed: ParsedMessage, structure: dict[str, str], body: bytes) -> None:
     """Add a part to the message, and the parts of a multipart."""
     content_type = structure.get("content-type", "")
     divided = _BOUNDARY.fullmatch(content_type)
     if divided is not None:
         for part in _parts(body, divided[1].encode()):
             head, _, inner = part.partition(b"\r\n\r\n")
-            _take(mail, {name.lower(): value for name, value in _fields(head)}, inner)
+            _add_part(parsed, {name.lower(): value for name, value in _fields(head)}, inner)
         return
     encoding = structure.get("content-transfer-encoding")
     text = _TEXT.fullmatch(content_type)
     if text is None or "content-disposition" in structure:
         if encoding != "base64":
             raise _NotOurs
-        mail.attached.append(_attached(structure, content_type, body))
-    elif text[1] == "plain" and mail.text is None:
-        mail.text = _text(encoding, body)
-    elif text[1] == "html" and mail.html is None:
-        mail.html = _text(encoding, body)
+        parsed.attachments.append(_parse_attachment(structure, content_type, body))
+    elif text[1] == "plain" and parsed.text is None:
+        parsed.text = _text(encoding, body)
+    elif text[1] == "html" and parsed.html is None:
+        parsed.html = _text(encoding, body)
     else:
         raise _NotOurs
 
@@ -142,7 +142,7 @@ def _text(encoding: str | None, body: bytes) -> str:
     return data.translate(None, b"\r").decode()
 
 
-def _attached(structure: dict[str, str], content_type: str, body: bytes) -> ParsedAttachment:
+def _parse_attachment(structure: dict[str, str], content_type: str, body: bytes) -> ParsedAttachment:
     disposition = structure.get("content-disposition", "")
     if plain := _PLAIN_FILENAME.fullmatch(disposition):
         shown, filename = plain[1], plain[2] or ""

@@ -17,8 +17,8 @@ from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
 from mailwright.providers.responses import with_status
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime, request, responses
-from mailwright.providers.sendgrid.mail import ParsedMail
 from mailwright.providers.sendgrid.parse_mime import UnreadableMime
+from mailwright.providers.sendgrid.parsed_message import ParsedMessage
 from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
@@ -58,43 +58,47 @@ class SendGrid:
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
         self._headers = {**self._authorization, "Content-Type": "application/json"}
 
-    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
-        mail = _own(message)
-        return run_with_callback(self.send(message), answered) if mail is None else self._carry(mail, message, answered)
+    def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
+        parsed = _parse_own(message)
+        return (
+            run_with_callback(self.send(message), on_result)
+            if parsed is None
+            else self._post(parsed, message, on_result)
+        )
 
     async def send(self, message: OutgoingMessage) -> SendResult:
-        mail = _own(message)
+        parsed = _parse_own(message)
         try:
-            if mail is None:
+            if parsed is None:
                 # Messages that our writer did not produce can be of any size: parse them in a thread.
-                mail = await asyncio.to_thread(parse_mime.read, message.content)
+                parsed = await asyncio.to_thread(parse_mime.parse, message.content)
         except UnreadableMime as error:
             return responses.INVALID_CONTENT.result(str(error))
-        return await future_of(partial(self._carry, mail), message)
+        return await future_of(partial(self._post, parsed), message)
 
-    def _carry(self, mail: ParsedMail, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
+    def _post(self, parsed: ParsedMessage, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         try:
-            body = request.body(message, mail, tracks_opens=self._tracks_opens)
+            body = request.build_body(message, parsed, tracks_opens=self._tracks_opens)
         except UnreadableMime as error:
-            answered(responses.INVALID_CONTENT.result(str(error)))
+            on_result(responses.INVALID_CONTENT.result(str(error)))
             return OVER
         return self._http.post(
             self._send_url,
-            translating_callback(partial(self._meaning, message), self.name, message, answered),
+            translating_callback(partial(self._interpret, message), self.name, message, on_result),
             headers=self._headers,
             body=body,
             timeout_seconds=self._timeout,
             may_begin=lambda: not self._is_late(message),
         )
 
-    def _meaning(self, message: OutgoingMessage, reply: HttpResponse | Disconnect) -> SendResult:
+    def _interpret(self, message: OutgoingMessage, reply: HttpResponse | Disconnect) -> SendResult:
         match reply:
             case HttpResponse():
-                return responses.fair(responses.answered(reply, self._clock.now()), message)
+                return responses.attribute_fault(responses.interpret_response(reply, self._clock.now()), message)
             case Disconnect() if not reply.is_in_doubt and self._is_late(message):
                 return responses.LOCK_EXPIRED.result("The lease on this message ended before it was sent.")
             case Disconnect():
-                return responses.cut(reply)
+                return responses.interpret_disconnect(reply)
 
     async def check(self) -> ProviderCheck:
         """Request the key's permissions, which needs no permission and sends nothing."""
@@ -103,13 +107,13 @@ class SendGrid:
         )
         match reply:
             case Disconnect():
-                return ProviderCheck(False, f"{self._host}: {reply.cause}", responses.cut(reply).code)
+                return ProviderCheck(False, f"{self._host}: {reply.cause}", responses.interpret_disconnect(reply).code)
             case HttpResponse(status=200):
                 return self._scopes(reply.body)
             case HttpResponse():
-                result = responses.answered(reply, self._clock.now())
-                told = with_status(reply.status, responses.explanation(reply))
-                return ProviderCheck(False, f"{self._host}: {told}", result.code)
+                result = responses.interpret_response(reply, self._clock.now())
+                description = with_status(reply.status, responses.explanation(reply))
+                return ProviderCheck(False, f"{self._host}: {description}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
         """Every send ends with its own result; the owner of `http` closes the connections."""
@@ -132,5 +136,5 @@ class SendGrid:
         return ProviderCheck(True, f"{self._host}: the API key may send")
 
 
-def _own(message: OutgoingMessage) -> ParsedMail | None:
-    return parse_own_mime.read(message.content) if message.is_canonical else None
+def _parse_own(message: OutgoingMessage) -> ParsedMessage | None:
+    return parse_own_mime.parse(message.content) if message.is_canonical else None

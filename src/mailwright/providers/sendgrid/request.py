@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from mailwright.domain.outgoing import OutgoingMessage
-from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
 from mailwright.providers.sendgrid.parse_mime import UnreadableMime
+from mailwright.providers.sendgrid.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
 # SendGrid includes this in every event of the message: it settles a message in doubt.
 MESSAGE_ARGUMENT = "mailwright_message"
@@ -21,14 +21,14 @@ _NOT_PASSED_ON = """
 NOT_PASSED_ON = frozenset(_NOT_PASSED_ON.split())
 
 
-def body(message: OutgoingMessage, mail: ParsedMail, *, tracks_opens: bool) -> bytes:
+def build_body(message: OutgoingMessage, parsed: ParsedMessage, *, tracks_opens: bool) -> bytes:
     """Build the body. Raise `UnreadableMime` if the message cannot be converted."""
     request: dict[str, Any] = {
-        "personalizations": [_personalization(message, mail)],
-        "from": _box(mail.sender),
-        "subject": mail.subject,
-        "content": _content(mail),
-        "headers": _headers(mail),
+        "personalizations": [_personalization(message, parsed)],
+        "from": _box(parsed.sender),
+        "subject": parsed.subject,
+        "content": _content(parsed),
+        "headers": _headers(parsed),
         # Rewritten links would not be ours, and a second way to unsubscribe would not reach us.
         "tracking_settings": {
             "click_tracking": {"enable": False, "enable_text": False},
@@ -37,22 +37,22 @@ def body(message: OutgoingMessage, mail: ParsedMail, *, tracks_opens: bool) -> b
             "ganalytics": {"enable": False},
         },
     }
-    if len(mail.reply_to) == 1:
-        request["reply_to"] = _box(mail.reply_to[0])
-    elif mail.reply_to:
-        request["reply_to_list"] = [_box(box) for box in mail.reply_to]
-    if mail.attached:
-        request["attachments"] = [_attachment(each) for each in mail.attached]
+    if len(parsed.reply_to) == 1:
+        request["reply_to"] = _box(parsed.reply_to[0])
+    elif parsed.reply_to:
+        request["reply_to_list"] = [_box(box) for box in parsed.reply_to]
+    if parsed.attachments:
+        request["attachments"] = [_attachment(each) for each in parsed.attachments]
     try:
         return orjson.dumps(request)
     except orjson.JSONEncodeError as error:
         raise UnreadableMime("the message contains invalid Unicode (lone surrogates)") from error
 
 
-def _personalization(message: OutgoingMessage, mail: ParsedMail) -> dict[str, Any]:
+def _personalization(message: OutgoingMessage, parsed: ParsedMessage) -> dict[str, Any]:
     """The envelope decides who receives the message; the headers only decide in which role."""
     waiting = {address.lower(): address for address in message.recipients}
-    to, cc = _among(mail.to, waiting), _among(mail.cc, waiting)
+    to, cc = _take_listed(parsed.to, waiting), _take_listed(parsed.cc, waiting)
     bcc = [{"email": address} for address in waiting.values()]
     if not to:
         # SendGrid requires a visible recipient. With several blind copies, none may be shown to the others.
@@ -67,7 +67,7 @@ def _personalization(message: OutgoingMessage, mail: ParsedMail) -> dict[str, An
     return personalization
 
 
-def _among(boxes: Iterable[ParsedMailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
+def _take_listed(boxes: Iterable[ParsedMailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
     """Remove the listed mailboxes from the envelope recipients that are left."""
     return [_box(box) for box in boxes if waiting.pop(box.address.lower(), None) is not None]
 
@@ -76,34 +76,34 @@ def _box(box: ParsedMailbox) -> dict[str, str]:
     return {"email": box.address, "name": box.name} if box.name else {"email": box.address}
 
 
-def _content(mail: ParsedMail) -> list[dict[str, str]]:
+def _content(parsed: ParsedMessage) -> list[dict[str, str]]:
     """Plain text first, as SendGrid requires; it accepts no empty part."""
     content = []
-    if mail.text:
-        content.append({"type": "text/plain", "value": mail.text})
-    if mail.html:
-        content.append({"type": "text/html", "value": mail.html})
+    if parsed.text:
+        content.append({"type": "text/plain", "value": parsed.text})
+    if parsed.html:
+        content.append({"type": "text/html", "value": parsed.html})
     if not content:
         raise UnreadableMime("the message has neither text nor HTML")
     return content
 
 
-def _headers(mail: ParsedMail) -> dict[str, str]:
+def _headers(parsed: ParsedMessage) -> dict[str, str]:
     """Use each name once, the first of several: a JSON object has no place for a second."""
     headers: dict[str, tuple[str, str]] = {}
-    for name, value in mail.headers:
+    for name, value in parsed.headers:
         if (lowered := name.lower()) not in NOT_PASSED_ON:
             headers.setdefault(lowered, (name, value))
     return dict(headers.values())
 
 
-def _attachment(attached: ParsedAttachment) -> dict[str, str]:
+def _attachment(source: ParsedAttachment) -> dict[str, str]:
     attachment = {
-        "content": attached.content,
-        "type": attached.content_type,
-        "filename": attached.filename or "attachment",
+        "content": source.content,
+        "type": source.content_type,
+        "filename": source.filename or "attachment",
         "disposition": "attachment",
     }
-    if attached.content_id is not None:
-        attachment |= {"disposition": "inline", "content_id": attached.content_id}
+    if source.content_id is not None:
+        attachment |= {"disposition": "inline", "content_id": source.content_id}
     return attachment

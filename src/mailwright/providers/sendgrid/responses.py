@@ -37,7 +37,7 @@ def row(status: int, meaning: ResultTemplate, text: str = "", *, to: int | None 
     return SendGridResponseRule(range(status, (to or status) + 1), re.compile(text, re.IGNORECASE), meaning)
 
 
-NOT_FOR_US = ErrorCategory.CONFIGURATION
+CONFIGURATION = ErrorCategory.CONFIGURATION
 SENDER_REFUSED = "SENDGRID_SENDER_REFUSED"
 CREDITS = "credits? exceeded|exceeded your (messaging|sending) limit"
 
@@ -47,11 +47,11 @@ RESPONSE_RULES = (
     row(200, in_doubt("SENDGRID_UNEXPECTED_ANSWER", ErrorCategory.TRANSIENT), to=299),
     row(400, failed("SENDGRID_BAD_REQUEST")),
     row(401, retried("SENDGRID_CREDITS_EXCEEDED", ErrorCategory.QUOTA, after=CREDITS_PAUSE), text=CREDITS),
-    row(401, failed("SENDGRID_UNAUTHORIZED", NOT_FOR_US)),
-    row(403, failed(SENDER_REFUSED, NOT_FOR_US), text="from address|sender identity"),
-    row(403, failed("SENDGRID_FORBIDDEN", NOT_FOR_US)),
-    row(404, failed("SENDGRID_NOT_FOUND", NOT_FOR_US)),
-    row(405, failed("SENDGRID_METHOD_NOT_ALLOWED", NOT_FOR_US)),
+    row(401, failed("SENDGRID_UNAUTHORIZED", CONFIGURATION)),
+    row(403, failed(SENDER_REFUSED, CONFIGURATION), text="from address|sender identity"),
+    row(403, failed("SENDGRID_FORBIDDEN", CONFIGURATION)),
+    row(404, failed("SENDGRID_NOT_FOUND", CONFIGURATION)),
+    row(405, failed("SENDGRID_METHOD_NOT_ALLOWED", CONFIGURATION)),
     row(408, unclear("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT)),
     row(413, failed("SENDGRID_TOO_LARGE")),
     row(415, failed("SENDGRID_BAD_REQUEST")),
@@ -67,18 +67,18 @@ UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
 UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
 # Before its last byte is sent nobody can have the message; after it, only a complete response tells.
-CUT_BEFORE = {
+DISCONNECTED_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
-CUT_AFTER = in_doubt("SENDGRID_NO_ANSWER")
+DISCONNECTED_AFTER = in_doubt("SENDGRID_NO_ANSWER")
 
 # What we detect ourselves.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 
 
-def answered(reply: HttpResponse, now: Instant) -> SendResult:
+def interpret_response(reply: HttpResponse, now: Instant) -> SendResult:
     message_id = reply.headers.get("X-Message-Id", "")
     if reply.status == 202 and _MESSAGE_ID.fullmatch(message_id):
         return sent(PROVIDER, message_id)
@@ -90,15 +90,15 @@ def answered(reply: HttpResponse, now: Instant) -> SendResult:
     return unknown.result(f"unknown response: {with_status(reply.status, text)}", str(reply.status), pause)
 
 
-def fair(result: SendResult, message: OutgoingMessage) -> SendResult:
+def attribute_fault(result: SendResult, message: OutgoingMessage) -> SendResult:
     """Blame the message if the request chose the rejected From address, otherwise the configuration."""
     if result.code != SENDER_REFUSED or message.uses_default_from:
         return result
     return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
 
 
-def cut(cause: Disconnect) -> SendResult:
-    meaning = CUT_AFTER if cause.is_in_doubt else CUT_BEFORE[cause.is_timeout]
+def interpret_disconnect(cause: Disconnect) -> SendResult:
+    meaning = DISCONNECTED_AFTER if cause.is_in_doubt else DISCONNECTED_BEFORE[cause.is_timeout]
     return meaning.result(cause.cause)
 
 

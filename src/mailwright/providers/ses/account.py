@@ -9,7 +9,7 @@ from mailwright.providers.protocol import AccountQuota
 UNLIMITED = -1
 
 
-def read(body: bytes) -> AccountQuota | None:
+def parse_quota(body: bytes) -> AccountQuota | None:
     """Return the quota; None if the response is not a valid account."""
     try:
         document: Any = orjson.loads(body)

@@ -9,10 +9,10 @@ from mailwright.domain.outgoing import OutgoingMessage
 
 # SES includes this tag in every event of the message.
 TAG = "mailwright-message"
-MOST_RECIPIENTS = 50
+MAX_RECIPIENTS = 50
 
 
-def body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
+def build_body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
     """Build the body. The message is inserted as it is, because a JSON encoder would scan every byte.
 
     `FromEmailAddress` is left out: it would replace the From of the message and with it the sender's name.

@@ -49,14 +49,14 @@ def row(names: str, meaning: ResultTemplate, text: str = "") -> SesResponseRule:
     return SesResponseRule(re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
 
 
-NOT_FOR_US = ErrorCategory.CONFIGURATION
+CONFIGURATION = ErrorCategory.CONFIGURATION
 # Codes about the sender, which a request may have chosen.
 UNVERIFIED_SENDER = "SES_SENDER_NOT_VERIFIED"
 UNVERIFIED_MAIL_FROM = "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED"
 SENDER_NOT_ALLOWED = "SES_SENDER_NOT_ALLOWED"
-SENDING_PAUSED = failed("SES_ACCOUNT_SENDING_PAUSED", NOT_FOR_US)
-ACCESS_DENIED = failed("SES_ACCESS_DENIED", NOT_FOR_US)
-KEYS_EXPIRED = failed("SES_KEYS_EXPIRED", NOT_FOR_US)
+SENDING_PAUSED = failed("SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION)
+ACCESS_DENIED = failed("SES_ACCESS_DENIED", CONFIGURATION)
+KEYS_EXPIRED = failed("SES_KEYS_EXPIRED", CONFIGURATION)
 
 LIMITS = "Throttling*, TooManyRequests*, LimitExceeded*"
 PAUSED = "AccountSendingPaused*, ConfigurationSetSendingPaused*, SendingPaused*, AccountSuspended*"
@@ -82,17 +82,17 @@ RESPONSE_RULES = (
     row("LimitExceeded*", retried("SES_LIMIT_EXCEEDED", ErrorCategory.QUOTA, after=LIMIT_PAUSE)),
     row(LIMITS, retried("SES_THROTTLING", ErrorCategory.QUOTA)),
     row("MessageRejected*", SENDING_PAUSED, text=r"\bsending (is |was |has been )?(paused|suspended|disabled)"),
-    row("MessageRejected*", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=r"not verified"),
+    row("MessageRejected*", failed(UNVERIFIED_SENDER, CONFIGURATION), text=r"not verified"),
     row("MessageRejected*", failed("SES_MESSAGE_REJECTED")),
-    row("MailFromDomainNotVerified*", failed(UNVERIFIED_MAIL_FROM, NOT_FOR_US)),
-    row(NO_CONFIGURATION_SET, failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", NOT_FOR_US)),
+    row("MailFromDomainNotVerified*", failed(UNVERIFIED_MAIL_FROM, CONFIGURATION)),
+    row(NO_CONFIGURATION_SET, failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", CONFIGURATION)),
     row(PAUSED, SENDING_PAUSED),
     row(BAD_REQUEST, failed("SES_BAD_REQUEST")),
     row("RequestEntityTooLarge*", failed("SES_MESSAGE_TOO_LARGE")),
     row(STALE, KEYS_EXPIRED),
-    row("AccessDenied*, NotAuthorized*", failed(SENDER_NOT_ALLOWED, NOT_FOR_US), text=r":identity/"),
+    row("AccessDenied*, NotAuthorized*", failed(SENDER_NOT_ALLOWED, CONFIGURATION), text=r":identity/"),
     row(DENIED, ACCESS_DENIED),
-    row("UnknownOperation*", failed("SES_WRONG_ADDRESS", NOT_FOR_US)),
+    row("UnknownOperation*", failed("SES_WRONG_ADDRESS", CONFIGURATION)),
     row(DOWN, unclear("SES_SERVICE_UNAVAILABLE")),
     row("RequestTimeout*", unclear("SES_TIMEOUT", ErrorCategory.TIMEOUT)),
 )
@@ -101,11 +101,11 @@ UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
 UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
 # A response without an error name may come from something in front of SES.
-NAMELESS = {
+UNNAMED_ERRORS = {
     401: ACCESS_DENIED,
     403: ACCESS_DENIED,
-    404: failed("SES_WRONG_ADDRESS", NOT_FOR_US),
-    405: failed("SES_WRONG_ADDRESS", NOT_FOR_US),
+    404: failed("SES_WRONG_ADDRESS", CONFIGURATION),
+    405: failed("SES_WRONG_ADDRESS", CONFIGURATION),
     413: failed("SES_MESSAGE_TOO_LARGE"),
     429: retried("SES_THROTTLING", ErrorCategory.QUOTA),
     # SES may have accepted the message before this response.
@@ -117,15 +117,15 @@ GATEWAYS = {502: in_doubt("SES_NO_ANSWER"), 504: in_doubt("SES_NO_ANSWER")}
 GARBLED = in_doubt("SES_GARBLED_ANSWER", ErrorCategory.TRANSIENT)
 
 # Before its last byte is sent nobody can have the message; after it, only a complete response tells.
-CUT_BEFORE = {
+DISCONNECTED_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SES_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
-CUT_AFTER = in_doubt("SES_NO_ANSWER")
+DISCONNECTED_AFTER = in_doubt("SES_NO_ANSWER")
 
 # What we detect ourselves.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
-KEYS_MISSING = failed("SES_KEYS_MISSING", NOT_FOR_US)
+KEYS_MISSING = failed("SES_KEYS_MISSING", CONFIGURATION)
 UTF8_UNSUPPORTED = failed("SES_UTF8_UNSUPPORTED")
 TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
 TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
@@ -134,35 +134,35 @@ TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 
-def answered(reply: HttpResponse, message: OutgoingMessage) -> SendResult:
+def interpret_response(reply: HttpResponse, message: OutgoingMessage) -> SendResult:
     if 200 <= reply.status < 300:
         return _taken(reply)
-    result = refused(reply)
-    return fair(result, said(reply), message) if result.code == UNVERIFIED_SENDER else result
+    result = interpret_rejection(reply)
+    return attribute_fault(result, error_text(reply), message) if result.code == UNVERIFIED_SENDER else result
 
 
-def refused(reply: HttpResponse) -> SendResult:
+def interpret_rejection(reply: HttpResponse) -> SendResult:
     """Return the meaning of a response that is not a success, for any request."""
     name, text, pause = error_name(reply), explanation(reply), _retry_after(reply.headers)
     original = name or str(reply.status)
     if (gateway := GATEWAYS.get(reply.status)) is not None:
         return gateway.result(text, original)
-    if name is None and (nameless := NAMELESS.get(reply.status)) is not None:
+    if name is None and (nameless := UNNAMED_ERRORS.get(reply.status)) is not None:
         return nameless.result(text, original, pause)
     for candidate in RESPONSE_RULES:
-        if name is not None and candidate.names.match(name) and candidate.text.search(said(reply)):
+        if name is not None and candidate.names.match(name) and candidate.text.search(error_text(reply)):
             return candidate.meaning.result(text, original, pause)
     unknown = UNKNOWN_FAULT if name is None and reply.status >= 500 else UNKNOWN
-    told = with_status(reply.status, text if name is None else f"{name}: {text}")
-    return unknown.result(f"unknown response: {told}", original, pause)
+    description = with_status(reply.status, text if name is None else f"{name}: {text}")
+    return unknown.result(f"unknown response: {description}", original, pause)
 
 
-def cut(cause: Disconnect) -> SendResult:
-    meaning = CUT_AFTER if cause.is_in_doubt else CUT_BEFORE[cause.is_timeout]
+def interpret_disconnect(cause: Disconnect) -> SendResult:
+    meaning = DISCONNECTED_AFTER if cause.is_in_doubt else DISCONNECTED_BEFORE[cause.is_timeout]
     return meaning.result(cause.cause)
 
 
-def fair(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
+def attribute_fault(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
     """Whose address is unverified decides who is at fault: the configuration, the message, or a sandbox recipient."""
     named = addresses_in(text)
     if named and named <= {recipient.lower() for recipient in message.recipients}:
@@ -181,7 +181,7 @@ def error_name(reply: HttpResponse) -> str | None:
     return None
 
 
-def said(reply: HttpResponse) -> str:
+def error_text(reply: HttpResponse) -> str:
     """Return the SES message. Only the first line: after it, a rejected signature shows what was signed."""
     document = _document(reply)
     for text in (document.get("message"), document.get("Message")):
@@ -192,7 +192,7 @@ def said(reply: HttpResponse) -> str:
 
 def explanation(reply: HttpResponse) -> str:
     """Return the explanation for display, without addresses."""
-    text = mask_addresses(said(reply))
+    text = mask_addresses(error_text(reply))
     return text or ("a response that is not from SES" if reply.body else f"{reply.status} without a body")
 
 

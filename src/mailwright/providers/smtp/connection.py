@@ -23,11 +23,11 @@ from mailwright.providers.smtp.responses import (
     TOO_LARGE,
     UTF8_UNSUPPORTED,
     SessionEnd,
-    refused,
+    interpret_rejection,
 )
 from mailwright.providers.smtp.settings import Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
-from mailwright.providers.smtp.wire import on_the_line
+from mailwright.providers.smtp.wire import wire_format
 
 # A larger body is sent in pieces of this size, each after the previous one: until the last piece is written,
 # the message can be withdrawn.
@@ -51,7 +51,7 @@ class GoodReplies(NamedTuple):
 _TEXT = rb"[^\n]{0,4000}\n"
 _GOOD_ENVELOPE = rb"2\d\d " + _TEXT + rb"2\d\d " + _TEXT + rb"354 " + _TEXT
 # By their number. The first group is the reply about the message whose content came before.
-_GOOD_ANSWERS = {
+_GOOD_REPLIES = {
     3: GoodReplies(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
     4: GoodReplies(deque((SmtpPhase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
 }
@@ -61,7 +61,7 @@ class ConnectionOwner(Protocol):
     def take(self) -> SmtpJob | None:
         """Return the next message that waits for a connection."""
 
-    def again(self, job: SmtpJob) -> None:
+    def requeue(self, job: SmtpJob) -> None:
         """The server has not replied to this message: another connection will send it."""
 
     def park(self, connection: "SmtpConnection") -> None:
@@ -75,27 +75,27 @@ class ConnectionOwner(Protocol):
 
 class SmtpConnection:
     __slots__ = (
-        "_answered",
         "_begun",
         "_body_left",
         "_clock",
         "_expected",
         "_features",
         "_filing",
+        "_handlers",
         "_later_commands",
         "_max_messages",
         "_opening",
         "_owner",
-        "_patience",
+        "_timeout_of",
         "_timeouts",
         "_writing",
         "is_quitting",
-        "line",
+        "transport",
     )
 
     def __init__(
         self,
-        line: SmtpTransport,
+        transport: SmtpTransport,
         features: ServerFeatures,
         owner: ConnectionOwner,
         *,
@@ -103,7 +103,7 @@ class SmtpConnection:
         timeouts: Timeouts,
         max_messages: int,
     ) -> None:
-        self.line = line
+        self.transport = transport
         self._features = features
         self._owner = owner
         self._clock = clock
@@ -120,16 +120,16 @@ class SmtpConnection:
         self._later_commands: list[tuple[bytes, tuple[SmtpPhase, ...]]] = []  # For the message in `_opening`.
         self._body_left = memoryview(b"")
         self._expected: deque[SmtpPhase] = deque()  # The expected replies, in order.
-        self._answered: dict[SmtpPhase, Callable[[SmtpReply], None]] = {
-            SmtpPhase.MAIL: self._mail_answered,
-            SmtpPhase.RCPT: self._rcpt_answered,
-            SmtpPhase.DATA: self._data_answered,
-            SmtpPhase.DOT: self._dot_answered,
-            SmtpPhase.RESET: self._reset_answered,
-            SmtpPhase.LONE_DOT: self._lone_dot_answered,
-            SmtpPhase.QUIT: self._quit_answered,
+        self._handlers: dict[SmtpPhase, Callable[[SmtpReply], None]] = {
+            SmtpPhase.MAIL: self._on_mail_reply,
+            SmtpPhase.RCPT: self._on_rcpt_reply,
+            SmtpPhase.DATA: self._on_data_reply,
+            SmtpPhase.DOT: self._on_dot_reply,
+            SmtpPhase.RESET: self._on_reset_reply,
+            SmtpPhase.LONE_DOT: self._on_lone_dot_reply,
+            SmtpPhase.QUIT: self._on_quit_reply,
         }
-        self._patience = {
+        self._timeout_of = {
             SmtpPhase.MAIL: timeouts.mail,
             SmtpPhase.RCPT: timeouts.rcpt,
             SmtpPhase.DATA: timeouts.data,
@@ -144,77 +144,77 @@ class SmtpConnection:
         return not self._expected and self._writing is None
 
     def start(self) -> None:
-        self.line.listener = self
-        self._look_for_work()
-        self.line.allow(self.patience())
+        self.transport.listener = self
+        self._begin_next()
+        self.transport.allow(self.patience())
 
     def begin(self, job: SmtpJob) -> None:
-        """Ping a parked connection."""
+        """Begin a message on a parked connection."""
         commands = self._open(job) or self._open_next()
         if commands:
-            self.line.write(commands)
+            self.transport.write(commands)
         else:
             self._owner.park(self)
-        self.line.allow(self.patience())
+        self.transport.allow(self.patience())
 
     def quit(self) -> None:
         """Close an idle connection."""
         self._owner.unpark(self)
         self.is_quitting = True
         self._expected.append(SmtpPhase.QUIT)
-        self.line.write(b"QUIT\r\n")
-        self.line.allow(self.patience())
+        self.transport.write(b"QUIT\r\n")
+        self.transport.allow(self.patience())
 
     # Called by the transport.
 
-    def answers_came(self, data: bytes) -> bool:
+    def good_replies_received(self, data: bytes) -> bool:
         """Handle the common case: exactly the expected replies, all of them good.
 
         Return False for anything else. That is parsed reply by reply, with the same outcome, in three times the time.
         """
-        good = _GOOD_ANSWERS.get(len(self._expected))
+        good = _GOOD_REPLIES.get(len(self._expected))
         if good is None or self._expected != good.phases or self._opening is None:
             return False
-        found = good.pattern.fullmatch(data)
-        if found is None:
+        match = good.pattern.fullmatch(data)
+        if match is None:
             return False
         self._expected.clear()
         if self._filing is not None:
             filed, self._filing = self._filing, None
-            filed.settle(filed.sent(SmtpReply(OK, [found[1]])))
-        self._opening.is_heard = True
+            filed.settle(filed.sent(SmtpReply(OK, [match[1]])))
+        self._opening.has_reply = True
         self._opening.recipients_answered = 1
         self._send_content(self._opening)
         return True
 
-    def reply_came(self, reply: SmtpReply) -> None:
+    def reply_received(self, reply: SmtpReply) -> None:
         if not self._expected:
-            self._not_asked(reply)
+            self._on_unsolicited_reply(reply)
         elif reply.code == 421:
             self._shut_down(self._expected.popleft(), reply)
         else:
-            self._answered[self._expected.popleft()](reply)
+            self._handlers[self._expected.popleft()](reply)
 
     def patience(self) -> float:
         if self._expected:
-            return self._patience[self._expected[0]]
+            return self._timeout_of[self._expected[0]]
         return self._timeouts.idle if self._writing is None else self._timeouts.block
 
-    def time_ran_out(self) -> None:
+    def timed_out(self) -> None:
         if self.is_idle:
             self.quit()
         else:
-            phase = f"answer to {self._expected[0].name}" if self._expected else "progress in the content"
-            self.line.end(SessionEnd.TIMED_OUT, f"no {phase} in {self.patience():g} s")
+            phase = f"reply to {self._expected[0].name}" if self._expected else "progress in the content"
+            self.transport.end(SessionEnd.TIMED_OUT, f"no {phase} in {self.patience():g} s")
 
-    def room_again(self) -> None:
+    def writable_again(self) -> None:
         if self._writing is not None:
             self._write_more(self._writing)
-            self.line.allow(self.patience())
+            self.transport.allow(self.patience())
         elif self._opening is None and self._features.pipelining and not self.is_quitting:
-            self._look_for_work()
+            self._begin_next()
 
-    def line_ended(self, ending: SessionEnd, detail: str) -> None:
+    def connection_ended(self, ending: SessionEnd, detail: str) -> None:
         if self._filing is not None:
             self._filing.settle(ENDED_AFTER[ending].result(f"after the last byte: {detail}"))
         for job in (self._writing, self._opening):
@@ -222,7 +222,7 @@ class SmtpConnection:
                 continue
             if self._may_move(job) and ending is not SessionEnd.SHUT_DOWN:
                 job.moves += 1
-                self._owner.again(job)
+                self._owner.requeue(job)
             else:
                 job.settle(ENDED_BEFORE[ending].result(detail))
         self._filing = self._writing = self._opening = None
@@ -230,15 +230,15 @@ class SmtpConnection:
 
     # Beginning a message.
 
-    def _look_for_work(self) -> None:
+    def _begin_next(self) -> None:
         """Begin messages while no envelope is open."""
         commands = self._open_next()
         if commands:
-            self.line.write(commands)
+            self.transport.write(commands)
         else:
-            self._rest()
+            self._park_or_quit()
 
-    def _rest(self) -> None:
+    def _park_or_quit(self) -> None:
         if self._begun < self._max_messages:
             self._owner.park(self)
         elif self.is_idle:
@@ -252,9 +252,9 @@ class SmtpConnection:
         return commands
 
     def _open(self, job: SmtpJob) -> bytes:
-        objection = self._objection(job)
-        if objection is not None:
-            job.settle(objection)
+        problem = self._find_problem(job)
+        if problem is not None:
+            job.settle(problem)
             return b""
         self._begun += 1
         self._opening = job
@@ -262,18 +262,18 @@ class SmtpConnection:
         self._expected.extend(phases)
         return commands
 
-    def _objection(self, job: SmtpJob) -> SendResult | None:
+    def _find_problem(self, job: SmtpJob) -> SendResult | None:
         """Return why this server cannot accept the message, known without asking it."""
         message, features = job.message, self._features
         if self._is_too_late(message):
             return LOCK_EXPIRED.result("the lease on the message ended before it could be sent")
         if features.max_size_bytes is not None and len(message.content) > features.max_size_bytes:
-            size = f"{len(message.content)} bytes, the server takes {features.max_size_bytes}"
+            size = f"{len(message.content)} bytes, the server accepts {features.max_size_bytes}"
             return TOO_LARGE.result(f"the message is too large: {size}")
         if not job.is_seven_bit and "8BITMIME" not in features.offered:
-            return EIGHT_BIT_UNSUPPORTED.result("the content has 8-bit bytes and the server takes 7-bit only")
+            return EIGHT_BIT_UNSUPPORTED.result("the content has 8-bit bytes and the server accepts 7-bit only")
         if job.needs_utf8 and "SMTPUTF8" not in features.offered:
-            return UTF8_UNSUPPORTED.result("an address has non-ASCII characters and the server does not take them")
+            return UTF8_UNSUPPORTED.result("an address has non-ASCII characters and the server does not support them")
         return None
 
     def _envelope(self, job: SmtpJob) -> tuple[bytes, tuple[SmtpPhase, ...]]:
@@ -293,37 +293,37 @@ class SmtpConnection:
         return mail.encode(), (SmtpPhase.MAIL,)
 
     def _parameters(self, job: SmtpJob) -> str:
-        size = f" SIZE={len(job.message.content)}" if self._features.takes_size else ""
+        size = f" SIZE={len(job.message.content)}" if self._features.supports_size else ""
         body = "" if job.is_seven_bit else " BODY=8BITMIME"
         return f"{size}{body} SMTPUTF8" if job.needs_utf8 else size + body
 
     # Replies to the envelope.
 
-    def _mail_answered(self, reply: SmtpReply) -> None:
+    def _on_mail_reply(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
-        job.is_heard = True
+        job.has_reply = True
         if not reply.is_ok:
             if not reply.is_refusal:
                 self._out_of_step(job, SmtpPhase.MAIL, reply)
                 return
-            job.refusal = refused(SmtpPhase.MAIL, reply)
+            job.refusal = interpret_rejection(SmtpPhase.MAIL, reply)
         if not self._expected:
             self._go_on(job)
 
-    def _rcpt_answered(self, reply: SmtpReply) -> None:
+    def _on_rcpt_reply(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
         if not reply.is_ok:
             if not reply.is_refusal:
                 self._out_of_step(job, SmtpPhase.RCPT, reply)
                 return
-            job.refused_recipients[job.recipients_answered] = refused(SmtpPhase.RCPT, reply)
+            job.refused_recipients[job.recipients_answered] = interpret_rejection(SmtpPhase.RCPT, reply)
         job.recipients_answered += 1
         if not self._expected:
             self._go_on(job)
 
-    def _data_answered(self, reply: SmtpReply) -> None:
+    def _on_data_reply(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
         verdict = job.verdict()
@@ -332,11 +332,11 @@ class SmtpConnection:
                 self._send_content(job)
             elif job.has_recipients:
                 # A dot would deliver an empty message to some recipients.
-                self._abandon(job, verdict, "the server wants content for a message that it has refused")
+                self._abandon(job, verdict, "the server expects content for a rejected message")
             else:
                 self._give_up(job, verdict, b".\r\n", SmtpPhase.LONE_DOT)
         elif reply.is_refusal:
-            self._give_up(job, verdict or refused(SmtpPhase.DATA, reply), b"RSET\r\n", SmtpPhase.RESET)
+            self._give_up(job, verdict or interpret_rejection(SmtpPhase.DATA, reply), b"RSET\r\n", SmtpPhase.RESET)
         else:
             self._out_of_step(job, SmtpPhase.DATA, reply)
 
@@ -349,36 +349,36 @@ class SmtpConnection:
         else:
             commands, phases = self._later_commands.pop()
             self._expected.extend(phases)
-            self.line.write(commands)
+            self.transport.write(commands)
 
     def _give_up(self, job: SmtpJob, verdict: SendResult, command: bytes, phase: SmtpPhase) -> None:
         """Reset the transaction; the connection continues with the next message."""
         job.settle(verdict)
         self._opening = None
         self._expected.append(phase)
-        self.line.write(command + (self._open_next() if self._features.pipelining else b""))
+        self.transport.write(command + (self._open_next() if self._features.pipelining else b""))
 
-    def _reset_answered(self, reply: SmtpReply) -> None:
+    def _on_reset_reply(self, reply: SmtpReply) -> None:
         if not reply.is_ok:
-            self.line.end(SessionEnd.LOST, f"the server does not take a RSET: {reply.status} {reply.text}")
+            self.transport.end(SessionEnd.LOST, f"the server rejected RSET: {reply.status} {reply.text}")
         elif self._opening is None:
-            self._look_for_work()
+            self._begin_next()
 
-    def _lone_dot_answered(self, _reply: SmtpReply) -> None:
+    def _on_lone_dot_reply(self, _reply: SmtpReply) -> None:
         if self._opening is None:
-            self._look_for_work()
+            self._begin_next()
 
     # Sending the content.
 
     def _send_content(self, job: SmtpJob) -> None:
         if job.is_over:
-            self._abandon(job, LOCK_EXPIRED.result("nobody waits for this message any more"), "taken back")
+            self._abandon(job, LOCK_EXPIRED.result("the send was cancelled"), "taken back")
         elif self._is_too_late(job.message):
             result = LOCK_EXPIRED.result("the lease on the message ended before its content could be sent")
             self._abandon(job, result, "taken back")
         else:
             self._opening = None
-            content, end = on_the_line(job.message)
+            content, end = wire_format(job.message)
             if len(content) <= CHUNK_BYTES:
                 self._write_last(job, content, end)
             else:
@@ -388,66 +388,66 @@ class SmtpConnection:
 
     def _write_more(self, job: SmtpJob) -> None:
         # A broken connection discards what is written: its last chunk is never sent.
-        while not self.line.is_full and not self.line.is_closing:
+        while not self.transport.is_full and not self.transport.is_closing:
             chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
             if not self._body_left:
                 self._writing = None
                 self._write_last(job, chunk)
                 return
-            self.line.write(chunk)
+            self.transport.write(chunk)
 
     def _write_last(self, job: SmtpJob, *rest: bytes | memoryview) -> None:
         self._filing = job
         self._expected.append(SmtpPhase.DOT)
         following = self._open_next() if self._features.pipelining else b""
-        self.line.write(b"".join((*rest, following)))
+        self.transport.write(b"".join((*rest, following)))
         if not self._features.pipelining:
             return
-        if not following and not self.line.is_full:
-            self._rest()
+        if not following and not self.transport.is_full:
+            self._park_or_quit()
 
-    def _dot_answered(self, reply: SmtpReply) -> None:
+    def _on_dot_reply(self, reply: SmtpReply) -> None:
         job = self._filing
         assert job is not None
         if reply.is_ok:
             job.settle(job.sent(reply))
         elif reply.is_refusal:
-            job.settle(refused(SmtpPhase.DOT, reply))
+            job.settle(interpret_rejection(SmtpPhase.DOT, reply))
         else:
-            self.line.end(SessionEnd.GARBLED, f"not an answer to a mail: {reply.status} {reply.text}")
+            self.transport.end(SessionEnd.GARBLED, f"not a reply to a message: {reply.status} {reply.text}")
             return
         self._filing = None
         if self._opening is None:
-            self._look_for_work()
+            self._begin_next()
 
-    def _quit_answered(self, _reply: SmtpReply) -> None:
-        self.line.close()
+    def _on_quit_reply(self, _reply: SmtpReply) -> None:
+        self.transport.close()
 
     # Failures.
 
-    def _not_asked(self, reply: SmtpReply) -> None:
+    def _on_unsolicited_reply(self, reply: SmtpReply) -> None:
         """Usually an idle timeout; during the content, a server that rejects early."""
         if self._writing is not None and reply.is_refusal:
-            self._writing.settle(refused(SmtpPhase.DOT, reply))
+            self._writing.settle(interpret_rejection(SmtpPhase.DOT, reply))
             self._writing = None
-        self.line.end(SessionEnd.GARBLED, f"the server said, unasked: {reply.status} {reply.text}")
+        self.transport.end(SessionEnd.GARBLED, f"unsolicited reply: {reply.status} {reply.text}")
 
     def _shut_down(self, phase: SmtpPhase, reply: SmtpReply) -> None:
         job = self._filing if phase is SmtpPhase.DOT else self._opening if phase in WHOLE_ENVELOPE else None
         if job is not None and not self._may_move(job):
             self._forget(job)
-            job.settle(refused(phase, reply))
-        self.line.end(SessionEnd.LOST, f"the server is closing: {reply.status} {reply.text}")
+            job.settle(interpret_rejection(phase, reply))
+        self.transport.end(SessionEnd.LOST, f"the server is closing: {reply.status} {reply.text}")
 
     def _out_of_step(self, job: SmtpJob, phase: SmtpPhase, reply: SmtpReply) -> None:
         """Replies no longer match commands: any further reply could be misread."""
-        self._abandon(job, refused(phase, reply), f"{reply.status} is no answer to {phase.name}")
+        self._abandon(job, interpret_rejection(phase, reply), f"{reply.status} is not a valid reply to {phase.name}")
 
     def _abandon(self, job: SmtpJob, result: SendResult, detail: str) -> None:
         """Withdraw a message before its last byte. Only closing the connection can undo an accepted DATA."""
         self._forget(job)
         job.settle(result)
-        self.line.end(SessionEnd.LOST, detail)
+        self.transport.end(SessionEnd.LOST, detail)
 
     def _forget(self, job: SmtpJob) -> None:
         if job is self._opening:
@@ -457,7 +457,7 @@ class SmtpConnection:
 
     def _may_move(self, job: SmtpJob) -> bool:
         """The connection failed for another reason: it was kept too long, or because of the previous message."""
-        return not job.is_heard and job.moves < MAX_MOVES and self._begun > 1
+        return not job.has_reply and job.moves < MAX_MOVES and self._begun > 1
 
     def _is_too_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before

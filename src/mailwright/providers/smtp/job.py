@@ -12,8 +12,8 @@ class SmtpJob:
     """One message in flight, and the server's replies so far."""
 
     __slots__ = (
-        "_answered",
-        "is_heard",
+        "_on_result",
+        "has_reply",
         "is_over",
         "is_seven_bit",
         "message",
@@ -24,14 +24,14 @@ class SmtpJob:
         "refused_recipients",
     )
 
-    def __init__(self, message: OutgoingMessage, answered: ResultCallback) -> None:
+    def __init__(self, message: OutgoingMessage, on_result: ResultCallback) -> None:
         self.message = message
-        self._answered = answered
+        self._on_result = on_result
         self.is_over = False  # It has a result, or its caller is gone.
         self.is_seven_bit = message.is_canonical or message.content.isascii()
         self.needs_utf8 = not (message.sender.isascii() and all(map(str.isascii, message.recipients)))
         self.moves = 0  # How often its connection failed before the server replied, so that another took over.
-        self.is_heard = False  # The server has replied to it.
+        self.has_reply = False  # The server has replied to it.
         self.refusal: SendResult | None = None
         self.recipients_answered = 0
         self.refused_recipients: dict[int, SendResult] = {}
@@ -43,7 +43,7 @@ class SmtpJob:
     def settle(self, result: SendResult) -> None:
         if not self.is_over:
             self.is_over = True
-            self._answered(result)
+            self._on_result(result)
 
     def cancel(self) -> None:
         self.is_over = True
@@ -62,5 +62,5 @@ class SmtpJob:
             return sent(PROVIDER, reply.queue_id)
         recipients = self.message.recipients
         refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
-        message = f"{len(refusals)} of {len(recipients)} recipients refused: {', '.join(refusals)}"
+        message = f"{len(refusals)} of {len(recipients)} recipients rejected: {', '.join(refusals)}"
         return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message)

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply
-from mailwright.providers.smtp.responses import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, SessionEnd, refused
+from mailwright.providers.smtp.responses import (
+    AUTH_UNSUPPORTED,
+    ENDED_BEFORE,
+    TLS_FAILED,
+    UNKNOWN,
+    SessionEnd,
+    interpret_rejection,
+)
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
 from mailwright.providers.smtp.transport import SmtpTransport
 
@@ -29,7 +36,7 @@ class ServerFeatures:
     offered: dict[str, str]
     pipelining: bool
     max_size_bytes: int | None
-    takes_size: bool
+    supports_size: bool
 
     @classmethod
     def of(cls, reply: SmtpReply | None) -> "ServerFeatures":
@@ -48,7 +55,7 @@ class LoginConversation:
     """One command and one reply at a time, before any message is sent."""
 
     def __init__(self, timeouts: Timeouts) -> None:
-        self.line = SmtpTransport(self)
+        self.transport = SmtpTransport(self)
         self._timeouts = {
             SmtpPhase.GREETING: timeouts.greeting,
             SmtpPhase.HELLO: timeouts.hello,
@@ -63,15 +70,15 @@ class LoginConversation:
 
     async def ask(self, phase: SmtpPhase, command: bytes) -> SmtpReply:
         if self._heard:
-            raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
+            raise LoginFailed(UNKNOWN.result("the server sent an unexpected reply"))
         if self._failure is None:
-            self.line.write(command + b"\r\n")
+            self.transport.write(command + b"\r\n")
         return await self.hear(phase)
 
     async def hear(self, phase: SmtpPhase) -> SmtpReply:
         self._phase = phase
         if not self._heard and self._failure is None:
-            self.line.allow(self.patience())
+            self.transport.allow(self.patience())
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         if self._heard:
@@ -81,34 +88,34 @@ class LoginConversation:
 
     @property
     def has_more(self) -> bool:
-        return bool(self._heard) or not self.line.is_silent
+        return bool(self._heard) or not self.transport.is_silent
 
     def finish(self) -> None:
         """Check before messages are sent that no bytes are left over and nothing has failed."""
         if self.has_more:
-            raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
+            raise LoginFailed(UNKNOWN.result("the server sent an unexpected reply"))
         if self._failure is not None:
             raise LoginFailed(self._failure)
 
-    def answers_came(self, data: bytes) -> bool:
+    def good_replies_received(self, data: bytes) -> bool:
         return False  # During login every reply is checked individually.
 
-    def reply_came(self, reply: SmtpReply) -> None:
+    def reply_received(self, reply: SmtpReply) -> None:
         self._heard.append(reply)
         if len(self._heard) > 2:
-            self.line.end(SessionEnd.GARBLED, "the server answers what nobody asked")
+            self.transport.end(SessionEnd.GARBLED, "the server sent an unexpected reply")
         self._wake()
 
     def patience(self) -> float:
         return self._timeouts[self._phase]
 
-    def time_ran_out(self) -> None:
-        self.line.end(SessionEnd.TIMED_OUT, f"no answer in the phase {self._phase.name} in {self.patience():g} s")
+    def timed_out(self) -> None:
+        self.transport.end(SessionEnd.TIMED_OUT, f"no reply in phase {self._phase.name} in {self.patience():g} s")
 
-    def room_again(self) -> None:
+    def writable_again(self) -> None:
         """Login commands are never large enough to wait for buffer space."""
 
-    def line_ended(self, ending: SessionEnd, detail: str) -> None:
+    def connection_ended(self, ending: SessionEnd, detail: str) -> None:
         self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
         self._wake()
 
@@ -122,9 +129,9 @@ async def log_in(
 ) -> tuple[LoginConversation, ServerFeatures]:
     """Open a session that is ready for messages, or raise LoginFailed."""
     conversation = LoginConversation(timeouts)
-    await _connect(conversation.line, settings, context, timeouts)
+    await _connect(conversation.transport, settings, context, timeouts)
     try:
-        name = (hostname or _address_literal(conversation.line.local_address)).encode("ascii", "replace")
+        name = (hostname or _address_literal(conversation.transport.local_address)).encode("ascii", "replace")
         _require(await conversation.hear(SmtpPhase.GREETING), SmtpPhase.GREETING, 220)
         features = await _greet(conversation, name)
         if settings.tls is Tls.STARTTLS:
@@ -137,20 +144,20 @@ async def log_in(
             await _authenticate(conversation, features, settings.user, settings.password)
         conversation.finish()
     except BaseException:
-        conversation.line.end(SessionEnd.LOST, "the session did not come about")
-        await asyncio.wait([conversation.line.closed], timeout=1.0)
+        conversation.transport.end(SessionEnd.LOST, "the session could not be opened")
+        await asyncio.wait([conversation.transport.closed], timeout=1.0)
         raise
     return conversation, features
 
 
 async def _connect(
-    line: SmtpTransport, settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts
+    transport: SmtpTransport, settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts
 ) -> None:
     is_tls = settings.tls is Tls.TLS
     try:
         async with asyncio.timeout(timeouts.connect):
             await asyncio.get_running_loop().create_connection(
-                lambda: line,
+                lambda: transport,
                 settings.host,
                 settings.port,
                 ssl=context if is_tls else None,
@@ -177,16 +184,16 @@ async def _encrypt(
     _require(await conversation.ask(SmtpPhase.STARTTLS, b"STARTTLS"), SmtpPhase.STARTTLS, 220)
     if conversation.has_more:
         # A man in the middle may have injected plain text to be taken for the server's.
-        raise LoginFailed(TLS_FAILED.result("the server said more after it agreed to STARTTLS, before TLS began"))
+        raise LoginFailed(TLS_FAILED.result("the server sent data between STARTTLS and the TLS handshake"))
     try:
         async with asyncio.timeout(timeouts.connect):
-            await conversation.line.encrypt(context, settings.host)
+            await conversation.transport.encrypt(context, settings.host)
     except TimeoutError as error:
-        conversation.line.mark_closed()
+        conversation.transport.mark_closed()
         detail = f"no TLS handshake with {settings.host} in {timeouts.connect:g} s"
         raise LoginFailed(ENDED_BEFORE[SessionEnd.TIMED_OUT].result(detail)) from error
     except OSError as error:
-        conversation.line.mark_closed()
+        conversation.transport.mark_closed()
         raise _unreachable(settings, error) from error
 
 
@@ -201,12 +208,12 @@ async def _authenticate(conversation: LoginConversation, features: ServerFeature
         _require(await conversation.ask(SmtpPhase.AUTH, b64encode(password.encode())), SmtpPhase.AUTH, 235)
     else:
         found = f"it offers {', '.join(offered)}" if offered else "it offers no AUTH"
-        raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server knows neither AUTH PLAIN nor LOGIN: {found}"))
+        raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server supports neither AUTH PLAIN nor LOGIN: {found}"))
 
 
 def _require(reply: SmtpReply, phase: SmtpPhase, code: int) -> SmtpReply:
     if reply.code != code:
-        raise LoginFailed(refused(phase, reply))
+        raise LoginFailed(interpret_rejection(phase, reply))
     return reply
 
 

@@ -41,7 +41,7 @@ class SmtpPool:
         self._half_idle: dict[SmtpConnection, None] = {}  # One message is being stored, another could begin.
         self._attempts: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
-        self._closing_lines: set[asyncio.Future[None]] = set()
+        self._closing_transports: set[asyncio.Future[None]] = set()
         self._is_closing = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -65,12 +65,14 @@ class SmtpPool:
             self._drained = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._drained], timeout=grace / SECOND)
         await self._stop_attempts()
-        self._fail_waiting(ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider was closed before the message left"))
+        self._fail_waiting(
+            ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider was closed before the message was sent")
+        )
         for connection in tuple(self._live):
             if connection.is_idle:
                 connection.quit()
             elif not connection.is_quitting:
-                connection.line.end(SessionEnd.SHUT_DOWN, "the time to finish was over")
+                connection.transport.end(SessionEnd.SHUT_DOWN, "the shutdown grace ended")
         await self._wait_for_lines()
 
     # Called by connections.
@@ -82,7 +84,7 @@ class SmtpPool:
                 return job
         return None
 
-    def again(self, job: SmtpJob) -> None:
+    def requeue(self, job: SmtpJob) -> None:
         if self._idle:
             self._idle.popitem()[0].begin(job)
         else:
@@ -103,10 +105,10 @@ class SmtpPool:
     def lost(self, connection: SmtpConnection) -> None:
         self.unpark(connection)
         self._live.discard(connection)
-        closed = connection.line.closed
+        closed = connection.transport.closed
         if not closed.done():
-            self._closing_lines.add(closed)
-            closed.add_done_callback(self._closing_lines.discard)
+            self._closing_transports.add(closed)
+            closed.add_done_callback(self._closing_transports.discard)
         self._open_more()
         self._tell_if_drained()
 
@@ -139,7 +141,7 @@ class SmtpPool:
             self._attempt_failed(failure)
             return
         connection = SmtpConnection(
-            conversation.line,
+            conversation.transport,
             features,
             self,
             clock=self._clock,
@@ -186,9 +188,9 @@ class SmtpPool:
 
     async def _wait_for_lines(self) -> None:
         for connection in self._live:
-            self._closing_lines.add(connection.line.closed)
-        if self._closing_lines:
-            await asyncio.wait(tuple(self._closing_lines))
+            self._closing_transports.add(connection.transport.closed)
+        if self._closing_transports:
+            await asyncio.wait(tuple(self._closing_transports))
 
 
 def _current_task() -> asyncio.Task[None]:

@@ -16,7 +16,7 @@ from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.pool import SmtpPool
 from mailwright.providers.smtp.responses import PROVIDER
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
-from mailwright.providers.smtp.wire import objection
+from mailwright.providers.smtp.wire import find_problem
 
 
 class Smtp:
@@ -37,9 +37,9 @@ class Smtp:
         self._context = _tls_context(settings)
         self._pool = SmtpPool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
 
-    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
-        job = SmtpJob(message, answered)
-        refusal = objection(message)
+    def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
+        job = SmtpJob(message, on_result)
+        refusal = find_problem(message)
         if refusal is None:
             self._pool.submit(job)
         else:
@@ -57,7 +57,7 @@ class Smtp:
         except LoginFailed as failure:
             code, said = failure.result.code, failure.result.original_code
             return ProviderCheck(False, f"{place}: {f'{said} ' if said else ''}{failure.result.message}", code)
-        encryption = conversation.line.tls_version or "no TLS"
+        encryption = conversation.transport.tls_version or "no TLS"
         user = f"logged in as {self._settings.user}" if self._settings.user else "no login"
         pipelining = "pipelining" if features.pipelining else "no pipelining"
         try:
@@ -65,8 +65,8 @@ class Smtp:
         except LoginFailed:
             pass  # It worked; an error after QUIT does not matter.
         finally:
-            conversation.line.close()
-            await conversation.line.closed
+            conversation.transport.close()
+            await conversation.transport.closed
         return ProviderCheck(True, f"{place}: {encryption}, {user}, {pipelining}")
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:

@@ -69,7 +69,7 @@ PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour acc
 UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
 UNAUTHORIZED = r"\bnot authorized to perform\b"
 
-NOT_FOR_US = ErrorCategory.CONFIGURATION
+CONFIGURATION = ErrorCategory.CONFIGURATION
 DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE)
 # Everything that is not about the recipient's mailbox.
 NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
@@ -94,23 +94,23 @@ RESPONSE_RULES = (
     row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
     # Before the first message: the server's state or our settings.
     row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
-    row((SmtpPhase.GREETING, SmtpPhase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
-    row((SmtpPhase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
-    row((SmtpPhase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    row((SmtpPhase.GREETING, SmtpPhase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", CONFIGURATION)),
+    row((SmtpPhase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", CONFIGURATION)),
+    row((SmtpPhase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", CONFIGURATION)),
     # The envelope.
-    row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
-    row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", NOT_FOR_US), text=PAUSED),
-    row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=UNVERIFIED),
-    row(TRANSACTION, "5?? *", failed(SENDER_NOT_ALLOWED, NOT_FOR_US), text=UNAUTHORIZED),
+    row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", CONFIGURATION)),
+    row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", CONFIGURATION), text=PAUSED),
+    row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, CONFIGURATION), text=UNVERIFIED),
+    row(TRANSACTION, "5?? *", failed(SENDER_NOT_ALLOWED, CONFIGURATION), text=UNAUTHORIZED),
     row(TRANSACTION, "5?? 5.3.4, 5?? 5.2.3", failed("SMTP_MESSAGE_TOO_LARGE")),
     row(MAIL, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
     row(MAIL, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
     row(MAIL, "503 *", retried("SMTP_OUT_OF_SEQUENCE", blame=True)),
-    row(MAIL, "5?? *", failed(SENDER_REFUSED, NOT_FOR_US)),
+    row(MAIL, "5?? *", failed(SENDER_REFUSED, CONFIGURATION)),
     row(MAIL, "4?? *", retried("SMTP_TEMPORARY_FAILURE", blame=True)),
     row(RCPT, "5?? 5.1.[1236], 5?? 5.1.10, 5?? 5.2.1, 5?? 5.4.4, 556 *", failed("SMTP_RECIPIENT_REJECTED")),
     row((SmtpPhase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
-    row(RCPT, "5?? 5.7.*, 55[0134] -", failed("SMTP_RELAY_DENIED", NOT_FOR_US), text=NO_RELAY),
+    row(RCPT, "5?? 5.7.*, 55[0134] -", failed("SMTP_RELAY_DENIED", CONFIGURATION), text=NO_RELAY),
     row((SmtpPhase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
     row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
     row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
@@ -140,8 +140,8 @@ ENDED_AFTER = {
 }
 
 # What we detect ourselves, without asking the server about this message.
-TLS_FAILED = failed("SMTP_TLS_FAILED", NOT_FOR_US)
-AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", NOT_FOR_US)
+TLS_FAILED = failed("SMTP_TLS_FAILED", CONFIGURATION)
+AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", CONFIGURATION)
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 INVALID_ADDRESS = failed("INVALID_ADDRESS", ErrorCategory.VALIDATION)
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
@@ -150,7 +150,7 @@ UTF8_UNSUPPORTED = failed("SMTP_UTF8_UNSUPPORTED")
 EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
 
 
-def refused(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
+def interpret_rejection(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
     """Return the result of a message, or of all waiting ones, for a negative reply in a phase."""
     status, text = reply.status, reply.text
     subject = f"{reply.code} {reply.enhanced or '-'}"

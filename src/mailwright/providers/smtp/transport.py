@@ -10,20 +10,20 @@ from mailwright.providers.smtp.responses import SessionEnd
 
 
 class TransportListener(Protocol):
-    def answers_came(self, data: bytes) -> bool:
+    def good_replies_received(self, data: bytes) -> bool:
         """Return whether these bytes were exactly what was expected and have been handled."""
 
-    def reply_came(self, reply: SmtpReply) -> None: ...
+    def reply_received(self, reply: SmtpReply) -> None: ...
 
     def patience(self) -> float:
         """Seconds to wait for the next reply."""
 
-    def time_ran_out(self) -> None: ...
+    def timed_out(self) -> None: ...
 
-    def room_again(self) -> None:
+    def writable_again(self) -> None:
         """What was written has been sent: more may follow."""
 
-    def line_ended(self, ending: SessionEnd, detail: str) -> None:
+    def connection_ended(self, ending: SessionEnd, detail: str) -> None:
         """Called once: nothing more is received or sent."""
 
 
@@ -90,7 +90,7 @@ class SmtpTransport(asyncio.Protocol):
         self.has_ended = True
         self._stop_timer()
         self._transport.abort()
-        self.listener.line_ended(ending, detail)
+        self.listener.connection_ended(ending, detail)
 
     def close(self) -> None:
         """Close gracefully: written bytes are still sent, and TLS is shut down properly."""
@@ -101,7 +101,7 @@ class SmtpTransport(asyncio.Protocol):
         # A server that does not confirm the TLS shutdown would keep the socket open for half a minute.
         self._timer = self._loop.call_later(1.0, self._transport.abort)
         self._transport.close()
-        self.listener.line_ended(SessionEnd.LOST, "closed")
+        self.listener.connection_ended(SessionEnd.LOST, "closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._use(cast("asyncio.Transport", transport))  # The transports of uvloop are not its subclasses.
@@ -113,14 +113,14 @@ class SmtpTransport(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
             return
-        if self._reader.is_empty and self.listener.answers_came(data):
+        if self._reader.is_empty and self.listener.good_replies_received(data):
             if not self.has_ended:
                 self.allow(self.listener.patience())
             return
         reply = None
         try:
             for reply in self._reader.feed(data):
-                self.listener.reply_came(reply)
+                self.listener.reply_received(reply)
                 if self.has_ended:
                     return
         except GarbledReply as error:
@@ -135,7 +135,7 @@ class SmtpTransport(asyncio.Protocol):
         if not self.has_ended:
             self.has_ended = True
             detail = f"the connection was lost: {error}" if error else "the server closed the connection"
-            self.listener.line_ended(SessionEnd.LOST, detail)
+            self.listener.connection_ended(SessionEnd.LOST, detail)
         self.mark_closed()
 
     def mark_closed(self) -> None:
@@ -152,7 +152,7 @@ class SmtpTransport(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         if not self.has_ended:
-            self.listener.room_again()
+            self.listener.writable_again()
 
     def _look_at_the_clock(self) -> None:
         self._timer = None
@@ -160,7 +160,7 @@ class SmtpTransport(asyncio.Protocol):
         if self._deadline - self._loop.time() > 0.001:
             self._start_timer()
         else:
-            self.listener.time_ran_out()
+            self.listener.timed_out()
 
     def _start_timer(self) -> None:
         self._timer_at = self._deadline

@@ -16,7 +16,7 @@ _UNSAFE = re.compile("[\x00-\x20\x7f-\xa0<>\u2028\u2029\ud800-\udfff]")
 END = b".\r\n"
 
 
-def objection(message: OutgoingMessage) -> SendResult | None:
+def find_problem(message: OutgoingMessage) -> SendResult | None:
     """Return why a message must not be sent to any server."""
     if not message.recipients or not all(message.recipients):
         return INVALID_ADDRESS.result("the message has no recipient or an empty one")
@@ -38,12 +38,12 @@ def is_clean(content: bytes) -> bool:
     return kinds.newlines in ("\r\n", None)
 
 
-def on_the_line(message: OutgoingMessage) -> tuple[bytes, bytes]:
+def wire_format(message: OutgoingMessage) -> tuple[bytes, bytes]:
     """Return the content as sent, and its end. Joining the two would copy every message once more."""
-    return (message.content, END) if message.is_canonical else (dotted(message.content), b"")
+    return (message.content, END) if message.is_canonical else (dot_stuff(message.content), b"")
 
 
-def dotted(content: bytes) -> bytes:
+def dot_stuff(content: bytes) -> bytes:
     """Dot-stuff the content and add the final dot."""
     if b"\r\n." in content:
         content = content.replace(b"\r\n.", b"\r\n..")

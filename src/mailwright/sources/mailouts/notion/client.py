@@ -230,7 +230,7 @@ class Notion:
                 headers=self._headers if call.body is None else {**self._headers, "Content-Type": "application/json"},
                 body=b"" if call.body is None else orjson.dumps(call.body),
                 timeout_seconds=TIMEOUT_SECONDS,
-                most_answer_bytes=MAX_RESPONSE_BYTES,
+                max_response_bytes=MAX_RESPONSE_BYTES,
             )
         finally:
             asked.ended_at = self._clock.now()

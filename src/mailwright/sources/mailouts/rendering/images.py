@@ -65,7 +65,7 @@ class ImageCopier:
                 _warn(url, "it is no web address")
                 return None
             match await self._http.request(
-                "GET", url, timeout_seconds=TIMEOUT_SECONDS, most_answer_bytes=MAX_BYTES + 1
+                "GET", url, timeout_seconds=TIMEOUT_SECONDS, max_response_bytes=MAX_BYTES + 1
             ):
                 case HttpResponse(status=200, body=body):
                     return _image(url, body)

@@ -207,7 +207,7 @@ class Supabase:
             headers=headers,
             body=b"" if call.body is None else orjson.dumps(call.body),
             timeout_seconds=TIMEOUT_SECONDS,
-            most_answer_bytes=MAX_RESPONSE_BYTES,
+            max_response_bytes=MAX_RESPONSE_BYTES,
         )
 
 

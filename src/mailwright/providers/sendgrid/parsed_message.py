@@ -18,7 +18,7 @@ class ParsedAttachment:
 
 
 @dataclass(slots=True)  # Not frozen, for speed: see domain.message.
-class ParsedMail:
+class ParsedMessage:
     sender: ParsedMailbox
     to: list[ParsedMailbox]
     cc: list[ParsedMailbox]
@@ -28,4 +28,4 @@ class ParsedMail:
     headers: list[tuple[str, str]]
     text: str | None = None
     html: str | None = None
-    attached: list[ParsedAttachment] = field(default_factory=list)
+    attachments: list[ParsedAttachment] = field(default_factory=list)
