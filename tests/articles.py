@@ -1,4 +1,4 @@
-"""Articles in a test: slices of one article, readers in Ohio, and runs that a worker carries on."""
+"""Articles for tests: slices of one article, recipients in Ohio, and runs."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def a_slice(**changes: Any) -> Slice:
 
 
 def the_slices() -> list[Slice]:
-    """A headline for everyone, and a slice for each of four divisions, from broad to narrow."""
+    """Return a headline for everyone, and a slice for each of four divisions, from broad to narrow."""
     return [
         a_slice(is_headline=True, title="Vote in May", dek="What is on your ballot", body_md="Dear [[name|reader]],"),
         a_slice(scope_ocd_id=US, section_order=2, body_md="The nation votes."),
@@ -56,18 +56,18 @@ async def write_slices(bench: Bench, *slices: Slice, tenant_id: int = DEFAULT_TE
     return stored
 
 
-async def a_reader(bench: Bench, email: str, *divisions: str, name: str | None = None, **attributes: Any) -> None:
+async def a_recipient(bench: Bench, email: str, *divisions: str, name: str | None = None, **attributes: Any) -> None:
     given = {**attributes, **({"ocd_ids": list(divisions)} if divisions else {})}
     change = contacts.ContactChange(name=name, attributes=given)
     await contacts.put(bench.database, bench.clock, DEFAULT_TENANT, email, change)
 
 
-async def two_readers(bench: Bench) -> None:
-    await a_reader(bench, ADA, US, OHIO, FRANKLIN, UPPER_ARLINGTON, name="Ada")
-    await a_reader(bench, CLEO, US, OHIO, CUYAHOGA, CLEVELAND, name="Cleo")
+async def two_recipients(bench: Bench) -> None:
+    await a_recipient(bench, ADA, US, OHIO, FRANKLIN, UPPER_ARLINGTON, name="Ada")
+    await a_recipient(bench, CLEO, US, OHIO, CUYAHOGA, CLEVELAND, name="Cleo")
 
 
-def an_order(**changes: Any) -> RunRequest:
+def a_run_request(**changes: Any) -> RunRequest:
     return RunRequest(
         **{"campaign_tag": TAG, "article_key": KEY, "send_batch_id": BATCH, "audience_filter": {}, **changes}
     )
@@ -78,11 +78,11 @@ def runs_of(bench: Bench) -> ArticleRuns:
 
 
 async def begin(bench: Bench, **changes: Any) -> ArticleRun:
-    run, _ = await runs_of(bench).start(ACTOR, DEFAULT_TENANT, an_order(**changes))
+    run, _ = await runs_of(bench).start(ACTOR, DEFAULT_TENANT, a_run_request(**changes))
     return run
 
 
 async def rows_of(database: Database, view: str) -> list[dict[str, Any]]:
-    """What somebody who looks with SQL sees."""
+    """Return the rows of a view."""
     async with database.read() as tx:
         return [dict(row._mapping) for row in await tx.execute(text(f"SELECT * FROM {view} ORDER BY 1"))]

@@ -1,4 +1,4 @@
-"""Articles end to end: the trigger over a real socket, a real worker, and a SendGrid that answers over another."""
+"""Articles end to end: the HTTP trigger, a real worker, and a SendGrid stand-in over sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from mailwright.domain.retry import ARTICLES
 from mailwright.domain.states import EventType
 from mailwright.outbox.audit import audit
 from mailwright.web.app import create_app
-from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_readers, write_slices
+from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_recipients, write_slices
 from tests.builders import Bench, a_bench, deliveries_of
 from tests.conftest import DatabaseAddress
 from tests.standins.sendgrid import KEY as SENDGRID_KEY
@@ -44,7 +44,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sendgrid: SendGridS
     }
     async with a_bench(engine.url, clock, **settings) as bench:
         await write_slices(bench)
-        await two_readers(bench)
+        await two_recipients(bench)
         yield bench
         assert (await audit(bench.database)).ok
 
@@ -57,7 +57,7 @@ async def web(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def served(bench: Bench) -> AsyncIterator[str]:
-    """The whole application on a socket of its own."""
+    """Serve the whole application on its own socket."""
     app = create_app(bench.engine)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
@@ -86,7 +86,7 @@ def text_of(mail: dict[str, Any], kind: str = "text/plain") -> str:
 
 
 @pytest.mark.promise("article-once")
-async def test_the_same_batch_again_leaves_the_history_as_it_is(
+async def test_repeated_batch_leaves_the_history_unchanged(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     assert (await trigger(web)).status_code == 202
@@ -101,7 +101,7 @@ async def test_the_same_batch_again_leaves_the_history_as_it_is(
     assert len(sendgrid.mails) == 2
 
 
-async def test_a_reader_in_upper_arlington_gets_one_block_of_nation_state_county_and_city(
+async def test_recipient_in_upper_arlington_gets_all_four_levels(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     await trigger(web)
@@ -116,7 +116,7 @@ async def test_a_reader_in_upper_arlington_gets_one_block_of_nation_state_county
     assert text_of(mail, "text/html").count("<html") == 1
 
 
-async def test_a_reader_in_cleveland_gets_nation_and_state_only(
+async def test_recipient_in_cleveland_gets_nation_and_state_only(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     await trigger(web)
@@ -128,7 +128,7 @@ async def test_a_reader_in_cleveland_gets_nation_and_state_only(
     assert "Upper Arlington" not in written
 
 
-async def test_a_wrong_password_is_refused_with_401_and_sends_nothing(
+async def test_wrong_password_returns_401_and_sends_nothing(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     for password in ("wrong", PASSWORD[:-1], f"{PASSWORD}!"):
@@ -141,7 +141,7 @@ async def test_a_wrong_password_is_refused_with_401_and_sends_nothing(
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_leaves_a_dead_letter(
+async def test_failing_sendgrid_is_retried_then_dead_lettered(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock, status: int
 ) -> None:
     sendgrid.answer(refusal(status, "internal error"))
@@ -165,7 +165,7 @@ async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_
     assert await rows_of(bench.database, "delivery_history") == []
 
 
-async def test_a_mail_that_sendgrid_refuses_for_good_is_a_dead_letter_at_once(
+async def test_permanently_refused_message_is_dead_lettered_at_once(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     sendgrid.answer(refusal(400, "does not contain a valid address", "to"), nth=1)
@@ -176,7 +176,7 @@ async def test_a_mail_that_sendgrid_refuses_for_good_is_a_dead_letter_at_once(
     assert letter["error"].startswith("SENDGRID_BAD_REQUEST: does not contain a valid address")
 
 
-async def test_what_sendgrid_reports_is_told_once_in_its_words_however_often_and_in_whatever_order_it_comes(
+async def test_sendgrid_events_are_recorded_once_in_any_order(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
 ) -> None:
     await trigger(web)
@@ -193,7 +193,7 @@ async def test_what_sendgrid_reports_is_told_once_in_its_words_however_often_and
     assert {row["provider_message_id"] for row in found} == {sendgrid.message_ids[0]}
 
 
-async def test_a_reader_leaves_by_the_link_in_the_mail_and_gets_no_other(
+async def test_unsubscribe_link_stops_further_articles(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
     await trigger(web)
@@ -207,7 +207,7 @@ async def test_a_reader_leaves_by_the_link_in_the_mail_and_gets_no_other(
     assert [mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails[2:]] == [CLEO]
 
 
-async def test_a_retry_after_a_failure_reaches_the_reader_once(
+async def test_retry_after_failure_reaches_recipient_once(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
 ) -> None:
     sendgrid.answer(refusal(503, "unavailable"), nth=1)

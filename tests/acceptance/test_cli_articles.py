@@ -51,7 +51,10 @@ async def test_invalid_article_is_refused_with_a_message(tmp_path: Path) -> None
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES.replace(OHIO, "ohio"))
     refused = await commands.run("article", "import", "slices.csv")
-    assert (refused.code, "slices.csv, line 3: scope_ocd_id: 'ohio' is no OCD division id" in refused.err) == (2, True)
+    assert (refused.code, "slices.csv, line 3: scope_ocd_id: 'ohio' is not an OCD division id" in refused.err) == (
+        2,
+        True,
+    )
     await commands.ok("db", "upgrade")
     unknown = await commands.run(*SEND)
     assert (unknown.code, f"article_key: there is no article {KEY}" in unknown.err) == (2, True)

@@ -9,7 +9,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import Status
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
-from tests.articles import ACTOR, OHIO, US, an_order, the_slices
+from tests.articles import ACTOR, OHIO, US, a_run_request, the_slices
 from tests.builders import DEFAULT_TENANT, a_contact
 from tests.campaigns import address_of
 from tests.faults.figures import Figures
@@ -36,14 +36,14 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
             "MAILWRIGHT_SENDGRID_URL": sendgrid.url,
         }
         runs = ArticleRuns(stage.database, clock, templates)
-        begun, _ = await runs.start(ACTOR, DEFAULT_TENANT, an_order())
+        begun, _ = await runs.start(ACTOR, DEFAULT_TENANT, a_run_request())
         worker = await stage.working()
         for number in range(kills):
             taken = readers * (number + 1) // (kills + 2)
             await until(lambda enough=taken: len(sendgrid.mails) >= enough, 60, "mails to be sent")
             await asyncio.sleep(chance.uniform(0.0, 0.02))
             worker.kill()
-            again, is_replay = await runs.start(ACTOR, DEFAULT_TENANT, an_order())
+            again, is_replay = await runs.start(ACTOR, DEFAULT_TENANT, a_run_request())
             figures.expect("batch again", "the same run", "the same run", when=is_replay and again.id == begun.id)
             worker = await stage.working()
         await stage.all_done(seconds=30)

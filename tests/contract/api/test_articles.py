@@ -48,7 +48,7 @@ async def put(api: Api, **changes: Any) -> dict[str, Any]:
     return found
 
 
-async def a_reader(api: Api, email: str, *divisions: str) -> None:
+async def a_recipient(api: Api, email: str, *divisions: str) -> None:
     change = contacts.ContactChange(name="Ada", attributes={"ocd_ids": list(divisions)})
     await contacts.put(api.engine.database, api.engine.clock, 1, email, change)
 
@@ -62,7 +62,7 @@ async def test_the_trigger_answers_at_once_and_the_same_batch_gets_the_same_run(
     api: Api, admin: httpx.AsyncClient
 ) -> None:
     await put(api)
-    await a_reader(api, "ada@example.com", US)
+    await a_recipient(api, "ada@example.com", US)
     first = await admin.post(SEND, json=a_body(audience_filter={"country": "us"}))
     assert first.status_code == 202, first.text
     assert first.json() | {"run_id": ""} == {
@@ -212,8 +212,8 @@ async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> 
 async def test_previews_coverage_and_runs_are_told(api: Api, admin: httpx.AsyncClient) -> None:
     await put(api, title="Vote, [[name|you]]", is_headline=True)
     await put(api, scope_ocd_id=OHIO, section_order=2, body_md="Ohio.")
-    await a_reader(api, "ada@example.com", US, OHIO)
-    await a_reader(api, "cleo@example.com", US)
+    await a_recipient(api, "ada@example.com", US, OHIO)
+    await a_recipient(api, "cleo@example.com", US)
     as_ada = (await api.client.post(f"/v1/articles/{KEY}/preview", json={"email": "ada@example.com"})).json()
     assert (as_ada["subject"], as_ada["body_md"]) == ("Vote, Ada", "Words.\n\nOhio.")
     elsewhere = (await api.client.post(f"/v1/articles/{KEY}/preview", json={"ocd_ids": [US]})).json()

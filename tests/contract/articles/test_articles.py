@@ -1,4 +1,4 @@
-"""Articles, on both engines: slices are kept by their place, runs are sent once, variants are kept once."""
+"""Articles on both engines: slices by position, runs that are sent once, variants that are stored once."""
 
 import asyncio
 from email import message_from_bytes, policy
@@ -40,14 +40,14 @@ from tests.articles import (
     TAG,
     UPPER_ARLINGTON,
     US,
-    a_reader,
+    a_recipient,
+    a_run_request,
     a_slice,
-    an_order,
     begin,
     rows_of,
     runs_of,
     the_slices,
-    two_readers,
+    two_recipients,
     write_slices,
 )
 from tests.builders import DEFAULT_TENANT, SENT, UNKNOWN, Bench, a_tenant, suppress
@@ -65,11 +65,11 @@ def store_of(bench: Bench) -> SliceStore:
 
 
 def scheduler_of(bench: Bench) -> ArticleScheduler:
-    """As a process that has just been started has it."""
+    """A scheduler without caches, as in a new process."""
     return ArticleScheduler(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
 
 
-async def walk_all(bench: Bench) -> None:
+async def enqueue_all(bench: Bench) -> None:
     scheduler = scheduler_of(bench)
     while await scheduler.tick():
         pass
@@ -81,7 +81,7 @@ def html_of(mail: EmailMessage) -> str:
     return str(body.get_content())
 
 
-async def addressees(bench: Bench) -> list[str]:
+async def recipients_of(bench: Bench) -> list[str]:
     async with bench.database.read() as tx:
         rows = await tx.execute(select(messages.c.to_email).order_by(messages.c.id))
     return [row.to_email for row in rows]
@@ -95,7 +95,7 @@ async def count(bench: Bench, table: Any) -> int:
 # Slices.
 
 
-async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(bench: Bench) -> None:
+async def test_writing_to_an_occupied_position_changes_the_slice(bench: Bench) -> None:
     store = store_of(bench)
     [first], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="Old")])
     assert put == SliceChanges(added=1)
@@ -107,7 +107,7 @@ async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(b
     assert await store.find(DEFAULT_TENANT, first.slice_id) == second
 
 
-async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Bench) -> None:
+async def test_slice_moves_only_to_a_free_position(bench: Bench) -> None:
     store = store_of(bench)
     (first, second), _ = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(), a_slice(sort_index=1)])
     with pytest.raises(SlicePositionTaken):
@@ -125,7 +125,7 @@ async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Benc
     assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
 
 
-async def test_a_slice_that_could_not_be_sent_is_refused_when_it_is_written(bench: Bench) -> None:
+async def test_unsendable_slice_is_refused_on_write(bench: Bench) -> None:
     store = store_of(bench)
     with pytest.raises(SliceRefused, match=r"body_md: .*<script>"):
         await store.put(ACTOR, DEFAULT_TENANT, [a_slice(sort_index=1), a_slice(body_md="<script>alert(1)</script>")])
@@ -139,34 +139,34 @@ async def test_a_slice_that_could_not_be_sent_is_refused_when_it_is_written(benc
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_tenants_slices_and_runs_are_its_own(bench: Bench) -> None:
+async def test_slices_and_runs_belong_to_one_tenant(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     [first, *_] = await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     run = await begin(bench)
     with pytest.raises(NotFound):
         await store_of(bench).find(other, first.slice_id)
     with pytest.raises(NotFound):
         await runs_of(bench).find(other, run.run_id)
     with pytest.raises(UnknownArticle):
-        await runs_of(bench).start(ACTOR, other, an_order())
-    await walk_all(bench)
+        await runs_of(bench).start(ACTOR, other, a_run_request())
+    await enqueue_all(bench)
 
 
 # Runs.
 
 
 @pytest.mark.promise("article-once")
-async def test_a_batch_that_is_asked_for_again_changes_nothing(bench: Bench) -> None:
+async def test_repeated_batch_changes_nothing(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     provider = ScriptedProvider()
     first = await begin(bench)
     await bench.drain(provider)
     history = await rows_of(bench.database, "delivery_history")
     assert sorted(row["email"] for row in history) == [ADA, CLEO]
     for _ in range(3):
-        again, is_replay = await runs_of(bench).start("somebody else", DEFAULT_TENANT, an_order())
+        again, is_replay = await runs_of(bench).start("somebody else", DEFAULT_TENANT, a_run_request())
         assert (again.run_id, is_replay, again.actor) == (first.run_id, True, ACTOR)
         await bench.drain(provider)
     assert await rows_of(bench.database, "delivery_history") == history
@@ -175,25 +175,25 @@ async def test_a_batch_that_is_asked_for_again_changes_nothing(bench: Bench) -> 
 
 
 @pytest.mark.promise("article-once")
-async def test_two_who_ask_for_the_same_batch_at_once_get_one_run(bench: Bench) -> None:
+async def test_concurrent_requests_for_a_batch_create_one_run(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
-    found = await asyncio.gather(*(runs_of(bench).start(ACTOR, DEFAULT_TENANT, an_order()) for _ in range(5)))
+    await two_recipients(bench)
+    found = await asyncio.gather(*(runs_of(bench).start(ACTOR, DEFAULT_TENANT, a_run_request()) for _ in range(5)))
     assert len({run.run_id for run, _ in found}) == 1
     assert [is_replay for _, is_replay in found].count(False) == 1
-    await walk_all(bench)
+    await enqueue_all(bench)
 
 
 @pytest.mark.promise("article-once")
-async def test_a_batch_id_that_was_used_for_something_else_is_a_conflict(bench: Bench) -> None:
+async def test_reused_batch_id_is_a_conflict(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     await begin(bench)
     for changed in ({"article_key": "other"}, {"audience_filter": {"state": "OH"}}):
         with pytest.raises(BatchIdReused):
             await begin(bench, **changed)
     assert (await begin(bench, campaign_tag="another-tag")).campaign_tag == "another-tag"
-    await walk_all(bench)
+    await enqueue_all(bench)
 
 
 @pytest.mark.parametrize(
@@ -211,80 +211,76 @@ async def test_a_batch_id_that_was_used_for_something_else_is_a_conflict(bench: 
         ([a_slice()], {"audience_filter": {"state": "\x00"}}, InvalidInput, "audience_filter.state"),
     ],
 )
-async def test_a_run_that_nobody_would_get_is_refused_with_the_reason_and_stores_nothing(
+async def test_run_without_recipients_is_refused_and_stores_nothing(
     bench: Bench, prepared: list[Slice], asked: dict[str, Any], refusal: type[InvalidInput], field: str
 ) -> None:
-    await two_readers(bench)
+    await two_recipients(bench)
     if prepared:
         await write_slices(bench, *prepared)
     with pytest.raises(refusal) as refused:
         await begin(bench, **asked)
     assert refused.value.field == field
     assert await count(bench, campaign_runs) == 0
-    await walk_all(bench)
+    await enqueue_all(bench)
     assert await count(bench, messages) == 0
 
 
-async def test_a_run_says_who_sent_what_and_when(bench: Bench) -> None:
+async def test_run_records_actor_content_and_time(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     run = await begin(bench)
     assert (run.actor, run.campaign_tag, run.article_key, run.send_batch_id) == (ACTOR, TAG, KEY, BATCH)
     assert run.started_at == bench.clock.now()
     [deed, *_] = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
     assert (deed.actor, deed.action, deed.subject) == (ACTOR, "article.send", run.run_id)
-    await walk_all(bench)
+    await enqueue_all(bench)
 
 
 @pytest.mark.promise("article-resumed")
-async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_interrupted_run_resumes_where_it_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 3)
     await write_slices(bench)
     everyone = [f"reader{number:02d}@example.com" for number in range(10)]
     for email in reversed(everyone):
-        await a_reader(bench, email, US, OHIO)
+        await a_recipient(bench, email, US, OHIO)
     run = await begin(bench)
     assert await scheduler_of(bench).tick()
 
     class Cut(Exception):
-        """As a process that ends between its messages and their commit."""
+        """The process ends after it wrote the messages and before it commits."""
 
     def cut(*_: Any) -> None:
         raise Cut
 
     with monkeypatch.context() as patched:
-        patched.setattr(enqueue, "_variants", cut)  # the messages of the portion are written by then
+        patched.setattr(enqueue, "_variants", cut)  # The messages of the batch are written by then.
         assert not await scheduler_of(bench).tick()
-    assert await addressees(bench) == everyone[:3]
-    # Others have moved on meanwhile: what was begun is finished as it was begun.
+    assert await recipients_of(bench) == everyone[:3]
+    # A later change of the slices does not affect a run that has started.
     await write_slices(bench, a_slice(is_headline=True, title="Other", body_md="Other"))
     await begin(bench)
-    await walk_all(bench)
-    assert await addressees(bench) == everyone
+    await enqueue_all(bench)
+    assert await recipients_of(bench) == everyone
     assert [(share.recipients, len(share.slice_ids)) for share in await runs_of(bench).list_variants(run)] == [(10, 3)]
     found = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
     assert (found.recipients, found.skipped, found.enqueue_ended_at is not None) == (10, 0, True)
 
 
 @pytest.mark.promise("article-resumed")
-async def test_two_workers_that_walk_at_once_write_to_everyone_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_workers_enqueue_each_recipient_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 2)
     await write_slices(bench)
     everyone = [f"reader{number:02d}@example.com" for number in range(9)]
     for email in everyone:
-        await a_reader(bench, email, US)
+        await a_recipient(bench, email, US)
     await begin(bench)
-    await asyncio.gather(*(walk_all(bench) for _ in range(3)))
-    assert await addressees(bench) == everyone
+    await asyncio.gather(*(enqueue_all(bench) for _ in range(3)))
+    assert await recipients_of(bench) == everyone
 
 
-async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> None:
+async def test_run_keeps_the_slices_it_started_with(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     await begin(bench)
     for each in await store_of(bench).list_slices(DEFAULT_TENANT, KEY):
         await store_of(bench).remove(ACTOR, DEFAULT_TENANT, each.slice_id)
@@ -296,26 +292,26 @@ async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> No
 # Variants.
 
 
-async def test_readers_of_the_same_slices_share_one_stored_variant_in_this_run_and_the_next(bench: Bench) -> None:
+async def test_recipients_of_the_same_slices_share_one_stored_variant(bench: Bench) -> None:
     await write_slices(bench)
     for number in range(20):
         places = [US, OHIO, FRANKLIN] if number % 2 else [US, f"{US}/state:tx"]
-        await a_reader(bench, f"reader{number}@example.com", *places, name=f"Reader {number}")
+        await a_recipient(bench, f"reader{number}@example.com", *places, name=f"Reader {number}")
     run = await begin(bench)
-    await walk_all(bench)
+    await enqueue_all(bench)
     assert await count(bench, templates) == 2
     assert [share.recipients for share in await runs_of(bench).list_variants(run)] == [10, 10]
     await begin(bench, send_batch_id=BATCH.replace("7", "8"))
-    await walk_all(bench)
+    await enqueue_all(bench)
     assert (await count(bench, templates), await count(bench, messages)) == (2, 40)
 
 
-async def test_what_is_a_readers_own_is_filled_in_when_the_mail_is_sent(bench: Bench) -> None:
+async def test_placeholders_are_filled_for_each_recipient(bench: Bench) -> None:
     await write_slices(
         bench, a_slice(title="For [[name|you]]", body_md="Dear [[name|reader]] in [[city|your town]] & co")
     )
-    await a_reader(bench, ADA, name="Ada", city="Columbus <OH>")
-    await a_reader(bench, CLEO)
+    await a_recipient(bench, ADA, name="Ada", city="Columbus <OH>")
+    await a_recipient(bench, CLEO)
     provider = ScriptedProvider()
     await begin(bench)
     await bench.drain(provider)
@@ -344,58 +340,58 @@ async def test_what_is_a_readers_own_is_filled_in_when_the_mail_is_sent(bench: B
         ({"list": "news"}, ["b@example.com"]),
     ],
 )
-async def test_a_filter_selects_by_division_attribute_or_list(
+async def test_filter_selects_by_division_attribute_or_list(
     bench: Bench, asked: dict[str, str], expected: list[str]
 ) -> None:
     await write_slices(bench, a_slice())
-    await a_reader(bench, "a@example.com", US, OHIO, FRANKLIN, UPPER_ARLINGTON)
-    await a_reader(bench, "b@example.com", state="oh", plan="pro")
-    await a_reader(bench, "c@example.com", f"{US}/district:dc", plan="Pro", note="lives near /state:oh-io, not in it")
-    await a_reader(bench, "d@example.com", age=42, is_member=True, ocd_ids=f"{US}; {US}/state:ohx")
+    await a_recipient(bench, "a@example.com", US, OHIO, FRANKLIN, UPPER_ARLINGTON)
+    await a_recipient(bench, "b@example.com", state="oh", plan="pro")
+    await a_recipient(
+        bench, "c@example.com", f"{US}/district:dc", plan="Pro", note="lives near /state:oh-io, not in it"
+    )
+    await a_recipient(bench, "d@example.com", age=42, is_member=True, ocd_ids=f"{US}; {US}/state:ohx")
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, "news")
     await ContactStatusService(bench.database, bench.clock).subscribe(
         DEFAULT_TENANT, "b@example.com", "news", source="test"
     )
     run = await begin(bench, audience_filter=asked)
-    await walk_all(bench)
-    assert await addressees(bench) == expected
+    await enqueue_all(bench)
+    assert await recipients_of(bench) == expected
     assert run.list_key == asked.get("list", "general")
 
 
-async def test_an_article_with_a_list_of_its_own_goes_to_that_list(bench: Bench) -> None:
+async def test_article_with_its_own_list_goes_to_that_list(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, KEY)
     await ContactStatusService(bench.database, bench.clock).subscribe(DEFAULT_TENANT, ADA, KEY, source="test")
     run = await begin(bench)
-    await walk_all(bench)
-    assert (run.list_key, await addressees(bench)) == (KEY, [ADA])
+    await enqueue_all(bench)
+    assert (run.list_key, await recipients_of(bench)) == (KEY, [ADA])
 
 
-async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_run_has_begun(bench: Bench) -> None:
+async def test_unsubscribed_and_deleted_contacts_get_no_article(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     for name in ("left", "gone", "late"):
-        await a_reader(bench, f"{name}@example.com", US)
+        await a_recipient(bench, f"{name}@example.com", US)
     await suppress(bench.database, "left@example.com", list_key="general")
     gone = await contacts.find_by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
     await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
     await begin(bench)
-    await walk_all(bench)
+    await enqueue_all(bench)
     await suppress(bench.database, "late@example.com", list_key="general")
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert sorted(mail.recipients[0] for mail in provider.mails) == [ADA, CLEO]
-    # Leaving is no failure.
+    # Unsubscribing is not a failure.
     assert await rows_of(bench.database, "article_dead_letters") == []
 
 
-async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_the_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_contact_deleted_during_enqueue_is_not_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await write_slices(bench)
-    await two_readers(bench)
-    await a_reader(bench, "gone@example.com", US)
+    await two_recipients(bench)
+    await a_recipient(bench, "gone@example.com", US)
     run = await begin(bench)
     looked_up = recipients.page
 
@@ -408,18 +404,18 @@ async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_
     with monkeypatch.context() as patched:
         patched.setattr(recipients, "page", then_deleted)
         assert await scheduler_of(bench).tick()
-    assert await addressees(bench) == [ADA, CLEO]
+    assert await recipients_of(bench) == [ADA, CLEO]
     assert await runs_of(bench).count_messages(run) == {Status.PENDING: 2}
     assert (await runs_of(bench).find(DEFAULT_TENANT, run.run_id)).recipients == 2
     assert sum(share.recipients for share in await runs_of(bench).list_variants(run)) == 2
 
 
-# What became of it.
+# Outcomes.
 
 
-async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> None:
+async def test_message_in_doubt_is_neither_history_nor_dead_letter(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     run = await begin(bench)
     await bench.drain(ScriptedProvider(SENT, UNKNOWN))
     assert len(await rows_of(bench.database, "delivery_history")) == 1
@@ -427,27 +423,27 @@ async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> 
     assert await runs_of(bench).count_messages(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
 
 
-async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(bench: Bench) -> None:
+async def test_database_allows_one_message_per_run_and_address(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     run = await begin(bench)
-    await walk_all(bench)
+    await enqueue_all(bench)
     async with bench.database.write() as tx:
         await tx.execute(
             update(campaign_runs).where(campaign_runs.c.id == run.id).values(enqueued_to="", enqueue_ended_at=None)
         )
     await scheduler_of(bench).tick()
-    assert await addressees(bench) == [ADA, CLEO]
+    assert await recipients_of(bench) == [ADA, CLEO]
     async with bench.database.write() as tx:
         await tx.execute(text("UPDATE campaign_runs SET enqueue_ended_at = 1"))
 
 
-# Looking.
+# Previews and coverage.
 
 
-async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(bench: Bench) -> None:
+async def test_preview_works_for_contact_or_divisions(bench: Bench) -> None:
     await write_slices(bench)
-    await two_readers(bench)
+    await two_recipients(bench)
     previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
     as_ada = await previews.preview(DEFAULT_TENANT, KEY, await previews.find_recipient(DEFAULT_TENANT, ADA, []))
     assert as_ada.article is not None
@@ -465,7 +461,7 @@ async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(b
     assert await count(bench, templates) == 0
 
 
-async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
+async def test_preview_explains_each_slice(bench: Bench) -> None:
     await write_slices(bench, *the_slices(), a_slice(sort_index=5, publish_status=PublishStatus.DRAFT))
     previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
     seen = await previews.preview(DEFAULT_TENANT, KEY, PreviewRecipient((US, OHIO)))
@@ -477,7 +473,7 @@ async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
         Inclusion.OUT_OF_SCOPE,
         Inclusion.OUT_OF_SCOPE,
     ]
-    assert seen.slices[-1].reason == f"{UPPER_ARLINGTON} is not among the reader's divisions."
+    assert seen.slices[-1].reason == f"{UPPER_ARLINGTON} is not among the recipient's divisions."
 
 
 @pytest.mark.parametrize(
@@ -490,7 +486,7 @@ async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
         ({"plan": "no"}, []),
     ],
 )
-async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have(
+async def test_coverage_is_independent_of_batch_size_and_division_format(
     bench: Bench, given: dict[str, str], recipients: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await write_slices(bench, *the_slices())
@@ -502,27 +498,27 @@ async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have
         "d@example.com": {"state": "oh"},
     }
     for email, attributes in people.items():
-        await a_reader(bench, email, **attributes)
+        await a_recipient(bench, email, **attributes)
     previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
     whole = await previews.coverage(DEFAULT_TENANT, KEY, given)
-    monkeypatch.setattr("mailwright.sources.articles.preview._LOOKED_AT", 2)
+    monkeypatch.setattr("mailwright.sources.articles.preview._PAGE_SIZE", 2)
     assert await previews.coverage(DEFAULT_TENANT, KEY, given) == whole
     assert [each.recipients for each in whole.variants] == recipients
     assert whole.recipients == sum(recipients)
 
 
-async def test_coverage_tells_who_would_get_what_and_the_run_then_does_it(bench: Bench) -> None:
+async def test_run_matches_the_predicted_coverage(bench: Bench) -> None:
     unread = a_slice(scope_ocd_id="ocd-division/country:fr", section_order=7)
     await write_slices(bench, *the_slices()[1:], unread)
-    await two_readers(bench)
-    await a_reader(bench, "paris@example.com", "ocd-division/country:fr/region:idf")
+    await two_recipients(bench)
+    await a_recipient(bench, "paris@example.com", "ocd-division/country:fr/region:idf")
     previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
     found: ArticleCoverage = await previews.coverage(DEFAULT_TENANT, KEY, {})
     assert (found.recipients, found.skipped, found.list_key) == (2, 1, "general")
     assert [each.recipients for each in found.variants] == [1, 1]
     assert [each.scope_ocd_id for each in found.unread] == ["ocd-division/country:fr"]
     run = await begin(bench)
-    await walk_all(bench)
+    await enqueue_all(bench)
     shares = {share.slice_ids: share.recipients for share in await runs_of(bench).list_variants(run)}
     assert shares == {tuple(one.slice_id for one in each.slices): each.recipients for each in found.variants}
     ended = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)

@@ -26,7 +26,7 @@ from mailwright.storage.tables import events, messages
 from tests.builders import DEFAULT_TENANT, Bench, a_message, an_acceptor
 from tests.campaigns import CampaignHarness
 
-_LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
+_RUN_MESSAGES = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
 # A table, or what a statement calls it, that is read as a whole.
 _WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
 # What the pages ask of the three tables that grow with every mail, with a value for each parameter.
@@ -36,7 +36,7 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (summary.FIRST_WAITING, {"lane": 1}),
     (summary.COUNT_NEEDING_OPERATOR, {"tenant_id": 1, "most": 9}),
     (message_records.EVENTS, {"message_key": 1}),
-    (message_records.DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
+    (message_records.DEAD_RUN_MESSAGES, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
@@ -46,8 +46,8 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (progress.COUNT_RECENTLY_SENT, {"lane": 1, "since": 1, "now": 1, "most": 9}),
     (failed_recipients.LIST_FAILED, {"lane": 1, "after": 0, "limit": 9}),
     (failed_recipients.LIST_IN_DOUBT, {"lane": 1, "after": 0, "limit": 9}),
-    (runs.RUN_COUNTS, _LETTERS),
-    (history.UNSENT_LETTERS, {**_LETTERS, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
+    (runs.RUN_COUNTS, _RUN_MESSAGES),
+    (history.UNSENT_MESSAGES, {**_RUN_MESSAGES, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
     (people.TAGS_IN_USE, {"tenant_id": 1, "limit": 9}),
 )
 

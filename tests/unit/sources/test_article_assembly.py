@@ -1,4 +1,4 @@
-"""The assembly of articles: for whom, in which order, under which headline, and the same bytes every time."""
+"""Article assembly: which slices a recipient gets, their order and headline, and identical output every time."""
 
 import csv
 from pathlib import Path
@@ -41,8 +41,8 @@ moments = st.none() | st.integers(NOW - 2, NOW + 2)
 
 
 @st.composite
-def editions(draw: Any) -> list[Slice]:
-    """Slices of one article, each in a place of its own."""
+def slice_sets(draw: Any) -> list[Slice]:
+    """Slices of one article, each at its own position."""
     places = st.tuples(st.integers(1, 3), st.sampled_from(PLACES), st.integers(0, 2))
     return [
         a_slice(
@@ -66,14 +66,14 @@ readers = st.sets(st.sampled_from([place for place in PLACES if place])).map(sor
 
 
 def article_of(slices: list[Slice], divisions_: list[str]) -> Article | None:
-    edition = SliceSet(published(slices, NOW))
-    choice = edition.choose(divisions_)
-    return edition.assemble(choice) if choice else None
+    slice_set = SliceSet(published(slices, NOW))
+    selection = slice_set.select(divisions_)
+    return slice_set.assemble(selection) if selection else None
 
 
 @pytest.mark.promise("article-deterministic")
-@given(slices=editions(), divisions_=readers, data=st.data())
-def test_the_order_of_slices_and_of_divisions_does_not_matter(
+@given(slices=slice_sets(), divisions_=readers, data=st.data())
+def test_order_of_slices_and_divisions_does_not_matter(
     slices: list[Slice], divisions_: list[str], data: st.DataObject
 ) -> None:
     first = article_of(slices, divisions_)
@@ -83,8 +83,8 @@ def test_the_order_of_slices_and_of_divisions_does_not_matter(
         assert markdown(other).encode() == markdown(first).encode()
 
 
-@given(slices=editions(), divisions_=readers)
-def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_theirs_and_nothing_else(
+@given(slices=slice_sets(), divisions_=readers)
+def test_recipient_gets_published_slices_for_everyone_or_own_divisions(
     slices: list[Slice], divisions_: list[str]
 ) -> None:
     wanted = {
@@ -100,10 +100,8 @@ def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_their
     assert {each.slice_id for each in slices if decide_inclusion(each, divisions_, NOW).is_included} == wanted
 
 
-@given(slices=editions(), divisions_=readers)
-def test_sections_come_first_and_within_them_the_broad_before_the_narrow(
-    slices: list[Slice], divisions_: list[str]
-) -> None:
+@given(slices=slice_sets(), divisions_=readers)
+def test_slices_sort_by_section_then_from_broad_to_narrow(slices: list[Slice], divisions_: list[str]) -> None:
     found = article_of(slices, divisions_)
     by_id = {each.slice_id: each for each in slices}
     ordered = [by_id[slice_id] for slice_id in (found.slice_ids if found else ())]
@@ -113,10 +111,8 @@ def test_sections_come_first_and_within_them_the_broad_before_the_narrow(
         assert found.body_md == "\n\n".join(each.body_md for each in ordered if each.body_md)
 
 
-@given(slices=editions(), divisions_=readers)
-def test_the_headline_is_the_most_specific_one_or_the_first_with_a_title_or_dek(
-    slices: list[Slice], divisions_: list[str]
-) -> None:
+@given(slices=slice_sets(), divisions_=readers)
+def test_headline_is_most_specific_or_first_with_title(slices: list[Slice], divisions_: list[str]) -> None:
     found = article_of(slices, divisions_)
     by_id = {each.slice_id: each for each in slices}
     ordered = [by_id[slice_id] for slice_id in (found.slice_ids if found else ())]
@@ -132,7 +128,7 @@ def test_the_headline_is_the_most_specific_one_or_the_first_with_a_title_or_dek(
         assert found.title == (candidates[0].title or next((each.title for each in ordered if each.title), found.title))
 
 
-def test_a_city_comes_after_its_county_though_its_id_is_shorter() -> None:
+def test_city_sorts_after_county_despite_shorter_id() -> None:
     ada = f"{OHIO}/place:ada"
     hardin = f"{OHIO}/county:hardin"
     assert len(ada) < len(hardin)
@@ -140,7 +136,7 @@ def test_a_city_comes_after_its_county_though_its_id_is_shorter() -> None:
     assert assemble(slices).slice_ids == (US, OHIO, hardin, ada)
 
 
-def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> None:
+def test_unknown_division_types_rank_last() -> None:
     kinds = ["state", "district", "county", "place", "ward", "something_new"]
     ranks = [breadth(f"{US}/{kind}:x")[1] for kind in kinds]
     assert ranks == sorted(ranks)
@@ -148,39 +144,39 @@ def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> N
     assert breadth(None) < breadth(US) < breadth(OHIO)
 
 
-def test_cleveland_heights_is_not_in_cleveland_and_no_county_is_derived_from_a_city() -> None:
+def test_divisions_are_not_derived_from_the_spelling_of_ids() -> None:
     slices = [a_slice(slice_id=scope, scope_ocd_id=scope) for scope in (CLEVELAND, CUYAHOGA, OHIO)]
-    edition = SliceSet(slices)
-    assert edition.choose([CLEVELAND_HEIGHTS]) == ()
-    assert edition.choose([f"{CUYAHOGA}/place:olmsted"]) == ()
+    slice_set = SliceSet(slices)
+    assert slice_set.select([CLEVELAND_HEIGHTS]) == ()
+    assert slice_set.select([f"{CUYAHOGA}/place:olmsted"]) == ()
 
 
-def test_a_local_headline_takes_the_place_of_the_national_one_for_those_who_live_there() -> None:
+def test_local_headline_replaces_national_one_for_locals() -> None:
     slices = [
         a_slice(slice_id="1", is_headline=True, title="The nation votes"),
         a_slice(slice_id="2", is_headline=True, title="Franklin votes", scope_ocd_id=FRANKLIN, section_order=9),
     ]
-    edition = SliceSet(slices)
-    assert edition.assemble(edition.choose([FRANKLIN])).title == "Franklin votes"
-    assert edition.assemble(edition.choose([OHIO])).title == "The nation votes"
+    slice_set = SliceSet(slices)
+    assert slice_set.assemble(slice_set.select([FRANKLIN])).title == "Franklin votes"
+    assert slice_set.assemble(slice_set.select([OHIO])).title == "The nation votes"
 
 
-def test_an_article_without_any_title_is_called_by_its_key() -> None:
+def test_article_without_title_is_named_after_its_key() -> None:
     assert assemble([a_slice()]).title == "Spring vote"
 
 
-@given(slices=editions(), one=readers, other=readers)
-def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_live(
+@given(slices=slice_sets(), one=readers, other=readers)
+def test_recipients_with_the_same_slices_share_a_selection(
     slices: list[Slice], one: list[str], other: list[str]
 ) -> None:
-    edition = SliceSet(published(slices, NOW))
-    mine, theirs = edition.choose(one), edition.choose([*other, "ocd-division/country:fr"])
+    slice_set = SliceSet(published(slices, NOW))
+    mine, theirs = slice_set.select(one), slice_set.select([*other, "ocd-division/country:fr"])
     if mine and theirs:
-        same = edition.assemble(mine).slice_ids == edition.assemble(theirs).slice_ids
+        same = slice_set.assemble(mine).slice_ids == slice_set.assemble(theirs).slice_ids
         assert (mine == theirs) == same
 
 
-def test_each_slice_has_one_fate() -> None:
+def test_each_slice_has_one_inclusion_reason() -> None:
     fates = {
         Inclusion.FOR_EVERYONE: a_slice(),
         Inclusion.IN_SCOPE: a_slice(scope_ocd_id=OHIO),
@@ -210,13 +206,13 @@ def test_each_slice_has_one_fate() -> None:
         f"ocd-division/country:us/place:{'x' * 300}",
     ],
 )
-def test_what_is_no_division_is_refused(text: str) -> None:
+def test_malformed_division_is_refused(text: str) -> None:
     with pytest.raises(MalformedDivision):
         divisions.parse(text, field="scope_ocd_id")
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="the collection of real ids is not beside this checkout")
-def test_every_real_id_is_taken_and_ranked() -> None:
+def test_real_division_ids_are_parsed_and_ranked() -> None:
     found = [
         row[0]
         for file in sorted(CORPUS.glob("*.csv"))

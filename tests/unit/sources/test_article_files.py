@@ -1,4 +1,4 @@
-"""Slices in files: Markdown with front matter and CSV, in and out again, and what is wrong with its line."""
+"""Slices in Markdown and CSV files: import, export, and errors with their line."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.articles import FRANKLIN, KEY, OHIO, a_slice
 
 lines = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=30)
 kept = lines.map(str.strip).filter(lambda text: text and "{" not in text)
-# Times as files write them: to the millisecond.
+# Files store times with millisecond precision.
 moments = st.none() | st.integers(0, 4_000_000_000_000)
 
 
@@ -46,7 +46,7 @@ def only(found: list[ParsedSlice]) -> Slice:
 
 
 @given(each=slices())
-def test_what_is_written_out_is_read_in_again_as_it_was(each: Slice) -> None:
+def test_exported_slice_is_imported_unchanged(each: Slice) -> None:
     assert only(files.read_texts([("slices.csv", files.as_csv([each]))])) == each
     assert only(files.read_texts(files.as_markdown([each]).items())) == each
 
@@ -65,7 +65,7 @@ Text.
 """
 
 
-def test_a_folder_of_markdown_files_is_read_with_its_subfolders(tmp_path: Path) -> None:
+def test_folder_import_includes_subfolders(tmp_path: Path) -> None:
     (tmp_path / "ohio").mkdir()
     (tmp_path / "ohio" / "state.md").write_text(MARKDOWN.format(scope=OHIO))
     (tmp_path / "franklin.md").write_text(MARKDOWN.format(scope=FRANKLIN))
@@ -80,32 +80,32 @@ def test_a_folder_of_markdown_files_is_read_with_its_subfolders(tmp_path: Path) 
     assert first.publish_status is PublishStatus.DRAFT
 
 
-def test_a_malformed_id_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_malformed_division_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "bad.md").write_text(MARKDOWN.format(scope="ocd-division/country:us/state:OH"))
-    with pytest.raises(FilesRefused, match=r"bad\.md, line 4: scope_ocd_id: .* is no OCD division id"):
+    with pytest.raises(FilesRefused, match=r"bad\.md, line 4: scope_ocd_id: .* is not an OCD division id"):
         files.read(tmp_path)
     text = f'article_key,body_md,scope_ocd_id\n{KEY},"two\nlines",{OHIO}\n{KEY},x,ohio\n'
-    with pytest.raises(FilesRefused, match=r"a\.csv, line 4: scope_ocd_id: 'ohio' is no OCD division id"):
+    with pytest.raises(FilesRefused, match=r"a\.csv, line 4: scope_ocd_id: 'ohio' is not an OCD division id"):
         files.read_texts([("a.csv", text)])
 
 
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("a.csv", "", "a.csv, line 1: the first line names the columns"),
-        ("a.csv", "article_key,colour\nx,red\n", "line 2: colour: is no field of a slice"),
-        ("a.csv", "article_key,title\nx,y,z\n", "line 2: has 3 cells under 2 columns"),
-        ("a.csv", 'article_key,title\nx,"y\n', "line 2: is no CSV"),
-        ("a.csv", "article_key,title\nx,y\nx,z\n", "line 3: has the place of a.csv, line 2"),
-        ("a.md", "no front matter", "line 1: begins with no front matter"),
-        ("a.md", "---\ntitle: [\n---\n", "line 2: the front matter is no YAML"),
-        ("a.md", "---\n- a\n---\n", "line 2: the front matter is no list of names"),
-        ("a.md", "---\narticle_key: x\nbody_md: y\n---\n", "line 2: body_md: is what stands below"),
+        ("a.csv", "", "a.csv, line 1: the first line must name the columns"),
+        ("a.csv", "article_key,colour\nx,red\n", "line 2: colour: is not a field of a slice"),
+        ("a.csv", "article_key,title\nx,y,z\n", "line 2: has 3 cells but there are 2 columns"),
+        ("a.csv", 'article_key,title\nx,"y\n', "line 2: is not valid CSV"),
+        ("a.csv", "article_key,title\nx,y\nx,z\n", "line 3: has the same position as a.csv, line 2"),
+        ("a.md", "no front matter", "line 1: must begin with front matter"),
+        ("a.md", "---\ntitle: [\n---\n", "line 2: the front matter is not valid YAML"),
+        ("a.md", "---\n- a\n---\n", "line 2: the front matter must be a list of names"),
+        ("a.md", "---\narticle_key: x\nbody_md: y\n---\n", "line 2: body_md: must stand below"),
         ("a.md", "---\narticle_key: x\nexpires_at: soon\n---\nx", "line 3: expires_at: must look like"),
-        ("a.md", "---\n!!python/object/apply:os.system [true]\n---\nx", "the front matter is no YAML"),
+        ("a.md", "---\n!!python/object/apply:os.system [true]\n---\nx", "the front matter is not valid YAML"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused_with_the_line_and_the_reason(name: str, text: str, told: str) -> None:
+def test_invalid_file_is_refused_with_line_and_reason(name: str, text: str, told: str) -> None:
     with pytest.raises(FilesRefused) as refused:
         files.read_texts([(name, text)])
     assert told in str(refused.value)
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_line_and_the_reason(name
         ({"article_key": KEY, "body_md": "x", "publish_at": "2027-01-02", "expires_at": "2027-01-01"}, ["expires_at"]),
     ],
 )
-def test_everything_that_is_wrong_with_a_slice_is_told_at_once(given_: dict[str, object], fields: list[str]) -> None:
+def test_all_problems_of_a_slice_are_reported_at_once(given_: dict[str, object], fields: list[str]) -> None:
     with pytest.raises(SliceRefused) as refused:
         parse_slice(given_)
     assert [each.field for each in refused.value.problems] == fields
@@ -144,7 +144,7 @@ def test_placeholders_become_variables_and_other_brackets_stay() -> None:
     )
 
 
-def test_a_placeholder_is_filled_by_the_reader_or_by_its_own_words() -> None:
+def test_placeholder_uses_attribute_or_fallback() -> None:
     assert Placeholder("name", "reader").fill("Ada", {}) == "Ada"
     assert Placeholder("name", "reader").fill(None, {}) == "reader"
     assert Placeholder("city").fill(None, {"city": "Columbus"}) == "Columbus"

@@ -1,1 +1,1 @@
-"""Articles: one personal newsletter for each reader, put together from slices by where the reader lives."""
+"""Articles: personal newsletters, assembled for each recipient from slices by where the recipient lives."""

@@ -1,7 +1,7 @@
-"""Assembly: which slices a reader gets, in which order, under which headline. The same input gives the same bytes.
+"""Choose the slices of a recipient's article, their order and the headline. The same input gives the same bytes.
 
-A scope matches where it is one of the reader's divisions. Nothing is derived from the spelling of an id, because a city
-is not within a county by its id, and Cleveland Heights is not in Cleveland.
+A slice matches if its scope is one of the recipient's divisions. Nothing is derived from the spelling of an id: a
+city's id does not name its county, and Cleveland Heights is not in Cleveland.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,7 +30,7 @@ class Slice:
     title: str | None = None
     dek: str | None = None
     link_url: str | None = None
-    scope_ocd_id: str | None = None  # None is everyone
+    scope_ocd_id: str | None = None  # None: for everyone
     tags: tuple[str, ...] = ()
     publish_status: PublishStatus = PublishStatus.DRAFT
     publish_at: Instant | None = None
@@ -39,13 +39,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class ArticleLink:
-    words: str
+    label: str
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """What one reader gets, and everyone else who gets the same slices."""
+    """The article of all recipients who get the same slices."""
 
     title: str
     dek: str | None
@@ -55,7 +55,7 @@ class Article:
 
 
 class Inclusion(StrEnum):
-    """Why a slice is, or is not, in a reader's article."""
+    """Why a slice is, or is not, in a recipient's article."""
 
     FOR_EVERYONE = "for_everyone"
     IN_SCOPE = "in_scope"
@@ -70,46 +70,48 @@ class Inclusion(StrEnum):
         return self in (Inclusion.FOR_EVERYONE, Inclusion.IN_SCOPE)
 
 
-# Places of an edition's slices, in the order of the body: readers with the same ones get the same article.
+# Positions in a `SliceSet`, in body order. Recipients with the same selection get the same article.
 SliceSelection = tuple[int, ...]
 
 
 class SliceSet:
-    """The slices of one article that may be sent now. In which order they were given does not matter."""
+    """Slices of one article in body order, with the selection for each set of divisions."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
         self.slices = tuple(sorted(slices, key=_body_order))
         self._for_everyone: SliceSelection = tuple(
-            place for place, each in enumerate(self.slices) if each.scope_ocd_id is None
+            position for position, piece in enumerate(self.slices) if piece.scope_ocd_id is None
         )
         self._by_scope: dict[str, list[int]] = {}
-        for place, each in enumerate(self.slices):
-            if each.scope_ocd_id is not None:
-                self._by_scope.setdefault(each.scope_ocd_id, []).append(place)
+        for position, piece in enumerate(self.slices):
+            if piece.scope_ocd_id is not None:
+                self._by_scope.setdefault(piece.scope_ocd_id, []).append(position)
         self._scopes = frozenset(self._by_scope)
-        self._known: dict[frozenset[str], SliceSelection] = {}
+        self._selections: dict[frozenset[str], SliceSelection] = {}
 
-    def choose(self, divisions: Collection[str]) -> SliceSelection:
-        """What a reader in these divisions gets: empty where there is nothing for them."""
+    def select(self, divisions: Collection[str]) -> SliceSelection:
+        """Select the slices for a recipient in these divisions; empty if none is for them."""
         scopes = self._scopes.intersection(divisions)
-        if (known := self._known.get(scopes)) is None:
-            scoped = [place for scope in scopes for place in self._by_scope[scope]]
-            known = self._known[scopes] = tuple(sorted([*self._for_everyone, *scoped]))
-        return known
+        if (selection := self._selections.get(scopes)) is None:
+            scoped = [position for scope in scopes for position in self._by_scope[scope]]
+            selection = self._selections[scopes] = tuple(sorted([*self._for_everyone, *scoped]))
+        return selection
 
-    def assemble(self, choice: SliceSelection) -> Article:
-        return assemble([self.slices[place] for place in choice])
+    def assemble(self, selection: SliceSelection) -> Article:
+        return assemble([self.slices[position] for position in selection])
 
 
 def published(slices: Iterable[Slice], now: Instant) -> list[Slice]:
-    """Those that may be sent at this moment, to whomever."""
-    return [
-        each for each in slices if decide_inclusion(each, (), now) in (Inclusion.FOR_EVERYONE, Inclusion.OUT_OF_SCOPE)
-    ]
+    """Return the slices that may be sent now, regardless of the recipient."""
+    return [piece for piece in slices if is_published(piece, now)]
 
 
-def decide_inclusion(each: Slice, divisions: Collection[str], now: Instant) -> Inclusion:
-    match each.publish_status:
+def is_published(piece: Slice, now: Instant) -> bool:
+    return decide_inclusion(piece, (), now) in (Inclusion.FOR_EVERYONE, Inclusion.OUT_OF_SCOPE)
+
+
+def decide_inclusion(piece: Slice, divisions: Collection[str], now: Instant) -> Inclusion:
+    match piece.publish_status:
         case PublishStatus.DRAFT:
             return Inclusion.DRAFT
         case PublishStatus.ARCHIVED:
@@ -117,39 +119,38 @@ def decide_inclusion(each: Slice, divisions: Collection[str], now: Instant) -> I
         case PublishStatus.PUBLISHED:
             pass
         case _:
-            assert_never(each.publish_status)
-    if each.publish_at is not None and now < each.publish_at:
+            assert_never(piece.publish_status)
+    if piece.publish_at is not None and now < piece.publish_at:
         return Inclusion.NOT_YET
-    if each.expires_at is not None and now >= each.expires_at:
+    if piece.expires_at is not None and now >= piece.expires_at:
         return Inclusion.EXPIRED
-    if each.scope_ocd_id is None:
+    if piece.scope_ocd_id is None:
         return Inclusion.FOR_EVERYONE
-    return Inclusion.IN_SCOPE if each.scope_ocd_id in divisions else Inclusion.OUT_OF_SCOPE
+    return Inclusion.IN_SCOPE if piece.scope_ocd_id in divisions else Inclusion.OUT_OF_SCOPE
 
 
-def explain_inclusion(each: Slice, found: Inclusion) -> str:  # noqa: PLR0911 - a table
-    """In a sentence, for whoever asks why."""
-    match found:
+def explain_inclusion(piece: Slice, inclusion: Inclusion) -> str:  # noqa: PLR0911 - a table
+    match inclusion:
         case Inclusion.FOR_EVERYONE:
-            return "It has no scope: every reader gets it."
+            return "The slice has no scope: every recipient gets it."
         case Inclusion.IN_SCOPE:
-            return f"{each.scope_ocd_id} is among the reader's divisions."
+            return f"{piece.scope_ocd_id} is among the recipient's divisions."
         case Inclusion.OUT_OF_SCOPE:
-            return f"{each.scope_ocd_id} is not among the reader's divisions."
+            return f"{piece.scope_ocd_id} is not among the recipient's divisions."
         case Inclusion.DRAFT:
-            return "It is a draft."
+            return "The slice is a draft."
         case Inclusion.ARCHIVED:
-            return "It is archived."
+            return "The slice is archived."
         case Inclusion.NOT_YET:
-            return f"It is published at {isoformat(each.publish_at)} and not before."
+            return f"The slice will be published at {isoformat(piece.publish_at)}."
         case Inclusion.EXPIRED:
-            return f"It expired at {isoformat(each.expires_at)}."
+            return f"The slice expired at {isoformat(piece.expires_at)}."
         case _:
-            assert_never(found)
+            assert_never(inclusion)
 
 
 def assemble(chosen: Sequence[Slice]) -> Article:
-    """At least one slice, in any order."""
+    """Assemble an article from at least one slice, given in any order."""
     ordered = sorted(chosen, key=_body_order)
     headline = _headline(ordered)
     titles = (each.title for each in (headline, *ordered) if each.title)
@@ -165,7 +166,7 @@ def assemble(chosen: Sequence[Slice]) -> Article:
 
 
 def _headline(ordered: Sequence[Slice]) -> Slice:
-    """The most specific that is meant as one, of equals the first. Otherwise the first with a title or dek."""
+    """Return the most specific slice marked as headline, or else the first with a title or dek."""
     headlines = [each for each in ordered if each.is_headline]
     if headlines:
         return max(headlines, key=lambda each: breadth(each.scope_ocd_id))

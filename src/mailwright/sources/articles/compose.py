@@ -1,4 +1,4 @@
-"""Composing: an assembled article becomes a template, once for all who get it; readers differ in its variables only."""
+"""Compose a template from an assembled article: one for all its recipients, who differ only in its variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.articles.assembly import Article
-from mailwright.sources.articles.placeholders import GIVEN, Placeholder, as_template, placeholders
+from mailwright.sources.articles.placeholders import STANDARD_NAMES, Placeholder, as_template, placeholders
 from mailwright.storage.database import Database
 
-# Templates of articles are known by what they say. The colon keeps their names apart from those that people give.
+# The name is a digest of the content. The colon cannot occur in the names that users choose.
 _NAME: Final = "article:{digest}"
 
-_LINK: Final = '<p><a href="{url}">{words}</a></p>'
+_LINK: Final = '<p><a href="{url}">{label}</a></p>'
 _FOOTER: Final = "---\n\n{{ postal_address }}\n\n[Unsubscribe]({{ unsubscribe_url }})\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleVariant:
-    """An article as it is stored: `template_key` names it, `placeholders` are what each reader fills in."""
+    """A stored article: its template, and the placeholders to fill in for each recipient."""
 
     template_key: int
     subject: str
-    placeholders: tuple[tuple[str, Placeholder], ...]  # each with its variable
+    placeholders: tuple[tuple[str, Placeholder], ...]  # each with the variable that holds it
 
     def values(self, name: str | None, attributes: Mapping[str, Any]) -> dict[str, str]:
         return {variable: each.fill(name, attributes) for variable, each in self.placeholders}
@@ -44,17 +44,19 @@ class ComposedArticle:
 
 
 async def compose(store: TemplateStore, tenant_id: int, article: Article) -> ComposedArticle:
-    """Raises `TemplateFailed` where the mail could not be sent as it is."""
+    """Compose the template. Raises `TemplateFailed` if the message could not be sent as it is."""
     source = markdown(article)
     subject = as_template(article.title)
     html = await store.compiled(tenant_id, as_template(source), TemplateFormat.MARKDOWN, title=subject)
     found = placeholders(f"{article.title}\n{source}")
-    own = sorted((each for each in found if each.name not in GIVEN), key=lambda each: each.variable)
+    own = sorted((each for each in found if each.name not in STANDARD_NAMES), key=lambda each: each.variable)
     return ComposedArticle(subject, html, tuple(own))
 
 
-async def keep(database: Database, store: TemplateStore, tenant_id: int, composed: ComposedArticle) -> ArticleVariant:
-    """Stored by its content: whoever says the same again, in this run or another, finds it there."""
+async def store_variant(
+    database: Database, store: TemplateStore, tenant_id: int, composed: ComposedArticle
+) -> ArticleVariant:
+    """Store the template under a digest of its content, so that the same content is stored once for all runs."""
     name = _NAME.format(digest=composed.digest)
     async with database.read() as tx:
         known = (await latest_by_locale(tx, tenant_id, name)).get(DEFAULT_LOCALE)
@@ -64,11 +66,11 @@ async def keep(database: Database, store: TemplateStore, tenant_id: int, compose
 
 
 def markdown(article: Article) -> str:
-    """The whole letter: headline, body, links, and the way out below them."""
+    """Return the whole email as Markdown: headline, body, links and the unsubscribe footer."""
     parts = [f"<h1>{escape(article.title)}</h1>"]
     if article.dek:
         parts.append(f"<p><strong>{escape(article.dek)}</strong></p>")
     if article.body_md:
         parts.append(article.body_md)
-    parts += [_LINK.format(url=escape(link.url), words=escape(link.words)) for link in article.links]
+    parts += [_LINK.format(url=escape(link.url), label=escape(link.label)) for link in article.links]
     return "\n\n".join([*parts, _FOOTER])

@@ -1,15 +1,15 @@
-"""Divisions: the ids of the Open Civic Data project, and which of two is the broader one."""
+"""OCD division ids (Open Civic Data): parse them, and sort them from broad to narrow."""
 
 import re
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput
 
-# Small letters throughout; what other alphabets write is letters, too.
+# Lower case only; letters of other alphabets are allowed.
 _ID: Final = re.compile(r"ocd-division/country:[a-z]{2}(?:/[a-z_]+:[\w.~-]+)*")
 MAX_DIVISION_LENGTH: Final = 255
 
-# From broad to narrow, among divisions of equal depth: a city hangs off its state just as its county does.
+# From broad to narrow among divisions of equal depth: cities and counties are both direct children of a state.
 _TYPES: Final = (
     ("country",),
     ("state", "district", "territory"),
@@ -22,7 +22,7 @@ _TYPES: Final = (
     ("precinct",),
 )
 _RANKS: Final = {name: rank for rank, names in enumerate(_TYPES) for name in names}
-# Washington has no state, and people who ask for one mean it all the same.
+# A filter by state also finds Washington, which is a district.
 STATES: Final = _TYPES[1]
 
 Breadth = tuple[int, int, int]
@@ -30,7 +30,7 @@ EVERYWHERE: Final[Breadth] = (0, 0, 0)
 
 
 class MalformedDivision(InvalidInput):
-    """This is no OCD division id."""
+    """The value is not an OCD division id."""
 
     code = "MALFORMED_OCD_ID"
 
@@ -38,14 +38,14 @@ class MalformedDivision(InvalidInput):
 def parse(text: str, *, field: str) -> str:
     if len(text) > MAX_DIVISION_LENGTH or text != text.lower() or not _ID.fullmatch(text):
         raise MalformedDivision(
-            f"{text[:80]!r} is no OCD division id; one looks like ocd-division/country:us/state:oh, in small letters",
+            f"{text[:80]!r} is not an OCD division id, for example ocd-division/country:us/state:oh (lower case)",
             field=field,
         )
     return text
 
 
 def breadth(division: str | None) -> Breadth:
-    """Sorts the broadest first: by depth, then by type, then by the length of the id."""
+    """Return a sort key, broadest first: by depth, then by type, then by the length of the id."""
     if division is None:
         return EVERYWHERE
     last = division.rpartition("/")[2].partition(":")[0]

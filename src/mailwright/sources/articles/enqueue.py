@@ -1,8 +1,8 @@
-"""The walk: a run's audience becomes messages, portion by portion, in the order of addresses.
+"""Enqueue the messages of article runs batch by batch, in the order of addresses.
 
-Each portion is one transaction that also moves `enqueued_to`, so a walk that was cut off goes on where it ended:
-nobody is left out and nobody is met twice. What readers get is composed before that, once for each variant, and stored
-by its content: whoever takes the walk up again finds it there.
+Each batch is one transaction that also moves the cursor `enqueued_to`, so an interrupted run resumes where it stopped:
+no recipient is skipped or enqueued twice. Variants are composed before the transaction and stored by their content, so
+a worker that resumes a run reuses them.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.accept import RunMessage, accept_run
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import SliceSelection, SliceSet
-from mailwright.sources.articles.compose import ArticleVariant, compose, keep
+from mailwright.sources.articles.compose import ArticleVariant, compose, store_variant
 from mailwright.sources.articles.recipients import ArticleRecipient
 from mailwright.sources.articles.runs import ArticleRun, content_of, open_runs
 from mailwright.storage.database import Database
@@ -37,115 +37,117 @@ ADD_TO_VARIANTS = statement(__package__, "add_to_variants")
 LOCK_RUN = statement(__package__, "lock_run")
 MOVE_RUN = statement(__package__, "move_run")
 
-# A commit must stay short while workers wait for their turn.
+# Commits stay short, because workers wait for them.
 BATCH_SIZE = 2_000
 
 log = logger(__name__)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """What this process remembers of a run from one portion to the next."""
+class _RunCache:
+    """What this process keeps of a run from one batch to the next."""
 
-    edition: SliceSet
+    slices: SliceSet
     variants: dict[SliceSelection, ArticleVariant] = field(default_factory=dict)
 
 
 class ArticleScheduler:
-    """Carries on whatever runs are open. Any worker does it, and two at once do no harm."""
+    """Enqueues the batches of open runs. Several workers may do this at the same time."""
 
     def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
-        self._walks: dict[int, _Walk] = {}
+        self._caches: dict[int, _RunCache] = {}
 
     async def tick(self) -> bool:
-        """One portion of each run; true when anything was done, so that there may be more."""
+        """Enqueue one batch of each run. Return true if there may be more to do."""
         async with self._database.read() as tx:
             runs = await open_runs(tx)
-        self._walks = {run.id: walk for run in runs if (walk := self._walks.get(run.id)) is not None}
-        has_done = False
-        for run in reversed(runs):  # the oldest first
+        self._caches = {run.id: cache for run in runs if (cache := self._caches.get(run.id)) is not None}
+        has_worked = False
+        for run in reversed(runs):  # Oldest first.
             try:
-                has_done |= await self._portion(run)
+                has_worked |= await self._enqueue_batch(run)
             except NotDurable:
                 raise
             except InvalidTemplate as error:
                 log.warning("article_run_failed", run_id=run.run_id, reason=str(error))
-                await self._give_up(run, str(error))
-            except Exception:  # one run that cannot go on must not hold up the others
+                await self._fail(run, str(error))
+            except Exception:  # A run that cannot continue must not block the others.
                 log.exception("article_run_stuck", run_id=run.run_id)
-        return has_done
+        return has_worked
 
-    async def _portion(self, run: ArticleRun) -> bool:
+    async def _enqueue_batch(self, run: ArticleRun) -> bool:
         now = self._clock.now()
         async with self._database.read() as tx:
-            walk = self._walks.get(run.id) or _Walk(await content_of(tx, run))
-            self._walks[run.id] = walk
-            asked = run.asked
-            found = await recipients.page(tx, run.tenant_id, asked, now, after=run.enqueued_to, limit=BATCH_SIZE)
-        met = [each for each in found if asked.holds_for(each)]
-        choose = walk.edition.choose
-        meant = [(each, choice) for each in met if (choice := choose(each.divisions))]
-        await self._compose(run, walk, meant)
-        is_last = len(found) < BATCH_SIZE
-        portion = _Portion(
-            letters=[
-                _letter(run, recipient, walk.variants[choice], outbox_id)
-                for outbox_id, (recipient, choice) in zip(uuid7s(now, len(meant)), meant, strict=True)
+            cache = self._caches.get(run.id) or _RunCache(await content_of(tx, run))
+            self._caches[run.id] = cache
+            audience = run.audience
+            candidates = await recipients.page(
+                tx, run.tenant_id, audience, now, after=run.enqueued_to, limit=BATCH_SIZE
+            )
+        matching = [recipient for recipient in candidates if audience.includes(recipient)]
+        select = cache.slices.select
+        selected = [(recipient, chosen) for recipient in matching if (chosen := select(recipient.divisions))]
+        await self._compose(run, cache, selected)
+        is_last = len(candidates) < BATCH_SIZE
+        batch = _Batch(
+            messages=[
+                _message(run, recipient, cache.variants[chosen], outbox_id)
+                for outbox_id, (recipient, chosen) in zip(uuid7s(now, len(selected)), selected, strict=True)
             ],
-            choices=[choice for _, choice in meant],
-            moved={
+            selections=[chosen for _, chosen in selected],
+            progress={
                 "run_key": run.id,
-                "skipped": len(met) - len(meant),
-                # A walk that is over needs no mark, and the address of its last reader is nobody's business.
-                "enqueued_to": "" if is_last else found[-1].email,
+                "skipped": len(matching) - len(selected),
+                # A finished run needs no cursor, and must not keep the address of its last recipient.
+                "enqueued_to": "" if is_last else candidates[-1].email,
                 "enqueue_ended_at": now if is_last else None,
             },
         )
-        stored = await self._database.transact(lambda tx: _store(tx, run, walk, portion, now))
+        stored = await self._database.transact(lambda tx: _store(tx, run, cache, batch, now))
         metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
         return True
 
     async def _compose(
-        self, run: ArticleRun, walk: _Walk, meant: Sequence[tuple[ArticleRecipient, SliceSelection]]
+        self, run: ArticleRun, cache: _RunCache, selected: Sequence[tuple[ArticleRecipient, SliceSelection]]
     ) -> None:
-        for choice in dict.fromkeys(choice for _, choice in meant):
-            if choice not in walk.variants:
-                composed = await compose(self._templates, run.tenant_id, walk.edition.assemble(choice))
-                walk.variants[choice] = await keep(self._database, self._templates, run.tenant_id, composed)
+        for chosen in dict.fromkeys(chosen for _, chosen in selected):
+            if chosen not in cache.variants:
+                composed = await compose(self._templates, run.tenant_id, cache.slices.assemble(chosen))
+                cache.variants[chosen] = await store_variant(self._database, self._templates, run.tenant_id, composed)
 
-    async def _give_up(self, run: ArticleRun, failure: str) -> None:
+    async def _fail(self, run: ArticleRun, failure: str) -> None:
         ended = {"failure": failure[:1_000], "enqueued_to": "", "enqueue_ended_at": self._clock.now()}
         async with self._database.write() as tx:
             await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
 
 
 @dataclass(frozen=True, slots=True)
-class _Portion:
-    letters: list[RunMessage]
-    choices: list[SliceSelection]  # of each letter
-    moved: dict[str, Any]
+class _Batch:
+    messages: list[RunMessage]
+    selections: list[SliceSelection]  # one for each message
+    progress: dict[str, Any]
 
 
-async def _store(tx: Runner, run: ArticleRun, walk: _Walk, portion: _Portion, now: Instant) -> int:
-    """How many letters: all of the portion or nothing, and nothing where another worker has moved the run meanwhile."""
+async def _store(tx: Runner, run: ArticleRun, cache: _RunCache, batch: _Batch, now: Instant) -> int:
+    """Store the whole batch and return the number of messages: 0 if another worker has advanced the run."""
     [row] = await tx.run(LOCK_RUN, run_key=run.id)
     if row.enqueued_to != run.enqueued_to or row.enqueue_ended_at is not None:
         return 0
-    choices = await _accept(tx, run, portion, row.newest, now) if portion.letters else []
-    if choices:
-        await tx.count(ADD_TO_VARIANTS, variants=_variants(run, walk, choices))
-    await tx.count(MOVE_RUN, recipients=len(choices), **portion.moved)
-    return len(choices)
+    selections = await _accept(tx, run, batch, row.newest, now) if batch.messages else []
+    if selections:
+        await tx.count(ADD_TO_VARIANTS, variants=_variants(run, cache, selections))
+    await tx.count(MOVE_RUN, recipients=len(selections), **batch.progress)
+    return len(selections)
 
 
-async def _accept(tx: Runner, run: ArticleRun, portion: _Portion, after_key: int, now: Instant) -> list[SliceSelection]:
+async def _accept(tx: Runner, run: ArticleRun, batch: _Batch, after_key: int, now: Instant) -> list[SliceSelection]:
     """Accept the messages, and return the selections of those whose contacts still exist."""
     accepted = await accept_run(
         tx,
-        portion.letters,
+        batch.messages,
         tenant_id=run.tenant_id,
         run_id=run.run_id,
         list_key=run.list_key,
@@ -153,27 +155,27 @@ async def _accept(tx: Runner, run: ArticleRun, portion: _Portion, after_key: int
         after_key=after_key,
         now=now,
     )
-    return [choice for choice, is_accepted in zip(portion.choices, accepted, strict=True) if is_accepted]
+    return [chosen for chosen, is_accepted in zip(batch.selections, accepted, strict=True) if is_accepted]
 
 
-def _variants(run: ArticleRun, walk: _Walk, choices: Sequence[SliceSelection]) -> list[dict[str, Any]]:
+def _variants(run: ArticleRun, cache: _RunCache, selections: Sequence[SliceSelection]) -> list[dict[str, Any]]:
     return [
         {
             "run_key": run.id,
-            "slices": orjson.dumps([walk.edition.slices[place].slice_id for place in choice]).decode(),
-            "template_key": walk.variants[choice].template_key,
+            "slices": orjson.dumps([cache.slices.slices[position].slice_id for position in chosen]).decode(),
+            "template_key": cache.variants[chosen].template_key,
             "recipients": number,
         }
-        for choice, number in Counter(choices).items()
+        for chosen, number in Counter(selections).items()
     ]
 
 
-def _letter(run: ArticleRun, recipient: ArticleRecipient, variant: ArticleVariant, outbox_id: str) -> RunMessage:
+def _message(run: ArticleRun, recipient: ArticleRecipient, variant: ArticleVariant, outbox_id: str) -> RunMessage:
     payload = {
         "campaign": run.campaign_tag,
         "to": recipient.email,
         "toName": recipient.name,
         "variables": variant.values(recipient.name, recipient.attributes),
     }
-    said = orjson.dumps(payload).decode()
-    return outbox_id, recipient.contact_key, recipient.email, variant.subject, variant.template_key, said
+    encoded = orjson.dumps(payload).decode()
+    return outbox_id, recipient.contact_key, recipient.email, variant.subject, variant.template_key, encoded

@@ -1,4 +1,4 @@
-"""Files: slices as Markdown with front matter, or as lines of a CSV, in and out. What is wrong has its line told."""
+"""Read and write slices as Markdown files with front matter, or as CSV rows. Every error names its line."""
 
 import csv
 import io
@@ -15,15 +15,15 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles.assembly import Slice
 from mailwright.sources.articles.slice_input import FIELDS, SliceRefused, parse_slice
 
-MARK: Final = "---"
+DELIMITER: Final = "---"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_PROBLEMS: Final = 20
-_NO_NAME: Final = re.compile(r"[^a-z0-9]+")
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSlice:
-    """A slice, and where it was read."""
+    """A slice, and the file and line it was read from."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ class ParsedSlice:
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """Where something is wrong, and what."""
+    """An error in a file, with its line."""
 
     file: str
     line: int
@@ -43,30 +43,30 @@ class FileProblem:
 
 
 class FilesRefused(InvalidInput):
-    """Nothing of these files was taken."""
+    """The files contain errors; nothing was imported."""
 
     code = "FILES_REFUSED"
 
     def __init__(self, problems: Sequence[FileProblem]) -> None:
-        told = [str(each) for each in problems[:MAX_PROBLEMS]]
+        lines = [str(each) for each in problems[:MAX_PROBLEMS]]
         if len(problems) > MAX_PROBLEMS:
-            told.append(f"and {len(problems) - MAX_PROBLEMS} more")
-        super().__init__("\n".join(["nothing was taken:", *told]))
+            lines.append(f"and {len(problems) - MAX_PROBLEMS} more")
+        super().__init__("\n".join(["nothing was imported:", *lines]))
         self.problems = tuple(problems)
 
 
 def read(path: Path) -> list[ParsedSlice]:
-    """A folder of `.md` files, one of them, or a `.csv`. All of it can be taken, or everything that cannot is told."""
+    """Read a folder of `.md` files, one `.md` file or a `.csv` file. Raises `FilesRefused` with all errors."""
     if path.is_dir():
         return read_texts((file.relative_to(path).as_posix(), _text(file)) for file in sorted(path.rglob("*.md")))
     return read_texts([(path.name, _text(path))])
 
 
 def read_texts(files: Iterable[tuple[str, str]]) -> list[ParsedSlice]:
-    """By the ends of their names: `.csv` holds many slices, everything else one."""
-    found: list[ParsedSlice] = []
+    """Read files by extension: a `.csv` holds many slices, any other file holds one."""
+    parsed: list[ParsedSlice] = []
     problems: list[FileProblem] = []
-    places: dict[tuple[Any, ...], str] = {}
+    positions: dict[tuple[Any, ...], str] = {}
     has_any = False
     for name, text in files:
         has_any = True
@@ -75,20 +75,21 @@ def read_texts(files: Iterable[tuple[str, str]]) -> list[ParsedSlice]:
             if isinstance(part, FileProblem):
                 problems.append(part)
                 continue
-            where, each = f"{name}, line {part.line}", part.slice
-            place = (each.article_key, each.section_order, each.scope_ocd_id, each.sort_index)
-            if (first := places.setdefault(place, where)) != where:
-                problems.append(FileProblem(name, part.line, f"has the place of {first}: give it another sort_index"))
-            found.append(part)
+            where, piece = f"{name}, line {part.line}", part.slice
+            position = (piece.article_key, piece.section_order, piece.scope_ocd_id, piece.sort_index)
+            if (first := positions.setdefault(position, where)) != where:
+                message = f"has the same position as {first}: use another sort_index"
+                problems.append(FileProblem(name, part.line, message))
+            parsed.append(part)
     if not has_any:
-        raise InvalidInput("has no .md file in it", field="path")
+        raise InvalidInput("contains no .md file", field="path")
     if problems:
         raise FilesRefused(problems)
-    return found
+    return parsed
 
 
 def as_csv(slices: Iterable[Slice]) -> str:
-    """Read again, it changes nothing."""
+    """Return a CSV. Importing it again changes nothing."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(FIELDS)
@@ -98,7 +99,7 @@ def as_csv(slices: Iterable[Slice]) -> str:
 
 
 def as_markdown(slices: Iterable[Slice]) -> dict[str, str]:
-    """The text of each file by its name, which tells the place in the article."""
+    """Return the text of each Markdown file by its name, which contains the slice's position."""
     return {_file_name(each): _front_matter(each) for each in slices}
 
 
@@ -122,7 +123,7 @@ def _csv_lines(name: str, text: str) -> Parts:
     try:
         titles = [title.strip().lower() for title in next(lines, [])]
         if "article_key" not in titles:
-            yield FileProblem(name, 1, f"the first line names the columns; they are {', '.join(FIELDS)}")
+            yield FileProblem(name, 1, f"the first line must name the columns: {', '.join(FIELDS)}")
             return
         line = lines.line_num + 1
         for cells in lines:
@@ -130,12 +131,12 @@ def _csv_lines(name: str, text: str) -> Parts:
                 yield _csv_slice(name, line, titles, cells)
             line = lines.line_num + 1
     except csv.Error as error:
-        yield FileProblem(name, line, f"is no CSV: {error}")
+        yield FileProblem(name, line, f"is not valid CSV: {error}")
 
 
 def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]) -> ParsedSlice | FileProblem:
     if len(cells) > len(titles):
-        return FileProblem(name, line, f"has {len(cells)} cells under {len(titles)} columns")
+        return FileProblem(name, line, f"has {len(cells)} cells but there are {len(titles)} columns")
     given = {title: cell for title, cell in zip(titles, cells, strict=False) if title}
     try:
         return ParsedSlice(name, line, parse_slice(given))
@@ -145,22 +146,22 @@ def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]
 
 def _markdown(name: str, text: str) -> Parts:
     lines = text.replace("\r\n", "\n").split("\n")
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == MARK), None)
-    if lines[0].rstrip() != MARK or end is None:
-        yield FileProblem(name, 1, f"begins with no front matter between two lines of {MARK}")
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == DELIMITER), None)
+    if lines[0].rstrip() != DELIMITER or end is None:
+        yield FileProblem(name, 1, f"must begin with front matter between two lines of {DELIMITER}")
         return
     try:
         given = yaml.safe_load("\n".join(lines[1:end])) or {}
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = 2 if mark is None else mark.line + 2
-        yield FileProblem(name, line, f"the front matter is no YAML: {getattr(error, 'problem', None) or error}")
+        yield FileProblem(name, line, f"the front matter is not valid YAML: {getattr(error, 'problem', None) or error}")
         return
     if not isinstance(given, dict):
-        yield FileProblem(name, 2, "the front matter is no list of names and values")
+        yield FileProblem(name, 2, "the front matter must be a list of names and values")
         return
     if "body_md" in given:
-        yield FileProblem(name, 2, "body_md: is what stands below the front matter")
+        yield FileProblem(name, 2, "body_md: must stand below the front matter, not in it")
         return
     try:
         yield ParsedSlice(name, 1, parse_slice({**given, "body_md": "\n".join(lines[end + 1 :])}))
@@ -174,9 +175,8 @@ def _line_of(front: Sequence[str], field: str) -> int:
 
 
 def _fields(each: Slice) -> dict[str, Any]:
-    found = {name: getattr(each, name) for name in FIELDS}
     return {
-        **found,
+        **{name: getattr(each, name) for name in FIELDS},
         "is_headline": "true" if each.is_headline else "false",
         "tags": ",".join(each.tags) or None,
         "publish_status": each.publish_status.value,
@@ -189,9 +189,9 @@ def _front_matter(each: Slice) -> str:
     fields = {name: value for name, value in _fields(each).items() if value is not None and name != "body_md"}
     fields |= {"is_headline": each.is_headline, **({"tags": list(each.tags)} if each.tags else {})}
     front = yaml.safe_dump(fields, allow_unicode=True, sort_keys=False, width=1_000)
-    return f"{MARK}\n{front}{MARK}\n\n{each.body_md}\n"
+    return f"{DELIMITER}\n{front}{DELIMITER}\n\n{each.body_md}\n"
 
 
 def _file_name(each: Slice) -> str:
-    scope = _NO_NAME.sub("-", (each.scope_ocd_id or "everyone").removeprefix("ocd-division/")).strip("-")
+    scope = _NOT_IN_FILE_NAMES.sub("-", (each.scope_ocd_id or "everyone").removeprefix("ocd-division/")).strip("-")
     return f"{each.article_key}/{each.section_order:02d}-{scope}-{each.sort_index}.md"

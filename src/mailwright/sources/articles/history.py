@@ -1,4 +1,4 @@
-"""History: what became of each letter of a run, in the order of addresses, a page at a time however many there are."""
+"""List the messages of a run with their status, ordered by address, one page at a time."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
 
-UNSENT_LETTERS = statement(__package__, "unsent_letters")
+UNSENT_MESSAGES = statement(__package__, "unsent_messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RunMessage:
 async def list_messages(
     database: Database, run: ArticleRun, *, limit: int, after: str = "", statuses: Collection[str] = ()
 ) -> list[RunMessage]:
-    """`after` is the last address of the page before: a run writes to an address once. Of `statuses` at most three."""
+    """List messages after the address `after` (a run has one message per address), in at most three `statuses`."""
     if statuses and Status.SENT not in statuses:
         return await _unsent(database, run, limit, after, statuses)
     m, d = messages.c, deliveries.c
@@ -51,9 +51,9 @@ async def list_messages(
 async def _unsent(
     database: Database, run: ArticleRun, limit: int, after: str, statuses: Collection[str]
 ) -> list[RunMessage]:
-    """Few among many, so that a walk along the addresses would meet the whole run."""
+    """List messages by status. They are few among many: a scan by address would read the whole run."""
     one, two, three = (*statuses, "", "")[:3]
     async with database.read() as tx:
         where = message_location(run)
-        rows = await tx.run(UNSENT_LETTERS, **where, one=one, two=two, three=three, email=after, limit=limit)
+        rows = await tx.run(UNSENT_MESSAGES, **where, one=one, two=two, three=three, email=after, limit=limit)
     return [RunMessage(**row._mapping) for row in rows]

@@ -1,4 +1,4 @@
-"""Looking: an article as any reader would get it, why each slice is in it or not, and who gets what."""
+"""Preview an article as any recipient, explain each slice, and count the recipients of each variant."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -27,12 +27,12 @@ from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slices import list_slices
 from mailwright.storage.database import Database
 
-_LOOKED_AT = 20_000
+_PAGE_SIZE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewRecipient:
-    """Whose eyes it is looked at with: a contact's, or those of anybody in these divisions."""
+    """The recipient of a preview: a contact, or anyone in these divisions."""
 
     divisions: tuple[str, ...] = ()
     name: str | None = None
@@ -52,7 +52,7 @@ class SliceInclusion:
 
 @dataclass(frozen=True, slots=True)
 class ArticlePreview:
-    """`article` and `rendered` are None where the person gets nothing."""
+    """An article for one recipient; `article` and `rendered` are None if no slice is for them."""
 
     recipient: PreviewRecipient
     article: Article | None
@@ -62,7 +62,7 @@ class ArticlePreview:
 
 @dataclass(frozen=True, slots=True)
 class VariantCoverage:
-    """One variant, and how many readers it would go to."""
+    """One variant, and how many recipients it would have."""
 
     title: str
     slices: tuple[Slice, ...]
@@ -73,9 +73,9 @@ class VariantCoverage:
 class ArticleCoverage:
     list_key: str
     recipients: int
-    skipped: int  # of the audience, for whom there is nothing
-    variants: tuple[VariantCoverage, ...]  # the largest first
-    unread: tuple[Slice, ...]  # published now, and nobody's
+    skipped: int  # in the audience, but no slice is for them
+    variants: tuple[VariantCoverage, ...]  # largest first
+    unread: tuple[Slice, ...]  # published, but nobody in the audience gets them
 
 
 class ArticlePreviews:
@@ -85,72 +85,72 @@ class ArticlePreviews:
         self._templates = templates
 
     async def find_recipient(self, tenant_id: int, email: str | None, ocd_ids: Collection[str]) -> PreviewRecipient:
-        """Divisions that are named count in place of the contact's own."""
+        """Find the contact, if an address is given. The given divisions replace the contact's own."""
         named = tuple(divisions.parse(each, field="ocd_ids") for each in ocd_ids)
         if email is None:
             return PreviewRecipient(named)
         try:
-            found = await contacts.find_by_email(self._database, tenant_id, email)
+            contact = await contacts.find_by_email(self._database, tenant_id, email)
         except NotFound as error:
             raise InvalidInput("there is no contact with this address", field="email") from error
         return PreviewRecipient(
-            named or recipients.divisions_of(found.attributes), found.name, found.email, found.attributes
+            named or recipients.divisions_of(contact.attributes), contact.name, contact.email, contact.attributes
         )
 
-    async def preview(self, tenant_id: int, article_key: str, person: PreviewRecipient) -> ArticlePreview:
+    async def preview(self, tenant_id: int, article_key: str, recipient: PreviewRecipient) -> ArticlePreview:
         now = self._clock.now()
-        known = await self._slices(tenant_id, article_key)
-        judged = [SliceInclusion(each, decide_inclusion(each, person.divisions, now)) for each in known]
-        chosen = [each.slice for each in judged if each.inclusion.is_included]
+        existing = await self._slices(tenant_id, article_key)
+        inclusions = [SliceInclusion(each, decide_inclusion(each, recipient.divisions, now)) for each in existing]
+        chosen = [each.slice for each in inclusions if each.inclusion.is_included]
         if not chosen:
-            return ArticlePreview(person, None, None, tuple(judged))
+            return ArticlePreview(recipient, None, None, tuple(inclusions))
         article = assemble(chosen)
         composed = await compose(self._templates, tenant_id, article)
-        own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
+        own = {each.variable: each.fill(recipient.name, recipient.attributes) for each in composed.placeholders}
         standard = self._templates.standard
-        values = {**standard, "name": person.name or "", **own, "email": person.email or standard["email"]}
+        values = {**standard, "name": recipient.name or "", **own, "email": recipient.email or standard["email"]}
         rendered = Template(subject=composed.subject, html=composed.html, text=None).render(values)
-        return ArticlePreview(person, article, rendered, tuple(judged))
+        return ArticlePreview(recipient, article, rendered, tuple(inclusions))
 
     async def coverage(self, tenant_id: int, article_key: str, given: Mapping[str, str]) -> ArticleCoverage:
-        """Asked of everyone, one portion of readers after another: only the number of each variant is kept."""
+        """Count the recipients of each variant, in batches of contacts, so that only the counts stay in memory."""
         now = self._clock.now()
-        edition = SliceSet(published(await self._slices(tenant_id, article_key), now))
+        slices = SliceSet(published(await self._slices(tenant_id, article_key), now))
         counts: Counter[SliceSelection] = Counter()
         after = ""
         async with self._database.read() as tx:
-            asked = await recipients.resolve_audience(tx, tenant_id, article_key, given)
+            audience = await recipients.resolve_audience(tx, tenant_id, article_key, given)
             while True:
-                found, after = await recipients.recipient_groups(
-                    tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT
+                groups, after = await recipients.recipient_groups(
+                    tx, tenant_id, audience, now, after=after, limit=_PAGE_SIZE
                 )
-                if not found:
+                if not groups:
                     break
-                for each in found:
-                    if asked.holds_for(each):
-                        counts[edition.choose(each.divisions)] += each.number
+                for group in groups:
+                    if audience.includes(group):
+                        counts[slices.select(group.divisions)] += group.number
         skipped = counts.pop((), 0)
-        read = {place for choice in counts for place in choice}
+        covered = {position for selection in counts for position in selection}
         return ArticleCoverage(
-            asked.list_key,
+            audience.list_key,
             counts.total(),
             skipped,
-            tuple(_covered(edition, choice, number) for choice, number in _largest_first(counts)),
-            tuple(each for place, each in enumerate(edition.slices) if place not in read),
+            tuple(_covered(slices, selection, number) for selection, number in _largest_first(counts)),
+            tuple(each for position, each in enumerate(slices.slices) if position not in covered),
         )
 
     async def _slices(self, tenant_id: int, article_key: str) -> tuple[Slice, ...]:
         async with self._database.read() as tx:
-            known = await list_slices(tx, tenant_id, article_key)
-        if not known:
+            existing = await list_slices(tx, tenant_id, article_key)
+        if not existing:
             raise UnknownArticle(f"there is no article {article_key[:80]}: no slice has this key", field="article_key")
-        return SliceSet(known).slices
+        return SliceSet(existing).slices
 
 
 def _largest_first(counts: Counter[SliceSelection]) -> list[tuple[SliceSelection, int]]:
     return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
-def _covered(edition: SliceSet, choice: SliceSelection, recipients: int) -> VariantCoverage:
-    chosen = tuple(edition.slices[place] for place in choice)
+def _covered(slices: SliceSet, selection: SliceSelection, recipients: int) -> VariantCoverage:
+    chosen = tuple(slices.slices[position] for position in selection)
     return VariantCoverage(assemble(chosen).title, chosen, recipients)

@@ -1,6 +1,6 @@
-"""Readers: contacts with the divisions that they live in, asked for in the order of addresses.
+"""Find the recipients of an article: contacts and their divisions, in the order of addresses.
 
-The divisions of a reader are the attribute `ocd_ids`, a list, or a text with commas or semicolons as files have it.
+The attribute `ocd_ids` holds a contact's divisions, as a list or as text separated by commas or semicolons.
 """
 
 import re
@@ -22,7 +22,7 @@ from mailwright.storage.expressions import json_boolean, json_text, json_value, 
 from mailwright.storage.tables import contacts
 
 OCD_IDS: Final = "ocd_ids"
-# Words of a filter that ask for something other than an attribute.
+# Names in a filter that do not refer to an attribute.
 LIST: Final = "list"
 OCD_ID: Final = "ocd_id"
 
@@ -33,7 +33,7 @@ _NO_DIVISIONS: Final[tuple[str, ...]] = ()
 
 @dataclass(slots=True)
 class ArticleRecipient:
-    """A value that nobody changes. It is made for everyone, and declared frozen it would cost twice as much."""
+    """An immutable value by convention: `frozen` would double the cost, and one is made for every contact."""
 
     contact_key: int
     email: str
@@ -44,7 +44,7 @@ class ArticleRecipient:
 
 @dataclass(slots=True)
 class RecipientGroup:
-    """So many readers who differ in nothing that an article or a filter asks about."""
+    """A number of recipients with the same divisions and the same values of all filtered attributes."""
 
     attributes: Mapping[str, Any]
     divisions: tuple[str, ...]
@@ -53,25 +53,25 @@ class RecipientGroup:
 
 @dataclass(frozen=True, slots=True)
 class AudienceCondition:
-    """One word of a filter, in the forms in which it is looked for."""
+    """One condition of a filter, prepared for comparison."""
 
     name: str
-    value: str  # in small letters
-    endings: tuple[str, ...]  # of ids that say the same
+    value: str  # in lower case
+    endings: tuple[str, ...]  # of division ids that match as well
 
     def holds_for(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
         if self.name == OCD_ID:
             return self.value in recipient.divisions
         attribute = recipient.attributes.get(self.name)
-        if attribute is not None and _small(contact_fields.as_text(attribute)) == self.value:
+        if attribute is not None and _lower(contact_fields.as_text(attribute)) == self.value:
             return True
-        for each in recipient.divisions:  # noqa: SIM110 - asked of everyone, and `any` costs twice as much
+        for each in recipient.divisions:  # noqa: SIM110 - called for every contact, and `any` costs twice as much
             if each.endswith(self.endings):
                 return True
         return False
 
     def may_hold(self) -> ColumnElement[bool]:
-        """What the database can rule out by the text alone; it never rules out anyone for whom it holds."""
+        """Return a SQL pre-filter. It may let contacts through that do not match, but never excludes a match."""
         text = lower_ascii(contacts.c.attributes)
         if self.name == OCD_ID:
             return position(text, self.value) > 0
@@ -84,12 +84,12 @@ class AudienceCondition:
 
 @dataclass(frozen=True, slots=True)
 class ArticleAudience:
-    """Who is asked for: everyone on a list, and of them those for whom all conditions hold."""
+    """The subscribers of a list for whom all conditions hold."""
 
     list_key: str
     conditions: tuple[AudienceCondition, ...] = ()
 
-    def holds_for(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
+    def includes(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
         return all(condition.holds_for(recipient) for condition in self.conditions)
 
 
@@ -103,60 +103,66 @@ def divisions_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
 async def resolve_audience(
     tx: Transaction, tenant_id: int, article_key: str, given: Mapping[str, str]
 ) -> ArticleAudience:
-    """An article whose key is that of a list is that list's; another list may be named. Otherwise it is `general`."""
+    """Parse the filter and choose the list: the one it names, else the one with the article's key, else `general`."""
     for name, value in sorted(given.items()):
         field = f"audience_filter.{name}"
         if not 1 <= len(value.strip()) <= MAX_VALUE_LENGTH or not value.isprintable():
-            raise InvalidInput(f"has 1 to {MAX_VALUE_LENGTH} printable characters", field=field)
+            raise InvalidInput(f"must have 1 to {MAX_VALUE_LENGTH} printable characters", field=field)
         if name == OCD_ID:
             divisions.parse(value, field=field)
         elif name != LIST and not _is_name(name):
-            raise InvalidInput("is neither an attribute nor a kind of division, as state or county", field=field)
-    known = await lists.existing_keys(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
-    if LIST in given and given[LIST] not in known:
+            raise InvalidInput("must be an attribute or a type of division, for example state or county", field=field)
+    existing = await lists.existing_keys(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
+    if LIST in given and given[LIST] not in existing:
         raise InvalidInput(f"there is no list {given[LIST]}", field=f"audience_filter.{LIST}")
-    list_key = given.get(LIST) or (article_key if article_key in known else GENERAL)
+    list_key = given.get(LIST) or (article_key if article_key in existing else GENERAL)
     return ArticleAudience(list_key, conditions_of(given))
 
 
 async def page(
-    tx: Transaction, tenant_id: int, asked: ArticleAudience, now: Instant, *, after: str, limit: int
+    tx: Transaction, tenant_id: int, wanted: ArticleAudience, now: Instant, *, after: str, limit: int
 ) -> list[ArticleRecipient]:
-    """The next of those who may be written to. Not all of them need answer: ask `holds_for`."""
+    """Return the next sendable contacts. The SQL filter is approximate: check each with `includes`."""
     columns = (contacts.c.id, contacts.c.email, contacts.c.name, contacts.c.attributes)
-    wanted = _wanted(tenant_id, asked, now, after)
-    rows: Any = await tx.execute(select(*columns).where(wanted).order_by(contacts.c.email).limit(limit))
+    sendable = _sendable(tenant_id, wanted, now, after)
+    rows: Any = await tx.execute(select(*columns).where(sendable).order_by(contacts.c.email).limit(limit))
     return [_reader(key, email, name, orjson.loads(attributes)) for key, email, name, attributes in rows]
 
 
 async def recipient_groups(
-    tx: Transaction, tenant_id: int, asked: ArticleAudience, now: Instant, *, after: str, limit: int
+    tx: Transaction, tenant_id: int, wanted: ArticleAudience, now: Instant, *, after: str, limit: int
 ) -> tuple[list[RecipientGroup], str]:
-    """The same of the next so many, told by the database as far as they are alike: where many live in few places, few
-    lines tell of them all. The last address of them is where to go on; it is empty where nobody was left."""
-    names = sorted({OCD_IDS, *(each.name for each in asked.conditions if each.name != OCD_ID)})
-    wanted = _wanted(tenant_id, asked, now, after)
+    """Return the next `limit` contacts grouped by what the filter and the article depend on, and the last address.
+
+    The database groups them, so many contacts in few divisions are few rows. The address is empty after the last page.
+    """
+    names = sorted({OCD_IDS, *(each.name for each in wanted.conditions if each.name != OCD_ID)})
+    sendable = _sendable(tenant_id, wanted, now, after)
     some = (
-        select(contacts.c.email, contacts.c.attributes).where(wanted).order_by(contacts.c.email).limit(limit).subquery()
+        select(contacts.c.email, contacts.c.attributes)
+        .where(sendable)
+        .order_by(contacts.c.email)
+        .limit(limit)
+        .subquery()
     )
-    told = [json_value(some.c.attributes, name).label(f"value_{place}") for place, name in enumerate(names)]
-    values = select(some.c.email, *told).subquery()
-    own = [values.c[each.name] for each in told]
-    # Which address is the last, only the database knows: it has an order of its own.
+    values_of_names = [json_value(some.c.attributes, name).label(f"value_{place}") for place, name in enumerate(names)]
+    values = select(some.c.email, *values_of_names).subquery()
+    own = [values.c[each.name] for each in values_of_names]
+    # Only the database can tell the last address, because it sorts by its own collation.
     last = func.max(func.max(values.c.email)).over()
     rows: Any = await tx.execute(select(func.count(), last, *own).group_by(*own))
-    found = []
+    groups = []
     for number, _, *texts in rows:
         attributes = {name: orjson.loads(text) for name, text in zip(names, texts, strict=True) if text is not None}
-        found.append(RecipientGroup(attributes, divisions_of(attributes), number))
-    return found, rows[0][1] if rows else ""
+        groups.append(RecipientGroup(attributes, divisions_of(attributes), number))
+    return groups, rows[0][1] if rows else ""
 
 
-def _wanted(tenant_id: int, asked: ArticleAudience, now: Instant, after: str) -> ColumnElement[bool]:
+def _sendable(tenant_id: int, wanted: ArticleAudience, now: Instant, after: str) -> ColumnElement[bool]:
     return and_(
-        audience(tenant_id, () if asked.list_key == GENERAL else (asked.list_key,), None, now),
+        audience(tenant_id, () if wanted.list_key == GENERAL else (wanted.list_key,), None, now),
         contacts.c.email > after,
-        *(condition.may_hold() for condition in asked.conditions),
+        *(condition.may_hold() for condition in wanted.conditions),
     )
 
 
@@ -165,15 +171,15 @@ def _reader(contact_key: int, email: str, name: str | None, attributes: dict[str
 
 
 def conditions_of(given: Mapping[str, str]) -> tuple[AudienceCondition, ...]:
-    """`{"state": "OH"}` is an attribute, or an id that ends in `/state:oh`; Washington is a district."""
-    found = []
+    """Parse conditions: `{"state": "OH"}` matches the attribute, or a division id that ends in `/state:oh`."""
+    conditions = []
     for name, value in sorted(given.items()):
         if name != LIST:
-            small = _small(value.strip())
-            kinds = divisions.STATES if name == "state" else (name,)
-            endings = tuple(f"/{kind}:{'_'.join(small.split())}" for kind in kinds)
-            found.append(AudienceCondition(name, small, endings))
-    return tuple(found)
+            lowered = _lower(value.strip())
+            types = divisions.STATES if name == "state" else (name,)
+            endings = tuple(f"/{type_}:{'_'.join(lowered.split())}" for type_ in types)
+            conditions.append(AudienceCondition(name, lowered, endings))
+    return tuple(conditions)
 
 
 def _is_name(name: str) -> bool:
@@ -184,8 +190,8 @@ def _is_name(name: str) -> bool:
     return True
 
 
-def _small(text: str) -> str:
-    """As the database folds letters: A to Z only."""
+def _lower(text: str) -> str:
+    """Lower A to Z only, as the database does."""
     return text.translate(_FOLDED)
 
 

@@ -1,4 +1,4 @@
-"""Runs: an article goes to an audience under a tag and a batch id; these two are sent once, however often asked for."""
+"""Article runs: each pair of campaign tag and batch id is sent once, however often it is requested."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, published
 from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.recipients import ArticleAudience
-from mailwright.sources.articles.slices import as_text, from_text, list_slices
+from mailwright.sources.articles.slices import list_slices, slices_from_json, slices_to_json
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs, run_variants
@@ -30,35 +30,35 @@ from mailwright.storage.tables import campaign_runs, run_variants
 RUN_COUNTS = statement(__package__, "run_counts")
 
 NEWEST = 2**63 - 1
-# So many readers are looked at together in the search for one who gets anything.
-_LOOKED_AT = 5_000
+# Contacts read per query in the search for the first recipient.
+_PAGE_SIZE = 5_000
 
 
 class UnknownArticle(InvalidInput):
-    """There is no article of this key."""
+    """There is no article with this key."""
 
     code = "UNKNOWN_ARTICLE"
 
 
 class NothingPublished(InvalidInput):
-    """No slice of this article is published now."""
+    """No slice of this article is currently published."""
 
     code = "NO_PUBLISHED_SLICE"
 
 
 class EmptyAudience(InvalidInput):
-    """Nobody who may be written to would get this article."""
+    """No subscriber in the audience would receive this article."""
 
     code = "EMPTY_AUDIENCE"
 
 
 class BatchIdReused(IdempotencyConflict):
-    """This batch id was used before for another article or another audience; nothing was sent."""
+    """This batch id was already used for another article or audience; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is asked for. The tag and the batch id name it; the rest must then be the same."""
+    """A request to send an article. A repeated tag and batch id must come with the same article and filter."""
 
     campaign_tag: str
     article_key: str
@@ -86,16 +86,16 @@ class ArticleRun:
     messages_after_key: int
 
     @property
-    def asked(self) -> ArticleAudience:
+    def audience(self) -> ArticleAudience:
         return ArticleAudience(self.list_key, recipients.conditions_of(self.audience_filter))
 
-    def answers(self, order: RunRequest) -> bool:
-        return self.article_key == order.article_key and self.audience_filter == dict(order.audience_filter)
+    def matches(self, request: RunRequest) -> bool:
+        return self.article_key == request.article_key and self.audience_filter == dict(request.audience_filter)
 
 
 @dataclass(frozen=True, slots=True)
 class RunVariant:
-    """One variant of a run: whose slices these are, and how many readers they went to."""
+    """One variant of a run: its slices, and how many recipients it has."""
 
     slice_ids: tuple[str, ...]
     template_key: int
@@ -108,50 +108,52 @@ class ArticleRuns:
         self._clock = clock
         self._templates = templates
 
-    async def start(self, actor: str, tenant_id: int, order: RunRequest) -> tuple[ArticleRun, bool]:
-        """The run, and whether it was there already. A worker does the rest, now or after whatever stopped it."""
-        if (known := await self._known(tenant_id, order)) is not None:
-            return known, True
+    async def start(self, actor: str, tenant_id: int, request: RunRequest) -> tuple[ArticleRun, bool]:
+        """Return the run, and whether it already existed. A worker enqueues its messages."""
+        if (existing := await self._find_batch(tenant_id, request)) is not None:
+            return existing, True
         now = self._clock.now()
         async with self._database.read() as tx:
-            frozen = await _frozen(tx, tenant_id, order.article_key, now)
-            asked = await recipients.resolve_audience(tx, tenant_id, order.article_key, order.audience_filter)
-            if not await _somebody(tx, tenant_id, asked, SliceSet(frozen), now):
+            published_slices = await _published_slices(tx, tenant_id, request.article_key, now)
+            audience = await recipients.resolve_audience(tx, tenant_id, request.article_key, request.audience_filter)
+            if not await _has_recipients(tx, tenant_id, audience, SliceSet(published_slices), now):
                 raise EmptyAudience(field="audience_filter")
-        await self._check_as_one(tenant_id, frozen)
+        await self._check_content(tenant_id, published_slices)
         try:
             async with self._database.write() as tx:
-                return await self._begun(tx, _Begin(actor, tenant_id, order, asked.list_key, frozen)), False
-        except IntegrityError:  # somebody else began it between our look and our insert
-            return await self.of_batch(tenant_id, order), True
+                return await self._insert(
+                    tx, _NewRun(actor, tenant_id, request, audience.list_key, published_slices)
+                ), False
+        except IntegrityError:  # Another process started it after our check.
+            return await self.find_batch(tenant_id, request), True
 
-    async def of_batch(self, tenant_id: int, order: RunRequest) -> ArticleRun:
-        if (known := await self._known(tenant_id, order)) is None:
+    async def find_batch(self, tenant_id: int, request: RunRequest) -> ArticleRun:
+        if (existing := await self._find_batch(tenant_id, request)) is None:
             raise NotFound
-        return known
+        return existing
 
     async def find(self, tenant_id: int, run_id: str) -> ArticleRun:
         mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.run_id == run_id)
         async with self._database.read() as tx:
-            found = await _some(tx, mine, 1) if is_uuid(run_id) else []
-        if not found:
+            runs = await _select(tx, mine, 1) if is_uuid(run_id) else []
+        if not runs:
             raise NotFound("there is no run with this id", field="run_id")
-        return found[0]
+        return runs[0]
 
     async def list_runs(
         self, tenant_id: int, *, limit: int, before: int = NEWEST, article_key: str | None = None
     ) -> list[ArticleRun]:
-        """The latest first."""
+        """List runs, newest first."""
         mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.id < before)
         if article_key is not None:
             mine = and_(mine, campaign_runs.c.article_key == article_key)
         async with self._database.read() as tx:
-            return await _some(tx, mine, limit)
+            return await _select(tx, mine, limit)
 
     async def count_messages(self, run: ArticleRun) -> dict[str, int]:
-        """How many of its messages stand where, by status, at this moment."""
+        """Count the run's messages by status."""
         async with self._database.read() as tx:
-            [now] = await _some(tx, campaign_runs.c.id == run.id, 1)
+            [now] = await _select(tx, campaign_runs.c.id == run.id, 1)
             rows = await tx.run(RUN_COUNTS, **message_location(now))
         counts = Counter[str]()
         for row in rows:
@@ -160,45 +162,45 @@ class ArticleRuns:
         return {status: number for status, number in sorted(counts.items()) if number}
 
     async def list_variants(self, run: ArticleRun) -> list[RunVariant]:
-        """The largest first."""
+        """List the variants of a run, largest first."""
         v = run_variants.c
         query = select(v.slices, v.template_key, v.recipients).where(v.run_key == run.id)
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(v.recipients.desc(), v.slices))
         return [RunVariant(tuple(orjson.loads(row.slices)), row.template_key, row.recipients) for row in rows]
 
-    async def _known(self, tenant_id: int, order: RunRequest) -> ArticleRun | None:
+    async def _find_batch(self, tenant_id: int, request: RunRequest) -> ArticleRun | None:
         same = and_(
             campaign_runs.c.tenant_id == tenant_id,
-            campaign_runs.c.campaign_tag == order.campaign_tag,
-            campaign_runs.c.send_batch_id == order.send_batch_id,
+            campaign_runs.c.campaign_tag == request.campaign_tag,
+            campaign_runs.c.send_batch_id == request.send_batch_id,
         )
         async with self._database.read() as tx:
-            found = await _some(tx, same, 1)
-        if found and not found[0].answers(order):
+            runs = await _select(tx, same, 1)
+        if runs and not runs[0].matches(request):
             raise BatchIdReused
-        return found[0] if found else None
+        return runs[0] if runs else None
 
-    async def _check_as_one(self, tenant_id: int, frozen: list[Slice]) -> None:
-        """All of it together is the longest letter that any reader can get."""
+    async def _check_content(self, tenant_id: int, published_slices: list[Slice]) -> None:
+        """Check that all slices together, the longest possible email, make a valid template."""
         try:
-            composed = await compose(self._templates, tenant_id, assemble(frozen))
+            composed = await compose(self._templates, tenant_id, assemble(published_slices))
             Template(subject=composed.subject, html=composed.html, text=None)
         except InvalidTemplate as error:
-            raise InvalidInput(f"its slices do not make a letter: {error}", field="article_key") from error
+            raise InvalidInput(f"the slices of this article cannot be sent: {error}", field="article_key") from error
 
-    async def _begun(self, tx: Transaction, begin: "_Begin") -> ArticleRun:
-        now, order = self._clock.now(), begin.order
+    async def _insert(self, tx: Transaction, new: "_NewRun") -> ArticleRun:
+        now, request = self._clock.now(), new.request
         values: dict[str, Any] = {
             "run_id": uuid7(now),
-            "tenant_id": begin.tenant_id,
-            "campaign_tag": order.campaign_tag,
-            "article_key": order.article_key,
-            "actor": begin.actor,
-            "send_batch_id": order.send_batch_id,
-            "audience_filter": orjson.dumps(dict(order.audience_filter)).decode(),
-            "list_key": begin.list_key,
-            "content": as_text(begin.frozen),
+            "tenant_id": new.tenant_id,
+            "campaign_tag": request.campaign_tag,
+            "article_key": request.article_key,
+            "actor": new.actor,
+            "send_batch_id": request.send_batch_id,
+            "audience_filter": orjson.dumps(dict(request.audience_filter)).decode(),
+            "list_key": new.list_key,
+            "content": slices_to_json(new.published_slices),
             "recipients": 0,
             "skipped": 0,
             "enqueued_to": "",
@@ -206,56 +208,56 @@ class ArticleRuns:
             "messages_after_key": await newest_message_key(tx),
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
-        run = run_of(rows[0])
+        run = run_from_row(rows[0])
         await audit_log.record(
             tx,
             now,
-            actor=begin.actor,
+            actor=new.actor,
             action="article.send",
             subject=run.run_id,
-            tenant_id=begin.tenant_id,
+            tenant_id=new.tenant_id,
             detail={"article_key": run.article_key, "campaign_tag": run.campaign_tag},
         )
         return run
 
 
 @dataclass(frozen=True, slots=True)
-class _Begin:
-    """All that was found out before the run is written down."""
+class _NewRun:
+    """What `start` has resolved before it inserts the run."""
 
     actor: str
     tenant_id: int
-    order: RunRequest
+    request: RunRequest
     list_key: str
-    frozen: list[Slice]
+    published_slices: list[Slice]
 
 
-def run_of(row: Any) -> ArticleRun:
+def run_from_row(row: Any) -> ArticleRun:
     return ArticleRun(**{**row._mapping, "audience_filter": orjson.loads(row.audience_filter)})
 
 
 async def content_of(tx: Transaction, run: ArticleRun) -> SliceSet:
     rows = await tx.execute(select(campaign_runs.c.content).where(campaign_runs.c.id == run.id))
-    return SliceSet(from_text(rows[0].content))
+    return SliceSet(slices_from_json(rows[0].content))
 
 
 async def open_runs(tx: Transaction) -> list[ArticleRun]:
-    return await _some(tx, campaign_runs.c.enqueue_ended_at.is_(None), 1_000)
+    return await _select(tx, campaign_runs.c.enqueue_ended_at.is_(None), 1_000)
 
 
-async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
-    known = await list_slices(tx, tenant_id, article_key)
-    if not known:
+async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
+    existing = await list_slices(tx, tenant_id, article_key)
+    if not existing:
         raise UnknownArticle(f"there is no article {article_key}: no slice has this key", field="article_key")
-    frozen = published(known, now)
-    if not frozen:
-        message = f"none of the {len(known)} slices of {article_key} is published now"
+    published_slices = published(existing, now)
+    if not published_slices:
+        message = f"none of the {len(existing)} slices of {article_key} is currently published"
         raise NothingPublished(message, field="article_key")
-    return frozen
+    return published_slices
 
 
 def message_location(run: ArticleRun) -> dict[str, Any]:
-    """What the letters of a run are found by where no index knows the run: their tenant, their lane and their keys."""
+    """Parameters of queries that find a run's messages by tenant, lane and key, for lack of an index on the run."""
     return {
         "tenant_id": run.tenant_id,
         "run_id": run.run_id,
@@ -264,18 +266,20 @@ def message_location(run: ArticleRun) -> dict[str, Any]:
     }
 
 
-async def _somebody(tx: Transaction, tenant_id: int, asked: ArticleAudience, edition: SliceSet, now: Instant) -> bool:
+async def _has_recipients(
+    tx: Transaction, tenant_id: int, audience: ArticleAudience, slices: SliceSet, now: Instant
+) -> bool:
     after = ""
-    while found := await recipients.page(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT):
-        if any(asked.holds_for(recipient) and edition.choose(recipient.divisions) for recipient in found):
+    while page := await recipients.page(tx, tenant_id, audience, now, after=after, limit=_PAGE_SIZE):
+        if any(audience.includes(recipient) and slices.select(recipient.divisions) for recipient in page):
             return True
-        after = found[-1].email
+        after = page[-1].email
     return False
 
 
-async def _some(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[ArticleRun]:
+async def _select(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[ArticleRun]:
     query = select(*_columns()).where(condition).order_by(campaign_runs.c.id.desc()).limit(limit)
-    return [run_of(row) for row in await tx.execute(query)]
+    return [run_from_row(row) for row in await tx.execute(query)]
 
 
 def _columns() -> list[ColumnElement[Any]]:

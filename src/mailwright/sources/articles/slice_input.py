@@ -1,4 +1,4 @@
-"""Writing: what somebody wrote down as a slice, checked field by field, whether it came by API, Markdown or CSV."""
+"""Parse and validate the fields of a slice, for the API, Markdown files and CSV files alike."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from mailwright.sources.articles.placeholders import has_code
 
 KEY_PATTERN: Final = r"[a-z0-9-]+"
 MAX_KEY_LENGTH: Final = 63
-MAX_TITLE_LENGTH: Final = 150  # a title is the subject of a mail
+MAX_TITLE_LENGTH: Final = 150  # a title becomes the subject of an email
 MAX_DEK_LENGTH: Final = 500
 MAX_URL_LENGTH: Final = 2_000
 MAX_BODY_BYTES: Final = 128 * 1024
 MAX_TAGS: Final = 50
 MAX_NUMBER: Final = 1_000_000
 
-# As the columns of a file and the fields of a request are called.
+# The names of CSV columns and of request fields.
 FIELDS: Final = (
     "article_key",
     "section_order",
@@ -43,7 +43,7 @@ FIELDS: Final = (
 _KEY: Final = re.compile(KEY_PATTERN)
 _URL: Final = re.compile(r"https?://[^\s<>\"]+")
 _NUMBER: Final = re.compile(r"-?\d{1,7}")
-_YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+_BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 _BETWEEN_TAGS: Final = re.compile(r"\s*[,;|]\s*")
 
 
@@ -55,7 +55,7 @@ class SliceProblem:
 
 
 class SliceRefused(InvalidInput):
-    """The slice cannot be kept."""
+    """The slice is invalid."""
 
     code = "SLICE_REFUSED"
 
@@ -65,45 +65,46 @@ class SliceRefused(InvalidInput):
 
 
 def parse_slice(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
-    """Everything that is wrong is told at once. Numbers, yes and no, and times may be texts, as files have them."""
+    """Parse a slice, or raise all its problems at once. Numbers, booleans and times may be text, as in files."""
     problems = [
-        SliceProblem(str(name), "UNKNOWN_FIELD", f"is no field of a slice; there are {', '.join(FIELDS)}")
+        SliceProblem(str(name), "UNKNOWN_FIELD", f"is not a field of a slice; the fields are {', '.join(FIELDS)}")
         for name in given
         if name not in FIELDS
     ]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, read in _READ.items():
         value = given.get(name)
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
-            found[name] = read(value, name)
+            values[name] = read(value, name)
         except InvalidInput as error:
             problems.append(SliceProblem(name, error.code, str(error)))
-    problems += _as_a_whole(found, {each.field for each in problems})
+    problems += _cross_field_problems(values, {each.field for each in problems})
     if problems:
         raise SliceRefused(problems)
-    return Slice(slice_id=slice_id, **found)
+    return Slice(slice_id=slice_id, **values)
 
 
-def key(value: Any, field: str) -> str:
+def parse_key(value: Any, field: str) -> str:
     text = _text(value)
     if not _KEY.fullmatch(text) or len(text) > MAX_KEY_LENGTH:
-        raise InvalidInput(f"has 1 to {MAX_KEY_LENGTH} of a-z, 0-9 and -, as in spring-2027", field=field)
+        message = f"must have 1 to {MAX_KEY_LENGTH} characters from a-z, 0-9 and -, for example spring-2027"
+        raise InvalidInput(message, field=field)
     return text
 
 
-def _as_a_whole(found: Mapping[str, Any], told: set[str]) -> list[SliceProblem]:
+def _cross_field_problems(values: Mapping[str, Any], reported: set[str]) -> list[SliceProblem]:
     problems = []
-    if "article_key" not in found and "article_key" not in told:
-        problems.append(SliceProblem("article_key", "MISSING", "is missing: which article does the slice belong to?"))
-    if not found.keys() & {"title", "dek", "body_md"} and not told & {"title", "dek", "body_md"}:
-        problems.append(SliceProblem("body_md", "MISSING", "is missing: the slice says nothing"))
-    if found.get("is_headline") and "title" not in found and "title" not in told:
-        problems.append(SliceProblem("title", "MISSING", "is missing: a headline has a title"))
-    begins, ends = found.get("publish_at"), found.get("expires_at")
+    if "article_key" not in values and "article_key" not in reported:
+        problems.append(SliceProblem("article_key", "MISSING", "is missing: name the article of the slice"))
+    if not values.keys() & {"title", "dek", "body_md"} and not reported & {"title", "dek", "body_md"}:
+        problems.append(SliceProblem("body_md", "MISSING", "is missing: a slice needs a title, a dek or a body"))
+    if values.get("is_headline") and "title" not in values and "title" not in reported:
+        problems.append(SliceProblem("title", "MISSING", "is missing: a headline needs a title"))
+    begins, ends = values.get("publish_at"), values.get("expires_at")
     if begins is not None and ends is not None and ends <= begins:
-        problems.append(SliceProblem("expires_at", "INVALID", "comes before publish_at: nobody would ever get it"))
+        problems.append(SliceProblem("expires_at", "INVALID", "must be later than publish_at"))
     return problems
 
 
@@ -112,7 +113,7 @@ def _text(value: Any) -> str:
         return value.strip()
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    raise InvalidInput("is not a text")
+    raise InvalidInput("must be text")
 
 
 def _line(longest: int) -> Any:
@@ -138,16 +139,14 @@ def _body(value: Any, _: str) -> str:
 
 def _without_code(text: str) -> str:
     if has_code(text):
-        raise InvalidInput(
-            "has {{, {% or {#; what differs from reader to reader is written [[name]] or [[name|friend]]"
-        )
+        raise InvalidInput("must not contain {{, {% or {#; write placeholders as [[name]] or [[name|friend]]")
     return text
 
 
 def _url(value: Any, _: str) -> str:
     text = _text(value)
     if not _URL.fullmatch(text) or len(text) > MAX_URL_LENGTH or html_rules.dangerous_url(text) or has_code(text):
-        raise InvalidInput("is no link, as https://example.com/story")
+        raise InvalidInput("must be a link, for example https://example.com/story")
     return text
 
 
@@ -155,17 +154,17 @@ def _number(value: Any, _: str) -> int:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -MAX_NUMBER <= value <= MAX_NUMBER:
-        raise InvalidInput(f"is no whole number up to {MAX_NUMBER:,}")
+        raise InvalidInput(f"must be a whole number up to {MAX_NUMBER:,}")
     return value
 
 
-def _yes_or_no(value: Any, _: str) -> bool:
+def _boolean(value: Any, _: str) -> bool:
     if isinstance(value, bool):
         return value
-    answer = _YES.get(str(value).strip().lower())
-    if answer is None:
-        raise InvalidInput("is neither true nor false")
-    return answer
+    parsed = _BOOLEANS.get(str(value).strip().lower())
+    if parsed is None:
+        raise InvalidInput("must be true or false")
+    return parsed
 
 
 def _scope(value: Any, field: str) -> str:
@@ -175,34 +174,34 @@ def _scope(value: Any, field: str) -> str:
 def _tags(value: Any, _: str) -> tuple[str, ...]:
     texts = _BETWEEN_TAGS.split(value) if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
-        raise InvalidInput("is neither a list of texts nor a text with commas in it")
-    found = tuple(sorted({each.strip().lower() for each in texts if each.strip()}))
-    if len(found) > MAX_TAGS or any(len(each) > MAX_KEY_LENGTH or not each.isprintable() for each in found):
-        raise InvalidInput(f"has more than {MAX_TAGS} tags, or one of more than {MAX_KEY_LENGTH} characters")
-    return found
+        raise InvalidInput("must be a list of text, or text separated by commas")
+    tags = tuple(sorted({text.strip().lower() for text in texts if text.strip()}))
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_KEY_LENGTH or not tag.isprintable() for tag in tags):
+        raise InvalidInput(f"must have at most {MAX_TAGS} tags of at most {MAX_KEY_LENGTH} characters")
+    return tags
 
 
 def _status(value: Any, _: str) -> PublishStatus:
     try:
         return PublishStatus(str(value).strip().lower())
     except ValueError as error:
-        raise InvalidInput(f"is none of {', '.join(PublishStatus)}") from error
+        raise InvalidInput(f"must be one of {', '.join(PublishStatus)}") from error
 
 
-def _moment(value: Any, _: str) -> Instant:
-    """YAML reads times by itself. A time without a zone is in UTC, a day begins at midnight."""
-    moment = value
+def _time(value: Any, _: str) -> Instant:
+    """Parse a time; YAML has already parsed its own. A time without a zone is in UTC, a date is its midnight."""
+    parsed = value
     if isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value.strip())
+            parsed = datetime.fromisoformat(value.strip())
         except ValueError as error:
             raise InvalidInput("must look like 2027-01-15T08:00:00Z") from error
     elif isinstance(value, date) and not isinstance(value, datetime):
-        moment = datetime.combine(value, time())
-    if not isinstance(moment, datetime):
+        parsed = datetime.combine(value, time())
+    if not isinstance(parsed, datetime):
         raise InvalidInput("must look like 2027-01-15T08:00:00Z")
     try:
-        instant = to_instant(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+        instant = to_instant(parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC))
     except OverflowError as error:
         raise InvalidInput("must be between the years 1970 and 9999") from error
     if not 0 <= instant < _YEAR_9999:
@@ -212,10 +211,10 @@ def _moment(value: Any, _: str) -> Instant:
 
 _YEAR_9999: Final[Instant] = 253_370_764_800_000
 _READ: Final = {
-    "article_key": key,
+    "article_key": parse_key,
     "section_order": _number,
     "sort_index": _number,
-    "is_headline": _yes_or_no,
+    "is_headline": _boolean,
     "title": _line(MAX_TITLE_LENGTH),
     "dek": _line(MAX_DEK_LENGTH),
     "body_md": _body,
@@ -223,6 +222,6 @@ _READ: Final = {
     "scope_ocd_id": _scope,
     "tags": _tags,
     "publish_status": _status,
-    "publish_at": _moment,
-    "expires_at": _moment,
+    "publish_at": _time,
+    "expires_at": _time,
 }

@@ -1,4 +1,4 @@
-"""Slices as they are kept. One place in an article, in one scope, holds one slice: writing there again changes it."""
+"""Store slices. A position (article, section, scope, index) holds one slice: writing to it again changes the slice."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ from mailwright.sources.articles.slice_input import SliceProblem, SliceRefused
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import slices
 
-# A run holds its slices in one row, and nobody reads a letter of more.
+# A run stores its slices in one row, and no email needs more.
 MAX_SLICES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleSummary:
-    """One article: how many slices it has, and how many of them are published."""
+    """An article and the number of its slices, in total and with the status `published`."""
 
     article_key: str
     slices: int
@@ -39,13 +39,15 @@ class ArticleSummary:
 
 @dataclass(frozen=True, slots=True)
 class SliceChanges:
+    """The number of slices that a write added, changed and left unchanged."""
+
     added: int = 0
     changed: int = 0
     unchanged: int = 0
 
 
 class SlicePositionTaken(NotPossibleNow):
-    """Another slice has this place: the same article, section, scope and index."""
+    """Another slice has this position: the same article, section, scope and index."""
 
     code = "PLACE_TAKEN"
 
@@ -57,45 +59,45 @@ class SliceStore:
         self._templates = templates
 
     async def put(self, actor: str, tenant_id: int, given: Iterable[Slice]) -> tuple[list[Slice], SliceChanges]:
-        """All of them or none. Each is found by its place: what is there is changed, what is not is added."""
+        """Add or change slices by their position, all of them or none."""
         wanted = list(given)
-        for each in wanted:
-            await self.check(tenant_id, each)
+        for piece in wanted:
+            await self.check(tenant_id, piece)
         return await self._put_all(actor, tenant_id, wanted)
 
-    async def import_slices(self, actor: str, tenant_id: int, found: Sequence[ParsedSlice]) -> SliceChanges:
-        """What was read from files: all of it, or nothing and every line that is wrong."""
+    async def import_slices(self, actor: str, tenant_id: int, parsed: Sequence[ParsedSlice]) -> SliceChanges:
+        """Store all slices read from files, or raise `FilesRefused` with every invalid line."""
         problems = []
-        for each in found:
+        for line in parsed:
             try:
-                await self.check(tenant_id, each.slice)
+                await self.check(tenant_id, line.slice)
             except SliceRefused as error:
-                problems.append(FileProblem(each.file, each.line, str(error)))
+                problems.append(FileProblem(line.file, line.line, str(error)))
         if problems:
             raise FilesRefused(problems)
-        _, put = await self._put_all(actor, tenant_id, [each.slice for each in found])
-        return put
+        _, changes = await self._put_all(actor, tenant_id, [line.slice for line in parsed])
+        return changes
 
     async def change(self, actor: str, tenant_id: int, slice_id: str, changed: Slice) -> Slice:
-        """Also to another place, unless that is taken."""
+        """Replace a slice, if need be at another position. Raises `SlicePositionTaken` if that is taken."""
         await self.check(tenant_id, changed)
         moved = replace(changed, slice_id=slice_id)
         try:
             async with self._database.write() as tx:
                 await _find(tx, tenant_id, slice_id)
                 values = {**_columns(moved), "updated_at": self._clock.now()}
-                await tx.execute(update(slices).where(_mine(tenant_id, slice_id)).values(**values))
-                await self._note(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
+                await tx.execute(update(slices).where(_is(tenant_id, slice_id)).values(**values))
+                await self._log(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
         except IntegrityError as error:
             raise SlicePositionTaken from error
         return moved
 
     async def remove(self, actor: str, tenant_id: int, slice_id: str) -> None:
-        """Runs that have begun keep what they were begun with."""
+        """Remove a slice. Runs that have started keep their copy of it."""
         async with self._database.write() as tx:
-            known = await _find(tx, tenant_id, slice_id)
-            await tx.execute(delete(slices).where(_mine(tenant_id, slice_id)))
-            await self._note(tx, actor, tenant_id, "remove", known.article_key, slice_id=slice_id)
+            removed = await _find(tx, tenant_id, slice_id)
+            await tx.execute(delete(slices).where(_is(tenant_id, slice_id)))
+            await self._log(tx, actor, tenant_id, "remove", removed.article_key, slice_id=slice_id)
 
     async def find(self, tenant_id: int, slice_id: str) -> Slice:
         async with self._database.read() as tx:
@@ -106,7 +108,7 @@ class SliceStore:
             return await list_slices(tx, tenant_id, article_key)
 
     async def list_articles(self, tenant_id: int) -> list[ArticleSummary]:
-        """By key."""
+        """List articles, ordered by key."""
         s = slices.c
         is_published = func.count().filter(s.publish_status == PublishStatus.PUBLISHED.value)
         query = select(
@@ -121,54 +123,54 @@ class SliceStore:
             )
         return [ArticleSummary(**row._mapping) for row in rows]
 
-    async def check(self, tenant_id: int, each: Slice) -> None:
-        """What could not be sent is refused when it is written, and not when the first mail is built."""
+    async def check(self, tenant_id: int, piece: Slice) -> None:
+        """Refuse a slice that could not be sent when it is written, not when the first message is built."""
         try:
-            # By itself first, so that lines are counted as its author does.
-            await self._templates.compiled(tenant_id, as_template(each.body_md), TemplateFormat.MARKDOWN)
-            composed = await compose(self._templates, tenant_id, assemble([each]))
+            # Compile the body alone first, so that line numbers in errors are those of the body.
+            await self._templates.compiled(tenant_id, as_template(piece.body_md), TemplateFormat.MARKDOWN)
+            composed = await compose(self._templates, tenant_id, assemble([piece]))
             Template(subject=composed.subject, html=composed.html, text=None)
         except InvalidTemplate as error:
-            words = str(error).replace("{{ ", "[[").replace(" }}", "]]")
-            raise SliceRefused([SliceProblem("body_md", error.code, words)]) from error
+            message = str(error).replace("{{ ", "[[").replace(" }}", "]]")
+            raise SliceRefused([SliceProblem("body_md", error.code, message)]) from error
 
     async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         try:
             return await self._put_once(actor, tenant_id, wanted)
-        except IntegrityError:  # somebody else wrote to one of the places at the same moment: that is changed now
+        except IntegrityError:  # Another writer took a position at the same time: change its slice now.
             return await self._put_once(actor, tenant_id, wanted)
 
     async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         stored, counts = [], {"added": 0, "changed": 0, "unchanged": 0}
         async with self._database.write() as tx:
-            for each in wanted:
-                kept, what = await self._put(tx, tenant_id, each)
-                stored.append(kept)
-                counts[what] += 1
-            for article_key in sorted({each.article_key for each in wanted}):
-                await _check_number(tx, tenant_id, article_key)
-                await self._note(tx, actor, tenant_id, "put", article_key, **counts)
+            for piece in wanted:
+                stored_piece, change = await self._put(tx, tenant_id, piece)
+                stored.append(stored_piece)
+                counts[change] += 1
+            for article_key in sorted({piece.article_key for piece in wanted}):
+                await _check_count(tx, tenant_id, article_key)
+                await self._log(tx, actor, tenant_id, "put", article_key, **counts)
         return stored, SliceChanges(**counts)
 
-    async def _put(self, tx: Transaction, tenant_id: int, each: Slice) -> tuple[Slice, str]:
-        now, values = self._clock.now(), _columns(each)
-        there = await tx.execute(select(slices).where(_place(tenant_id, each)).with_for_update())
-        if not there:
-            made = replace(each, slice_id=uuid7(now))
+    async def _put(self, tx: Transaction, tenant_id: int, piece: Slice) -> tuple[Slice, str]:
+        now, values = self._clock.now(), _columns(piece)
+        rows = await tx.execute(select(slices).where(_at_position(tenant_id, piece)).with_for_update())
+        if not rows:
+            added = replace(piece, slice_id=uuid7(now))
             await tx.execute(
                 insert(slices).values(
-                    **values, slice_id=made.slice_id, tenant_id=tenant_id, created_at=now, updated_at=now
+                    **values, slice_id=added.slice_id, tenant_id=tenant_id, created_at=now, updated_at=now
                 )
             )
-            return made, "added"
-        known = slice_of(there[0])
-        same = replace(each, slice_id=known.slice_id)
-        if same == known:
-            return known, "unchanged"
-        await tx.execute(update(slices).where(_mine(tenant_id, known.slice_id)).values(**values, updated_at=now))
-        return same, "changed"
+            return added, "added"
+        existing = slice_from_row(rows[0])
+        changed = replace(piece, slice_id=existing.slice_id)
+        if changed == existing:
+            return existing, "unchanged"
+        await tx.execute(update(slices).where(_is(tenant_id, existing.slice_id)).values(**values, updated_at=now))
+        return changed, "changed"
 
-    async def _note(
+    async def _log(
         self, tx: Transaction, actor: str, tenant_id: int, action: str, article_key: str, **detail: Any
     ) -> None:
         await audit_log.record(
@@ -185,10 +187,10 @@ class SliceStore:
 async def list_slices(tx: Transaction, tenant_id: int, article_key: str) -> list[Slice]:
     mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
     rows = await tx.execute(select(slices).where(mine).order_by(slices.c.id))
-    return [slice_of(row) for row in rows]
+    return [slice_from_row(row) for row in rows]
 
 
-def slice_of(row: Any) -> Slice:
+def slice_from_row(row: Any) -> Slice:
     return Slice(
         slice_id=row.slice_id,
         article_key=row.article_key,
@@ -207,18 +209,18 @@ def slice_of(row: Any) -> Slice:
     )
 
 
-def as_text(frozen: Sequence[Slice]) -> str:
-    return orjson.dumps(frozen).decode()
+def slices_to_json(content: Sequence[Slice]) -> str:
+    return orjson.dumps(content).decode()
 
 
-def from_text(text: str) -> list[Slice]:
+def slices_from_json(text: str) -> list[Slice]:
     return [
         Slice(**{**each, "tags": tuple(each["tags"]), "publish_status": PublishStatus(each["publish_status"])})
         for each in orjson.loads(text)
     ]
 
 
-async def _check_number(tx: Transaction, tenant_id: int, article_key: str) -> None:
+async def _check_count(tx: Transaction, tenant_id: int, article_key: str) -> None:
     mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
     rows = await tx.execute(select(func.count()).select_from(slices).where(mine))
     if rows[0][0] > MAX_SLICES:
@@ -227,17 +229,17 @@ async def _check_number(tx: Transaction, tenant_id: int, article_key: str) -> No
 
 
 async def _find(tx: Transaction, tenant_id: int, slice_id: str) -> Slice:
-    rows = await tx.execute(select(slices).where(_mine(tenant_id, slice_id))) if is_uuid(slice_id) else ()
+    rows = await tx.execute(select(slices).where(_is(tenant_id, slice_id))) if is_uuid(slice_id) else ()
     if not rows:
         raise NotFound("there is no slice with this id", field="slice_id")
-    return slice_of(rows[0])
+    return slice_from_row(rows[0])
 
 
-def _mine(tenant_id: int, slice_id: str) -> ColumnElement[bool]:
+def _is(tenant_id: int, slice_id: str) -> ColumnElement[bool]:
     return and_(slices.c.tenant_id == tenant_id, slices.c.slice_id == slice_id)
 
 
-def _place(tenant_id: int, each: Slice) -> ColumnElement[bool]:
+def _at_position(tenant_id: int, each: Slice) -> ColumnElement[bool]:
     return and_(
         slices.c.tenant_id == tenant_id,
         slices.c.article_key == each.article_key,

@@ -1,4 +1,4 @@
--- So many more readers of a run got these sets of slices.
+-- Adds to the number of recipients of each variant of a run.
 INSERT INTO run_variants (run_key, slices, template_key, recipients)
 SELECT n.run_key, n.slices, n.template_key, n.recipients
 FROM rows(:variants: run_key bigint, slices text, template_key bigint, recipients int) AS n

@@ -1,3 +1,3 @@
--- How far a run has come, and the last message of anybody; nobody else moves the run before this transaction ends.
+-- Locks the run until the end of the transaction. Returns its cursor and the newest message key of the outbox.
 SELECT enqueued_to, enqueue_ended_at, (SELECT COALESCE(MAX(id), 0) FROM messages) AS newest
 FROM campaign_runs WHERE id = :run_key for update

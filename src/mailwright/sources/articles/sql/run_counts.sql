@@ -1,6 +1,6 @@
--- Where the letters of a run stand, without its sent ones: from indexes that hold only what is not yet done or went wrong,
--- each condition word for word its index's. What remains of `recipients` was sent. CROSS JOIN keeps SQLite to this order,
--- and `|| ''` keeps PostgreSQL from the index of the run, which holds all of its letters.
+-- Counts the unsent messages of a run by status; the rest of `recipients` was sent. Each branch repeats the condition of
+-- a partial index that holds only pending or failed deliveries. CROSS JOIN makes SQLite keep this order, and `|| ''`
+-- stops PostgreSQL from using the index on the run, which holds all of its messages.
 SELECT d.status, count(*) AS number
 FROM deliveries AS d
 CROSS JOIN messages AS m

@@ -1,5 +1,5 @@
--- A page of the letters of a run that stand alike and were not sent, in the order of addresses; found as `run_counts` finds
--- them.
+-- A page of the unsent messages of a run in at most three statuses, ordered by address. `run_counts.sql` explains the
+-- branches.
 SELECT m.outbox_id, m.to_email AS email, d.status, d.attempts, d.error_reason, d.next_attempt_at, d.sent_at
 FROM deliveries AS d
 CROSS JOIN messages AS m
