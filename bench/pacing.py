@@ -15,10 +15,10 @@ import uvloop
 
 from bench import job
 from bench.migrated import migrated
-from mailwright.app.mailouts import CampaignQueue
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.ops import logs
@@ -26,7 +26,8 @@ from mailwright.ops.settings import load
 from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
-from mailwright.sources.mailouts.queue import MailoutCampaign, MailoutRecipient
+from mailwright.sources.campaigns import external
+from mailwright.sources.campaigns.definition import CampaignLimits
 
 RATES = (5, 20, 50)
 SECONDS = 6
@@ -100,17 +101,19 @@ async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
 
 async def queue_up(engine: Engine, rate: int, mails: int) -> None:
     """As a mailout of this rate enters the queue once its page and its readers were read."""
-    queue, now = CampaignQueue(), engine.clock.now()
+    now = engine.clock.now()
     template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
-    entering = MailoutCampaign(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, 1_000 // rate)
+    limits = CampaignLimits(interval_ms=1_000 // rate, one_at_a_time=True)
+    campaign = external.ExternalCampaign(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, limits)
     people = [job.recipient(number) for number in range(mails)]
-    readers = [
-        MailoutRecipient(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}}) for each in people
+    recipients = [
+        external.ExternalRecipient(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}})
+        for each in people
     ]
     async with engine.database.write() as tx:
-        key = await queue.enter(tx, entering, now)
-        await queue.hand_over(tx, key, readers, now)
-        await queue.all_handed_over(tx, key, now)
+        key = await external.enqueue_external(tx, campaign, now)
+        await external.add_recipients(tx, Source.MAILOUT, key, recipients, now)
+        await external.close_recipients(tx, key, now)
 
 
 def main() -> None:

@@ -140,9 +140,9 @@ async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
 async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))
     begun = await desk.commands.ok("mailout", "send", desk.page())
-    assert begun.err == "! Notion asks us to wait. A worker will retry.\n"
+    assert begun.err == "! Notion limits the request rate. A worker will retry.\n"
     shown = (await desk.commands.ok("mailout", "show", begun.out.strip())).out
-    assert "Notion asks us to wait. [NOTION_RATE_LIMITED] Failed once; next try at " in shown
+    assert "Notion limits the request rate. [NOTION_RATE_LIMITED] Failed once; next try at " in shown
     assert len(desk.notion.requests) == 1
 
 

@@ -19,7 +19,7 @@ from mailwright.domain.clock import HOUR
 from mailwright.events.outbound.deliveries import DeliveryOutcome, ReceiverResponse, WebhookDeliveries
 from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput
 from mailwright.outbox.audit_log import list_entries
-from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
+from mailwright.sources.mailouts.refusals import combine, empty_body, no_subject
 from mailwright.sources.mailouts.runs import MailoutRun
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
@@ -288,7 +288,7 @@ def refused_mailout(dashboard: Dashboard) -> MailoutRun:
         run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
         held = await runs.claim(run)
         assert held is not None
-        await held.refuse(together([no_subject(), empty_body()]))
+        await held.refuse(combine([no_subject(), empty_body()]))
         return run
 
     return dashboard.do(refuse)

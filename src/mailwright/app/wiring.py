@@ -19,7 +19,7 @@ from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
 from mailwright.app.addresses import located
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
-from mailwright.app.mailouts import MailoutService, verify_mailouts
+from mailwright.app.mailouts import MailoutService
 from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.schema import prepare
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
@@ -63,6 +63,7 @@ from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
+from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.storage.database import Database, parse_url

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 from rich.text import Text
 
-from mailwright.app.mailouts import MailoutService, progress_of, verify_mailouts
+from mailwright.app.mailouts import MailoutService
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
@@ -25,11 +25,12 @@ from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionUnavailable
 from mailwright.sources.mailouts.prepare import DryRun
-from mailwright.sources.mailouts.queue import MailoutProgress
+from mailwright.sources.mailouts.progress import MailoutProgress, progress_of
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
 from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
+from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
 
 app = group("Mailouts: Notion pages sent to subscribers.")

@@ -34,7 +34,7 @@ from mailwright.sources.mailouts.runs import (
     MailoutRunStatus,
     RunError,
     RunLease,
-    note_errors,
+    store_errors,
 )
 from mailwright.sources.mailouts.write_back import LOG_BATCH_SIZE
 from mailwright.storage.tables import (
@@ -594,7 +594,7 @@ async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
         await bench.work()
     run = await bench.find(run)
     assert (run.status, run.error_code, run.delay, run.failures) == ("sent", code, None, 0)
-    assert "kept here, and written there if it is back by 2" in (run.error_message or "")
+    assert "kept here and will be written to the page if it is restored by 2" in (run.error_message or "")
     assert sorted((error["Stage"], error["Error Code"]) for error in bench.errors()) == [
         ("report", code),
         ("send", "REFUSED"),
@@ -729,8 +729,8 @@ async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up
 async def test_a_run_that_was_cut_off_is_taken_up_by_another(
     bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever dies says nothing: the run is free again when its hold ends."""
-    monkeypatch.setattr(RunLease, "give_back", _say_nothing)
+    """A process that dies does not release its lease."""
+    monkeypatch.setattr(RunLease, "abandon", _say_nothing)
     emails = [f"reader{number:03}@example.com" for number in range(130)]
     bench.subscribe(*emails)
     run = await bench.send(bench.page())
@@ -778,7 +778,7 @@ async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -
     assert slow is not None
     bench.clock.advance(LEASE_DURATION + 1)
     await bench.work()
-    await slow.let_go(None)
+    await slow.release(None)
     assert (await bench.find(run)).due_at is not None
 
 
@@ -1008,7 +1008,7 @@ async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: 
     async with bench.database.write() as tx:
         await tx.execute(insert(mailout_recipients).values(mailout_key=run.key, email="ada@example.com"))
         told = RunError("told", "send", "REFUSED", "Ada@example.com is not there", 0, email="ada@example.com")
-        await note_errors(tx, run.key, [told])
+        await store_errors(tx, run.key, [told])
     await erase(bench.database, bench.clock, DEFAULT_TENANT, "ada@example.com", actor="tester")
     async with bench.database.read() as tx:
         kept = [*await tx.execute(select(mailout_errors)), *await tx.execute(select(mailout_recipients))]

@@ -36,7 +36,7 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (summary.FIRST_WAITING, {"lane": 1}),
     (summary.COUNT_NEEDING_OPERATOR, {"tenant_id": 1, "most": 9}),
     (message_records.EVENTS, {"message_key": 1}),
-    (message_records.DEAD_RUN_MESSAGES, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
+    (message_records.DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),

@@ -3,16 +3,17 @@
 import pytest
 import structlog
 
-from mailwright.app.mailouts import mailout_setup, rest_after, verify_mailouts
+from mailwright.app.mailouts import mailout_setup, pause_after
 from mailwright.content.template import Template
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.settings import load
-from mailwright.sources.mailouts.addresses import once_each, parse_test_emails
+from mailwright.sources.mailouts.addresses import deduplicate, parse_test_emails
 from mailwright.sources.mailouts.footer import footers
 from mailwright.sources.mailouts.literals import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.setup import FooterDetails
+from mailwright.sources.mailouts.verify import verify_mailouts
 from tests.mailouts import SETTINGS
 
 
@@ -34,8 +35,8 @@ def test_what_is_no_address_is_left_out_and_logged() -> None:
 
 def test_of_several_spellings_the_first_that_has_a_name_gives_it() -> None:
     people = [("b@example.com", None), ("A@example.com", None), ("a@example.com", "Ann"), ("a@Example.com", "Other")]
-    assert dict(once_each(people)) == {"a@example.com": "Ann", "b@example.com": None}
-    assert list(once_each(people)) == ["a@example.com", "b@example.com"]
+    assert dict(deduplicate(people)) == {"a@example.com": "Ann", "b@example.com": None}
+    assert list(deduplicate(people)) == ["a@example.com", "b@example.com"]
 
 
 def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
@@ -147,4 +148,4 @@ def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_wi
 
 
 def test_looking_for_something_to_do_never_takes_more_than_a_twentieth_of_the_time() -> None:
-    assert [rest_after(seconds) for seconds in (0.001, 0.5, 60)] == [1, 10, 300]
+    assert [pause_after(seconds) for seconds in (0.001, 0.5, 60)] == [1, 10, 300]

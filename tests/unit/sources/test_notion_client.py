@@ -157,7 +157,7 @@ async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walk
     stage.api.add_blocks(original, [copy])
     (shown,) = await read_content(stage.notion, page)
     assert shown.children[0].content["rich_text"][0]["plain_text"] == "shared words"
-    assert (shown.children[1].children, shown.children[1].missing) == ((), "it stands inside itself")
+    assert (shown.children[1].children, shown.children[1].missing) == ((), "it contains itself")
 
 
 async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage: Stage) -> None:
@@ -167,7 +167,7 @@ async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
     page = stage.api.add_page(blocks=[copy, said("paragraph", "after")])
     missing, after = await read_content(stage.notion, page)
-    assert missing.missing == "its original is on a page that is not shared with us"
+    assert missing.missing == "its original is on a page without access"
     assert _words([after]) == ["after"]
 
 
@@ -200,7 +200,7 @@ async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage:
     page = stage.api.add_page(blocks=[block("link_to_page", type="page_id", page_id=each) for each in (public, hidden)])
     shown, missing = await read_content(stage.notion, page)
     assert (shown.content["title"], shown.content["public_url"]) == ("Visitors", "https://example.notion.site/Visitors")
-    assert missing.missing == "it leads to a page that is not shared with us"
+    assert missing.missing == "it links to a page without access"
 
 
 # Refusals say what to do.
@@ -209,7 +209,7 @@ async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage:
 async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.hide(page)
-    with pytest.raises(NotionRefused, match="add your integration under ••• and Connections") as refused:
+    with pytest.raises(NotionRefused, match="add the integration under ••• and Connections") as refused:
         await stage.notion.page(page)
     assert refused.value.code == "NOTION_NOT_SHARED"
     assert page in str(refused.value)
@@ -229,7 +229,7 @@ async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -
     page = stage.api.add_page(database, {"Name": "March"})
     source = await stage.notion.data_source(database)
     stage.api.trash(page)
-    with pytest.raises(NotionRefused, match="restore it") as refused:
+    with pytest.raises(NotionRefused, match="Restore it") as refused:
         await stage.notion.update_page(page, source, {"Sent Count": 1})
     assert refused.value.code == "NOTION_IN_TRASH"
 
@@ -243,14 +243,14 @@ async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
 
 
 async def test_a_table_in_place_of_a_page_is_told(stage: Stage) -> None:
-    with pytest.raises(NotionRefused, match="give the address of one of its pages") as refused:
+    with pytest.raises(NotionRefused, match="Use the address of one of its pages") as refused:
         await stage.notion.page(stage.mailouts)
     assert refused.value.code == "NOTION_NOT_A_PAGE"
 
 
 async def test_an_integration_without_the_right_is_told_where_to_allow_it(stage: Stage) -> None:
     stage.api.answer(error(403, "restricted_resource", "Insufficient permissions for this endpoint."))
-    with pytest.raises(NotionRefused, match="in its settings in Notion, allow it") as refused:
+    with pytest.raises(NotionRefused, match="In its settings in Notion, allow it") as refused:
         await stage.notion.page(ID)
     assert refused.value.code == "NOTION_RESTRICTED"
 
@@ -267,7 +267,7 @@ async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
 
 async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage: Stage) -> None:
     two = stage.api.add_database("Mail", MAILOUT_COLUMNS, sources=("March", "April"))
-    with pytest.raises(NotionRefused, match="set NOTION_DB_ERRORS to the id of one of them") as refused:
+    with pytest.raises(NotionRefused, match="Set NOTION_DB_ERRORS to the id of one of them") as refused:
         await stage.notion.data_source(two, setting="NOTION_DB_ERRORS")
     assert refused.value.code == "NOTION_SEVERAL_DATA_SOURCES"
     assert f"'March' is {stage.api.source_of(two)}" in str(refused.value)
@@ -277,7 +277,7 @@ async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage:
 
 async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> None:
     stage.api.hide(stage.mailouts)
-    with pytest.raises(NotionRefused, match="of NOTION_DB_MAILOUTS: open it in Notion") as refused:
+    with pytest.raises(NotionRefused, match=r"of NOTION_DB_MAILOUTS\. Open it in Notion") as refused:
         await stage.notion.data_source(stage.mailouts)
     assert refused.value.code == "NOTION_NOT_SHARED"
 
@@ -366,7 +366,7 @@ async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None
     async with NotionStandIn() as gone:
         url = gone.url
     nowhere = Notion(stage.http, TOKEN, stage.clock, url=url, sleep=stage.nap)
-    with pytest.raises(NotionUnavailable, match="out of reach"):
+    with pytest.raises(NotionUnavailable, match="unreachable"):
         await nowhere.page(ID)
 
 
@@ -402,7 +402,7 @@ async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage
     assert stage.api.cells(page)["Sent Count"] == 2
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert [line["property"] for line in warnings] == ["Failed Count"]
-    assert "has no property 'Failed Count': add it" in warnings[0]["reason"]
+    assert "has no property 'Failed Count'. Add it" in warnings[0]["reason"]
 
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(504), EMPTY, HTML])
@@ -418,7 +418,7 @@ async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage
 async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     stage.api.cut(Step.MIDDLE, path="/v1/pages")
-    with pytest.raises(NotionInDoubt, match="did not say whether it wrote"):
+    with pytest.raises(NotionInDoubt, match="did not confirm that it wrote"):
         await stage.notion.create_page(table, {"Name": "once"})
     assert len(stage.api.created) == 1
 

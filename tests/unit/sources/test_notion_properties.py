@@ -76,7 +76,7 @@ def test_a_formula_counts_by_its_result() -> None:
     ],
 )
 def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, kind: str, value: Any) -> None:
-    with pytest.raises(NotionRefused, match=f"'{name}' in Notion is of the type {kind}: make it a") as refused:
+    with pytest.raises(NotionRefused, match=f"'{name}' in Notion has the type {kind}. Change it to a") as refused:
         read_mailout(a_page(**{name.replace(" ", "_"): (kind, value)}), NAMES)
     assert (refused.value.code, refused.value.field) == ("NOTION_PROPERTY_TYPE", name)
 
@@ -124,9 +124,9 @@ def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "cell", "reason"),
     [
-        (None, 1, "has no property 'Status': add it, or set its name"),
-        ("rollup", 1, "of the type rollup, which cannot be written"),
-        ("status", "Nope", "has no option 'Nope': add it under Edit property"),
+        (None, 1, "has no property 'Status'. Add it, or set its name"),
+        ("rollup", 1, "has the type rollup, which is read-only"),
+        ("status", "Nope", "has no option 'Nope'. Add it under Edit property"),
         ("number", "three", "does not fit"),
         ("number", True, "does not fit"),
         ("checkbox", "yes", "does not fit"),

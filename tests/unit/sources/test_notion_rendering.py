@@ -21,15 +21,15 @@ from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
 from mailwright.sources.mailouts.rendering.styles import (
     COLOURS,
     INK,
-    INK_BY_NIGHT,
+    INK_DARK,
     LINK,
-    LINK_BY_NIGHT,
+    LINK_DARK,
     MUTED,
-    MUTED_BY_NIGHT,
+    MUTED_DARK,
     PAPER,
-    PAPER_BY_NIGHT,
+    PAPER_DARK,
     SHADE,
-    SHADE_BY_NIGHT,
+    SHADE_DARK,
 )
 from tests import notion_golden
 from tests.notion_pages import as_block, as_blocks, block, every_type, mention, picture, said, table, text
@@ -300,10 +300,8 @@ def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
 
 @pytest.mark.parametrize("kind", ["synced_block", "toggle", "bulleted_list_item", "numbered_list_item", "to_do"])
 def test_children_that_are_missing_are_told(kind: str) -> None:
-    found = render([NotionBlock("x", kind, {"rich_text": [text("words")]}, missing="it stands inside itself")], {})
-    assert [(each.reason, each.code) for each in found.issues] == [
-        ("it stands inside itself", "content_block_incomplete")
-    ]
+    found = render([NotionBlock("x", kind, {"rich_text": [text("words")]}, missing="it contains itself")], {})
+    assert [(each.reason, each.code) for each in found.issues] == [("it contains itself", "content_block_incomplete")]
 
 
 @pytest.mark.parametrize(
@@ -412,19 +410,19 @@ def test_what_is_nested_without_end_ends() -> None:
         (MUTED, PAPER),
         (MUTED, SHADE),
         (LINK, PAPER),
-        (INK_BY_NIGHT, PAPER_BY_NIGHT),
-        (INK_BY_NIGHT, SHADE_BY_NIGHT),
-        (MUTED_BY_NIGHT, PAPER_BY_NIGHT),
-        (MUTED_BY_NIGHT, SHADE_BY_NIGHT),
-        (LINK_BY_NIGHT, PAPER_BY_NIGHT),
+        (INK_DARK, PAPER_DARK),
+        (INK_DARK, SHADE_DARK),
+        (MUTED_DARK, PAPER_DARK),
+        (MUTED_DARK, SHADE_DARK),
+        (LINK_DARK, PAPER_DARK),
         *((colour.ink, PAPER) for colour in COLOURS.values()),
         *((colour.ink, SHADE) for colour in COLOURS.values()),
-        *((colour.ink_by_night, PAPER_BY_NIGHT) for colour in COLOURS.values()),
-        *((colour.ink_by_night, SHADE_BY_NIGHT) for colour in COLOURS.values()),
+        *((colour.ink_dark, PAPER_DARK) for colour in COLOURS.values()),
+        *((colour.ink_dark, SHADE_DARK) for colour in COLOURS.values()),
         *((INK, colour.paper) for colour in COLOURS.values()),
         *((LINK, colour.paper) for colour in COLOURS.values()),
-        *((INK_BY_NIGHT, colour.paper_by_night) for colour in COLOURS.values()),
-        *((LINK_BY_NIGHT, colour.paper_by_night) for colour in COLOURS.values()),
+        *((INK_DARK, colour.paper_dark) for colour in COLOURS.values()),
+        *((LINK_DARK, colour.paper_dark) for colour in COLOURS.values()),
     ],
 )
 def test_every_colour_can_be_read_by_day_and_by_night(ink: str, paper: str) -> None:

@@ -90,7 +90,7 @@ async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_o
 
 @pytest.mark.parametrize("key", [PUBLISHABLE_KEY, a_token("anon"), a_token("authenticated")])
 async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: HttpClient, key: str) -> None:
-    with pytest.raises(SupabaseRefused, match="service_role or a secret key") as refused:
+    with pytest.raises(SupabaseRefused, match="service_role key or a secret key") as refused:
         await asking(server, http, key).probe()
     assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
     assert not server.requests

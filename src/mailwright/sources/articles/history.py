@@ -17,7 +17,7 @@ UNSENT_MESSAGES = statement(__package__, "unsent_messages")
 
 
 @dataclass(frozen=True, slots=True)
-class RunMessage:
+class ArticleMessage:
     outbox_id: str
     email: str
     status: str
@@ -29,7 +29,7 @@ class RunMessage:
 
 async def list_messages(
     database: Database, run: ArticleRun, *, limit: int, after: str = "", statuses: Collection[str] = ()
-) -> list[RunMessage]:
+) -> list[ArticleMessage]:
     """List messages after the address `after` (a run has one message per address), in at most three `statuses`."""
     if statuses and Status.SENT not in statuses:
         return await _unsent(database, run, limit, after, statuses)
@@ -45,15 +45,15 @@ async def list_messages(
         .limit(limit)
     )
     async with database.read() as tx:
-        return [RunMessage(**row._mapping) for row in await tx.execute(query)]
+        return [ArticleMessage(**row._mapping) for row in await tx.execute(query)]
 
 
 async def _unsent(
     database: Database, run: ArticleRun, limit: int, after: str, statuses: Collection[str]
-) -> list[RunMessage]:
+) -> list[ArticleMessage]:
     """List messages by status. They are few among many: a scan by address would read the whole run."""
     one, two, three = (*statuses, "", "")[:3]
     async with database.read() as tx:
         where = message_location(run)
         rows = await tx.run(UNSENT_MESSAGES, **where, one=one, two=two, three=three, email=after, limit=limit)
-    return [RunMessage(**row._mapping) for row in rows]
+    return [ArticleMessage(**row._mapping) for row in rows]

@@ -1,1 +1,1 @@
-"""Mailouts: what somebody wrote in Notion goes to subscribers, once each, and Notion is told how it went."""
+"""Mailouts: send Notion pages to subscribers once, and write the results back to Notion and Supabase."""

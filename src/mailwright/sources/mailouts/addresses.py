@@ -1,4 +1,4 @@
-"""Who gets a mailout: addresses as people typed them become each reader once, in one order."""
+"""Normalise and deduplicate addresses as people typed them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,21 @@ log = logger(__name__)
 
 
 def parse_test_emails(text: str) -> list[str]:
-    """Between commas, semicolons or spaces. Whatever is no address is left out, and logged."""
-    return list(once_each((each, None) for each in _BETWEEN.split(text) if each))
+    """Parse addresses separated by commas, semicolons or spaces. Invalid ones are skipped and logged."""
+    return list(deduplicate((each, None) for each in _BETWEEN.split(text) if each))
 
 
-def once_each(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | None]:
-    """By address in normal form, sorted; of several spellings of one address the first that has a name gives it."""
+def deduplicate(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | None]:
+    """Return names by normalised address, sorted. Of several spellings of an address, the first name counts."""
     found: dict[str, str | None] = {}
     for email, name in people:
-        normal = normal_or_none(email)
+        normal = normalise_or_none(email)
         if normal is not None:
             found[normal] = found.get(normal) or name
     return dict(sorted(found.items()))
 
 
-def normal_or_none(email: str) -> str | None:
+def normalise_or_none(email: str) -> str | None:
     try:
         return address.normal(email.strip())
     except address.InvalidAddress as error:

@@ -1,4 +1,4 @@
-"""Where the readers of a mailout are: Supabase's subscribers or, where there is no Supabase, contacts of ours."""
+"""The audience of a mailout: subscribers in Supabase or, without Supabase, contacts of Mailwright."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -15,18 +15,18 @@ PAGE = 5_000
 
 
 class MailoutAudience(Protocol):
-    """`place` says where somebody would look for them."""
+    """`empty_reason` explains why there may be no recipients."""
 
     @property
-    def place(self) -> str: ...
+    def empty_reason(self) -> str: ...
 
     def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
-        """Address and From name of everybody who is active."""
+        """Yield the address and From name of all active subscribers."""
         ...
 
 
 class SupabaseAudience:
-    place = "no subscriber in Supabase is active"
+    empty_reason = "no subscriber in Supabase is active"
 
     def __init__(self, supabase: Supabase) -> None:
         self._supabase = supabase
@@ -38,7 +38,7 @@ class SupabaseAudience:
 
 
 class ContactAudience:
-    place = "no contact of ours is active; set SUPABASE_URL if subscribers are in Supabase"
+    empty_reason = "no contact is active; set SUPABASE_URL if your subscribers are in Supabase"
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""The footer of every mailout, in HTML and in text: who sends it, where they are, and the way out."""
+"""The footer of every mailout, in HTML and text: sender, postal address and unsubscribe link."""
 
 from html import escape
 
@@ -12,7 +12,7 @@ _LINK = f"{{{{ {UNSUBSCRIBE} }}}}"
 
 
 def footers(footer: FooterDetails) -> tuple[str, str]:
-    """The link is each reader's own, so it is filled in as their mail is built. Raises where a setting is missing."""
+    """Return the HTML and text footers as templates: the pipeline fills in the link. Raises if a setting is missing."""
     if footer.missing:
         raise no_footer(footer.missing)
     who = f"{footer.org_name} — {footer.org_address}"

@@ -1,4 +1,4 @@
-"""Words that are no template: what somebody wrote in Notion is shown as it is, braces and all."""
+"""Escape template syntax, so that braces written in Notion appear as they are."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Why a mailout is not sent. Each code is stable, stands in the table of errors, and comes with what to do."""
+"""Reasons to refuse a mailout. Codes are stable, appear in the Notion errors table, and come with the next step."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
 class MailoutRefused(MailwrightError):
-    """Nothing of this mailout was sent. `each` has every fault by itself; the code is that of the first."""
+    """The mailout was refused; nothing was sent. `each` holds every reason, `code` is that of the first."""
 
     code = "mailout_refused"
 
@@ -26,33 +26,37 @@ class MailoutRefused(MailwrightError):
         self.each: tuple[MailoutRefused, ...] = tuple(each) or (self,)
 
 
-def together(faults: Sequence[MailoutRefused]) -> MailoutRefused:
-    """All of them as one refusal, in their order."""
+def combine(faults: Sequence[MailoutRefused]) -> MailoutRefused:
+    """Combine several refusals into one, in their order."""
     return MailoutRefused(faults[0].code, " ".join(str(fault) for fault in faults), faults)
 
 
 def no_subject() -> MailoutRefused:
-    return MailoutRefused(SUBJECT_REQUIRED, "The page has no subject: write one in Notion, then send it again.")
+    return MailoutRefused(SUBJECT_REQUIRED, "The page has no subject. Write one in Notion, then send the page again.")
 
 
 def already_sent(how: str) -> MailoutRefused:
     return MailoutRefused(
         ALREADY_SENT,
-        f"This mailout went out before: {how}. Duplicate the page in Notion to send it once more, or tick Test.",
+        f"This mailout was already sent: {how}. To send it again, duplicate the page in Notion, or tick Test.",
     )
 
 
 def empty_body() -> MailoutRefused:
-    return MailoutRefused(EMPTY_BODY, "There is nothing on the page that a reader could see: write it in Notion.")
+    return MailoutRefused(
+        EMPTY_BODY, "The page has no visible content. Write some in Notion, then send the page again."
+    )
 
 
 def no_test_emails() -> MailoutRefused:
-    return MailoutRefused(TEST_EMAILS_EMPTY, "The page is a test, and TEST_EMAILS has no address that could get it.")
+    return MailoutRefused(
+        TEST_EMAILS_EMPTY, "The page is marked as a test, but TEST_EMAILS has no valid address. Set TEST_EMAILS."
+    )
 
 
 def no_footer(missing: tuple[str, ...]) -> MailoutRefused:
-    return MailoutRefused(FOOTER_ENV_MISSING, f"The footer needs settings that are not set: {', '.join(missing)}.")
+    return MailoutRefused(FOOTER_ENV_MISSING, f"The footer needs settings that are missing. Set {', '.join(missing)}.")
 
 
-def nobody_to_write_to(where: str) -> MailoutRefused:
-    return MailoutRefused(RECIPIENTS_EMPTY, f"There is nobody to write to: {where}.")
+def no_recipients(reason: str) -> MailoutRefused:
+    return MailoutRefused(RECIPIENTS_EMPTY, f"The mailout has no recipients: {reason}.")

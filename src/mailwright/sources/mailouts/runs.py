@@ -1,6 +1,6 @@
-"""Runs: each time that a mailout was asked for, from the page to the last figure in Notion. Asked for is on disk.
+"""Store mailout runs, from the request to the last result in Notion.
 
-Whoever works on a run holds it for a while and renews that; what a worker that died has begun, another goes on with.
+A process works on a run under a lease that it renews. If it dies, another process continues after the lease expires.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import mailout_errors, mailouts
 
 LEASE_DURATION: Final = 2 * MINUTE
-# What needs somebody else is tried again soon at first, and every few minutes in the end, for as long as it takes.
+# The backoff of steps that depend on Notion or Supabase. They are retried without limit.
 MIN_RETRY_DELAY: Final = 2 * SECOND
 MAX_RETRY_DELAY: Final = 5 * MINUTE
 MAX_REASON_LENGTH: Final = 500
@@ -33,10 +33,10 @@ _FREE: Final = {"leased_by": None, "leased_until": 0}
 
 class MailoutRunStatus(StrEnum):
     ACCEPTED = "accepted"
-    GATHERING = "gathering"  # its content is fixed; its recipients are being read
-    QUEUEING = "queueing"  # it has its place in line; its recipients become messages
+    GATHERING = "gathering"  # The content is stored; recipients are being read.
+    QUEUEING = "queueing"  # It is in the campaign queue; messages are being enqueued.
     SENDING = "sending"
-    SENT = "sent"  # every mail has left or failed; figures still come in
+    SENT = "sent"  # Every message was sent or failed; results still change.
     REFUSED = "refused"
 
 
@@ -77,7 +77,7 @@ class MailoutRun:
 
 @dataclass(frozen=True, slots=True)
 class RunDelay:
-    """What keeps a run waiting for somebody else, how often it was tried in vain, and when it is tried next."""
+    """Why a run is delayed, how often it failed in a row, and when the next attempt is."""
 
     code: str
     reason: str
@@ -87,7 +87,7 @@ class RunDelay:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """Something that went wrong, as the table of errors tells it. `key`: the same error is told once."""
+    """An error as a row of the Notion errors table. `key` prevents duplicates."""
 
     key: str
     stage: str
@@ -100,18 +100,18 @@ class RunError:
 
 
 class LeaseLost(Exception):
-    """Somebody else works on this run now."""
+    """Another process works on this run now."""
 
 
 class MailoutRuns:
-    def __init__(self, database: Database, clock: Clock, held_for: Instant = LEASE_DURATION) -> None:
-        """`held_for`: how long a silent worker keeps a run."""
+    def __init__(self, database: Database, clock: Clock, lease_duration: Instant = LEASE_DURATION) -> None:
+        """`lease_duration`: how long a process keeps a run without renewing its lease."""
         self._database = database
         self._clock = clock
-        self._held_for = held_for
+        self._lease_duration = lease_duration
 
     async def accept(self, tenant_id: int, page: str, *, actor: str, fingerprint: str | None = None) -> MailoutRun:
-        """On disk when this returns; whatever happens to us, it is worked on."""
+        """Store the run durably. Any worker continues it."""
         now = self._clock.now()
         values = {
             "mailout_id": uuid7(now),
@@ -140,29 +140,29 @@ class MailoutRuns:
         mine = mailouts.c.mailout_id == mailout_id
         if tenant_id is not None:
             mine &= mailouts.c.tenant_id == tenant_id
-        found = await self._those(mine, limit=1)
-        if not found:
+        runs = await self._select(mine, limit=1)
+        if not runs:
             raise NotFound
-        return found[0]
+        return runs[0]
 
     async def list_runs(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[MailoutRun]:
-        """The latest first."""
+        """List runs, newest first."""
         which = mailouts.c.id < before
-        return await self._those(which if tenant_id is None else which & (mailouts.c.tenant_id == tenant_id), limit)
+        return await self._select(which if tenant_id is None else which & (mailouts.c.tenant_id == tenant_id), limit)
 
     async def list_sending(self) -> list[MailoutRun]:
-        return await self._those(
+        return await self._select(
             mailouts.c.due_at.is_not(None) & (mailouts.c.status == MailoutRunStatus.SENDING), limit=1_000
         )
 
-    async def was_handled(self, page_id: str, said: str, fingerprint: str) -> bool:
-        """Whether the page was refused exactly as it is now, or sent while it said the same of itself.
+    async def was_handled(self, page_id: str, digest: str, fingerprint: str) -> bool:
+        """Return whether this version of the page was refused, or sent with the same properties.
 
-        A page that was sent is edited by ourselves when we report: only what it says of itself counts then.
+        Writing back results edits a sent page, so the digest of its properties is compared, not its edit time.
         """
-        is_sent = mailouts.c.fingerprint.startswith(said) & (mailouts.c.status != MailoutRunStatus.REFUSED)
+        is_sent = mailouts.c.fingerprint.startswith(digest) & (mailouts.c.status != MailoutRunStatus.REFUSED)
         same = (mailouts.c.page_id == page_id) & (is_sent | (mailouts.c.fingerprint == fingerprint))
-        return bool(await self._those(same, 1))
+        return bool(await self._select(same, 1))
 
     async def list_errors(self, run: MailoutRun, limit: int = 100) -> list[RunError]:
         query = select(mailout_errors).where(mailout_errors.c.mailout_key == run.key).order_by(mailout_errors.c.id)
@@ -170,15 +170,15 @@ class MailoutRuns:
             rows = await tx.execute(query.limit(limit))
         return [RunError(**{name: getattr(row, name) for name in RunError.__slots__}) for row in rows]
 
-    async def _those(self, which: ColumnElement[bool], limit: int) -> list[MailoutRun]:
+    async def _select(self, which: ColumnElement[bool], limit: int) -> list[MailoutRun]:
         async with self._database.read() as tx:
             rows = await tx.execute(select(mailouts).where(which).order_by(mailouts.c.id.desc()).limit(limit))
         return [_run(row) for row in rows]
 
-    # Working on them.
+    # Leases.
 
     async def claim(self, run: MailoutRun | None = None) -> "RunLease | None":
-        """This one, or the one that has waited longest; None where there is none, or somebody else has it."""
+        """Lease this run, or the one that has waited longest. Return None if there is none or it is leased."""
         now, name = self._clock.now(), token()
         due = [mailouts.c.due_at.is_not(None), mailouts.c.leased_until <= now]
         due.append(mailouts.c.due_at <= now if run is None else mailouts.c.id == run.key)
@@ -190,32 +190,34 @@ class MailoutRuns:
             .with_for_update(skip_locked=True)
         )
         taken = (
-            update(mailouts).where(mailouts.c.id.in_(first)).values(leased_by=name, leased_until=now + self._held_for)
+            update(mailouts)
+            .where(mailouts.c.id.in_(first))
+            .values(leased_by=name, leased_until=now + self._lease_duration)
         )
         async with self._database.write() as tx:
             rows = await tx.execute(taken.returning(mailouts))
-        return RunLease(self._database, self._clock, _run(rows[0]), name, self._held_for) if rows else None
+        return RunLease(self._database, self._clock, _run(rows[0]), name, self._lease_duration) if rows else None
 
 
 class RunLease:
-    """A run that nobody else works on. Every change says whose it is; whoever lost the run can no longer write."""
+    """An exclusive, expiring right to work on a run. Every change checks it, so a lost lease cannot write."""
 
-    def __init__(self, database: Database, clock: Clock, run: MailoutRun, name: int, held_for: Instant) -> None:
+    def __init__(self, database: Database, clock: Clock, run: MailoutRun, name: int, lease_duration: Instant) -> None:
         self._database = database
         self._clock = clock
         self._name = name
-        self._held_for = held_for
+        self._lease_duration = lease_duration
         self.run = run
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        """Renewed for as long as the work takes."""
+    async def renewed(self) -> AsyncIterator[None]:
+        """Renew the lease while the work runs."""
         renewing = asyncio.create_task(self._renew())
         try:
             yield
         finally:
             renewing.cancel()
-            # Gathered, so that what ends it is not taken for an end of ours, nor an end of ours for its own.
+            # Gathering keeps the cancellation of this task apart from that of the renewal.
             await asyncio.gather(renewing, return_exceptions=True)
 
     async def change(self, tx: Transaction, **values: Any) -> MailoutRun:
@@ -227,25 +229,25 @@ class RunLease:
         return self.run
 
     async def renew(self, tx: Transaction) -> None:
-        await self.change(tx, leased_until=self._clock.now() + self._held_for)
+        await self.change(tx, leased_until=self._clock.now() + self._lease_duration)
 
     async def claim_page(self) -> MailoutRun:
-        """A page goes to everybody once: of two runs, the one that says so first. Raises where it was the other."""
+        """Claim the page, which is sent to the audience once. Raises if another run has claimed it."""
         try:
             async with self._database.write() as tx:
                 return await self.change(tx, sent_page=self.run.page_id)
         except IntegrityError as error:
             async with self._database.read() as tx:
                 rows = await tx.execute(select(mailouts).where(mailouts.c.sent_page == self.run.page_id))
-            other = f"the run {rows[0].mailout_id} sends it" if rows else "another run sends it"
+            other = f"run {rows[0].mailout_id} sends it" if rows else "another run sends it"
             raise already_sent(other) from error
 
     async def refuse(self, refused: MailoutRefused) -> MailoutRun:
-        """With each of its errors on the way to Notion, in the same transaction."""
+        """End the run, and store its errors for Notion in the same transaction."""
         now = self._clock.now()
         errors = [RunError(f"refused:{each.code}", "prepare", each.code, str(each), now) for each in refused.each]
         async with self._database.write() as tx:
-            await note_errors(tx, self.run.key, errors)
+            await store_errors(tx, self.run.key, errors)
             return await self.change(
                 tx,
                 status=MailoutRunStatus.REFUSED,
@@ -257,46 +259,47 @@ class RunLease:
                 failures=0,
             )
 
-    async def let_go(self, due_at: Instant | None) -> None:
+    async def release(self, due_at: Instant | None) -> None:
+        """Release the lease after a successful step."""
         with suppress(LeaseLost):
             async with self._database.write() as tx:
                 await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **_FREE)
 
-    async def give_back(self) -> None:
-        """As it is now: what was begun is done again."""
+    async def abandon(self) -> None:
+        """Release the lease in the middle of a step, which is done again."""
         with suppress(LeaseLost, NotDurable):
             async with self._database.write() as tx:
                 await self.change(tx, **_FREE)
 
     async def postpone(self, code: str, reason: str, *, at_least: Instant | None = None) -> Instant:
-        """After a failure, mostly of somebody else; answers until when."""
+        """Release the lease after a failure. Return the time of the next attempt."""
         pause = min(MIN_RETRY_DELAY << min(self.run.failures, 16), MAX_RETRY_DELAY)
         until = self._clock.now() + max(pause, at_least or 0)
         with suppress(LeaseLost):
             async with self._database.write() as tx:
-                told = {
+                delay = {
                     "failures": self.run.failures + 1,
                     "delay_code": code,
                     "delay_reason": reason[:MAX_REASON_LENGTH],
                 }
-                await self.change(tx, due_at=until, **_FREE, **told)
+                await self.change(tx, due_at=until, **_FREE, **delay)
         return until
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._held_for / 4 / SECOND)
-            with suppress(NotDurable, LeaseLost):  # it is tried again, and every change looks whose the run is
+            await asyncio.sleep(self._lease_duration / 4 / SECOND)
+            with suppress(NotDurable, LeaseLost):  # The next renewal tries again, and every change checks the lease.
                 async with self._database.write() as tx:
                     await self.renew(tx)
 
 
-async def note_errors(tx: Transaction, mailout_key: int, errors: list[RunError]) -> None:
-    """Those that are not there yet."""
+async def store_errors(tx: Transaction, mailout_key: int, errors: list[RunError]) -> None:
+    """Store the errors that are not stored yet."""
     known = select(mailout_errors.c.key).where(
         mailout_errors.c.mailout_key == mailout_key, mailout_errors.c.key.in_([error.key for error in errors])
     )
-    there = {row.key for row in await tx.execute(known)}
-    fresh = {error.key: error for error in errors if error.key not in there}
+    stored = {row.key for row in await tx.execute(known)}
+    fresh = {error.key: error for error in errors if error.key not in stored}
     rows = [
         {"mailout_key": mailout_key, "is_in_doubt": False} | {name: getattr(error, name) for name in RunError.__slots__}
         for error in fresh.values()

@@ -1,4 +1,4 @@
-"""Mailouts as people handle them: asked for, rehearsed, watched for; and the work on them that any worker takes up."""
+"""Send, preview and watch mailouts, and do the next step of their runs."""
 
 import asyncio
 import hashlib
@@ -26,10 +26,10 @@ from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import SupabaseError
 from mailwright.sources.mailouts.write_back import WriteBack
 
-# Whoever asks waits no longer than this for what can be told of the page at once.
-ANSWER_SECONDS: Final = 10.0
-TOOK_TOO_LONG: Final = "timeout"
-STUCK: Final = "internal_error"
+# How long a request waits for the first check of the page.
+CHECK_SECONDS: Final = 10.0
+TIMEOUT: Final = "timeout"
+INTERNAL_ERROR: Final = "internal_error"
 PREPARED: Final = (MailoutRunStatus.SENDING, MailoutRunStatus.SENT, MailoutRunStatus.REFUSED)
 
 log = logger(__name__)
@@ -42,107 +42,110 @@ class MailoutSender:
         runs: MailoutRuns,
         *,
         notion: Notion,
-        preparing: MailoutPreparation,
-        reporting: WriteBack,
+        preparation: MailoutPreparation,
+        write_back: WriteBack,
     ) -> None:
         self._setup = setup
         self._runs = runs
         self._notion = notion
-        self._preparing = preparing
-        self._reporting = reporting
+        self._preparation = preparation
+        self._write_back = write_back
 
     async def send(self, page: str, *, actor: str, fingerprint: str | None = None) -> MailoutRun:
-        """A run, on disk. What the page itself speaks against it is told at once, where Notion answers in time; the
-        rest, and the sending, goes on without whoever asked."""
+        """Store a run and check its page. A worker does the rest.
+
+        Returns a refused run if the check finds a problem. If Notion is too slow, a worker repeats the check.
+        """
         run = await self._runs.accept(self._setup.tenant_id, page, actor=actor, fingerprint=fingerprint)
         lease = await self._runs.claim(run)
-        return run if lease is None else await self._worked(lease, self._check)
+        return run if lease is None else await self._work_on(lease, self._check)
 
     async def prepare(self, run: MailoutRun) -> MailoutRun:
-        """All that comes before the sending, here and now; raises what keeps it from going on."""
+        """Do all steps before sending now. Raises whatever stops them."""
         while run.status not in PREPARED:
             lease = await self._runs.claim(run)
             if lease is None:
-                return run  # somebody else is at it
-            run = await self._worked(lease, self._prepare, is_raised=True)
+                return run  # Another process works on it.
+            run = await self._work_on(lease, self._prepare, is_raised=True)
         return run
 
     async def list_errors(self, run: MailoutRun) -> list[RunError]:
         return await self._runs.list_errors(run)
 
     async def read_content(self, page: str) -> MailoutContent:
-        """What readers would get, whoever they are."""
-        return (await self._preparing.read(page))[1]
+        """Return the content of the email as a template."""
+        return (await self._preparation.read(page))[1]
 
     def preview(self, content: MailoutContent) -> RenderedEmail:
-        """As readers see it. The link to leave leads where theirs do, and is nobody's."""
+        """Render the email with an unsubscribe link that belongs to no recipient."""
         template = Template(subject=content.subject, html=content.html, text=content.text)
         return template.render({**STANDARD_VARIABLES, "unsubscribe_url": self._setup.unsubscribe_url})
 
     async def dry_run(self, page: str) -> DryRun:
-        return await self._preparing.dry_run(page)
+        return await self._preparation.dry_run(page)
 
     async def send_ready_pages(self, actor: str) -> list[MailoutRun]:
-        """Sends every page that says it is ready and was not met as it is now."""
+        """Send every page with the status "ready" that was not handled in its current version."""
         if self._setup.mailouts_database is None:
-            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database that is to be watched.")
+            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database to watch.")
         source = await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
         kind = source.types.get(self._setup.columns.status)
         if kind not in ("status", "select"):
             raise MailoutRefused(
                 NOT_CONFIGURED,
-                f"The table {source.name!r} in Notion has no status or select {self._setup.columns.status!r}: add it.",
+                f"The table {source.name!r} in Notion has no status or select property "
+                f"{self._setup.columns.status!r}. Add it.",
             )
         where = {"property": self._setup.columns.status, kind: {"equals": self._setup.statuses.ready}}
-        begun: list[MailoutRun] = []
+        started: list[MailoutRun] = []
         async for page in self._notion.query(source, where=where):
-            said = _fingerprint(read_mailout(page, self._setup.columns))
-            mark = f"{said} {page.edited_at}"
-            if not await self._runs.was_handled(page.id, said, mark):
-                begun.append(await self.send(page.id, actor=actor, fingerprint=mark))
-        return begun
+            digest = _digest(read_mailout(page, self._setup.columns))
+            fingerprint = f"{digest} {page.edited_at}"
+            if not await self._runs.was_handled(page.id, digest, fingerprint):
+                started.append(await self.send(page.id, actor=actor, fingerprint=fingerprint))
+        return started
 
     async def tick(self) -> bool:
-        """One step for the run that has waited longest; true where there may be more to do at once."""
+        """Do one step of the run that has waited longest. Return true if there may be more to do."""
         lease = await self._runs.claim()
         if lease is None:
             return False
         _warn_of_delay(
-            await self._worked(lease, self._reporting.step if lease.run.status in PREPARED else self._prepare)
+            await self._work_on(lease, self._write_back.step if lease.run.status in PREPARED else self._prepare)
         )
         return True
 
     async def check_sending(self) -> None:
-        """Runs whose mails leave are looked at now and then; this looks now."""
+        """Check all runs that are being sent now, not at their next interval."""
         for run in await self._runs.list_sending():
             lease = await self._runs.claim(run)
             if lease is not None:
-                _warn_of_delay(await self._worked(lease, self._reporting.step))
+                _warn_of_delay(await self._work_on(lease, self._write_back.step))
 
     async def _check(self, lease: RunLease) -> Instant | None:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return (await self._preparing.check(lease)).due_at
+        async with asyncio.timeout(CHECK_SECONDS):
+            return (await self._preparation.check(lease)).due_at
 
     async def _prepare(self, lease: RunLease) -> Instant | None:
-        return (await self._preparing.step(lease)).due_at
+        return (await self._preparation.step(lease)).due_at
 
-    async def _worked(
+    async def _work_on(
         self, lease: RunLease, work: Callable[[RunLease], Awaitable[Instant | None]], *, is_raised: bool = False
     ) -> MailoutRun:
-        """`work` answers when to look again. Whatever is out of reach is tried again later, for as long as it takes."""
+        """Do the work under the lease. It returns when to continue; temporary failures are retried without limit."""
         try:
-            async with lease.kept():
+            async with lease.renewed():
                 due_at = await work(lease)
-            await lease.let_go(due_at)
+            await lease.release(due_at)
         except LeaseLost:
             return lease.run
         except asyncio.CancelledError:
-            await lease.give_back()  # whoever is started next goes on at once
+            await lease.abandon()  # The next process can continue at once.
             raise
         except NotDurable:
             raise
         except TimeoutError:
-            await lease.postpone(TOOK_TOO_LONG, f"No answer came within {ANSWER_SECONDS:.0f} seconds.")
+            await lease.postpone(TIMEOUT, f"No response within {CHECK_SECONDS:.0f} seconds.")
             if is_raised:
                 raise
         except (NotionError, SupabaseError) as error:
@@ -150,21 +153,22 @@ class MailoutSender:
             await lease.postpone(error.code, str(error), at_least=at_least)
             if is_raised:
                 raise
-        except Exception as error:  # one run that cannot go on must not hold up the others
-            if not is_raised:  # else whoever waits for the answer says it
+        except Exception as error:  # A run that cannot continue must not block the others.
+            if not is_raised:  # Otherwise the caller reports it.
                 log.exception("mailout_stuck", run=lease.run.mailout_id)
-            await lease.postpone(STUCK, f"This went wrong here: {type(error).__name__}. The log has the details.")
+            await lease.postpone(INTERNAL_ERROR, f"Internal error ({type(error).__name__}). See the log for details.")
             if is_raised:
                 raise
         return lease.run
 
 
 def _warn_of_delay(run: MailoutRun) -> None:
-    """Where nobody waits for the answer, and so nobody else would say it."""
-    if (waits := run.delay) is not None:
-        log.warning("mailout_waits", run=run.mailout_id, code=waits.code, reason=waits.reason, until=waits.next_try_at)
+    """Log a delay of background work, which has no caller to report it."""
+    if (delay := run.delay) is not None:
+        until = delay.next_try_at
+        log.warning("mailout_delayed", run=run.mailout_id, code=delay.code, reason=delay.reason, until=until)
 
 
-def _fingerprint(page: MailoutPage) -> str:
-    said = [page.subject, page.status, page.is_test, page.sent_at]
-    return hashlib.sha256(orjson.dumps(said)).hexdigest()
+def _digest(page: MailoutPage) -> str:
+    values = [page.subject, page.status, page.is_test, page.sent_at]
+    return hashlib.sha256(orjson.dumps(values)).hexdigest()

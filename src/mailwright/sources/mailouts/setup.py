@@ -1,4 +1,4 @@
-"""What mailouts are told by the settings, as values of their own."""
+"""The settings of mailouts as values."""
 
 import math
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns
 
 @dataclass(frozen=True, slots=True)
 class NotionStatuses:
-    """What the states of a mailout are called in Notion."""
+    """The names of the mailout statuses in Notion."""
 
     ready: str = "Ready"
     send: str = "Send"
@@ -17,7 +17,7 @@ class NotionStatuses:
 
 @dataclass(frozen=True, slots=True)
 class FooterDetails:
-    """What stands below every mailout. `missing` names the settings without which there is none."""
+    """The content of the footer. `missing` names required settings that are not set."""
 
     org_name: str
     org_address: str
@@ -31,8 +31,8 @@ class MailoutSetup:
     from_name: str | None
     reply_to: str | None
     footer: FooterDetails
-    unsubscribe_url: str  # the page that readers' links to leave lead to
-    has_public_url: bool = True  # so that they see pictures that we keep
+    unsubscribe_url: str  # the page of unsubscribe links
+    has_public_url: bool = True  # without it, recipients cannot load the images that Mailwright stores
     test_emails: str = ""
     rate_per_second: float = 5.0
     batch_size: int = 50
@@ -44,5 +44,5 @@ class MailoutSetup:
 
     @property
     def interval_ms(self) -> int:
-        """Rounded up: a little slower than the rate is within it."""
+        """The interval between messages, rounded up so that the rate is never exceeded."""
         return math.ceil(1_000 / self.rate_per_second)

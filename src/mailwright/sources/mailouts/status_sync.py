@@ -1,7 +1,7 @@
-"""Standings: whoever bounced, left or came back is told to Supabase, until Supabase has it.
+"""Sync the status of contacts that bounced, unsubscribed or resubscribed to Supabase.
 
-What is to be told is not a queue but a difference: between what a contact is and what Supabase was told last. So
-nothing is forgotten in a crash, and what changed twice is told once.
+There is no queue: the difference between the contact and the last synced status is what remains to be done. So a crash
+loses nothing, and two changes in a row are synced once.
 """
 
 from typing import Any, Final
@@ -14,12 +14,12 @@ from mailwright.sources.mailouts.supabase import SubscriberStatus, Supabase, Sup
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, supabase_status_updates
 
-AT_ONCE: Final = 100
-# One person whom Supabase does not take must not keep the others waiting.
-PASSED_OVER_FOR: Final = 10 * MINUTE
+BATCH_SIZE: Final = 100
+# A contact that Supabase refuses is skipped for a while, so that it does not block the others.
+SKIP_DURATION: Final = 10 * MINUTE
 
-# Refusals that concern everybody: there is no use in asking for the next one.
-OF_ALL: Final = (
+# Refusals that concern every contact: trying the next one is useless.
+GENERAL_REFUSALS: Final = (
     "SUPABASE_UNAUTHORIZED",
     "SUPABASE_NO_TABLE",
     "SUPABASE_NO_COLUMN",
@@ -35,60 +35,60 @@ class StatusSync:
         self._clock = clock
         self._tenant_id = tenant_id
         self._supabase = supabase
-        self._passed_over: dict[int, Instant] = {}
+        self._skipped_until: dict[int, Instant] = {}
 
     async def tick(self) -> int:
-        """How many were told; raises where Supabase is out of reach or takes nothing at all."""
+        """Sync a batch and return its size. Raises if Supabase is unavailable or refuses every contact."""
         now = self._clock.now()
-        self._passed_over = {key: until for key, until in self._passed_over.items() if until > now}
-        told = 0
-        for person in await self._untold():
+        self._skipped_until = {key: until for key, until in self._skipped_until.items() if until > now}
+        synced = 0
+        for contact in await self._unsynced():
             try:
-                await self._supabase.update_status(_standing(person, now))
+                await self._supabase.update_status(_status_of(contact, now))
             except SupabaseRefused as refused:
-                if refused.code in OF_ALL:
+                if refused.code in GENERAL_REFUSALS:
                     raise
-                log.warning("standing_not_told", contact=person.contact_id, reason=str(refused))
-                self._passed_over[person.id] = now + PASSED_OVER_FOR
+                log.warning("subscriber_status_refused", contact=contact.contact_id, reason=str(refused))
+                self._skipped_until[contact.id] = now + SKIP_DURATION
                 continue
-            await self._note(person)
-            told += 1
-        return told
+            await self._record(contact)
+            synced += 1
+        return synced
 
-    async def _untold(self) -> list[Any]:
+    async def _unsynced(self) -> list[Any]:
         async with self._database.read() as tx:
-            return [row for query in (self._gone(), self._returned()) for row in await tx.execute(query)]
+            return [row for query in (self._inactive(), self._resubscribed()) for row in await tx.execute(query)]
 
-    def _gone(self) -> Select[Any]:
+    def _inactive(self) -> Select[Any]:
         is_new = or_(
             supabase_status_updates.c.contact_key.is_(None),
             supabase_status_updates.c.status != contacts.c.status,
             supabase_status_updates.c.status_at.is_distinct_from(contacts.c.status_updated_at),
         )
-        people = select(*_columns()).outerjoin(
+        selected = select(*_columns()).outerjoin(
             supabase_status_updates, supabase_status_updates.c.contact_key == contacts.c.id
         )
-        return self._some(people.where(contacts.c.status != "active", is_new))
+        return self._batch(selected.where(contacts.c.status != "active", is_new))
 
-    def _returned(self) -> Select[Any]:
-        """Only those of whom we ourselves said that they had left."""
-        people = select(*_columns()).join(
+    def _resubscribed(self) -> Select[Any]:
+        """Contacts that resubscribed, if Supabase has their unsubscribe from us."""
+        selected = select(*_columns()).join(
             supabase_status_updates, supabase_status_updates.c.contact_key == contacts.c.id
         )
-        return self._some(
-            people.where(contacts.c.status == "active", supabase_status_updates.c.status == "unsubscribed")
+        return self._batch(
+            selected.where(contacts.c.status == "active", supabase_status_updates.c.status == "unsubscribed")
         )
 
-    def _some(self, people: Select[Any]) -> Select[Any]:
+    def _batch(self, selected: Select[Any]) -> Select[Any]:
         mine: ColumnElement[bool] = and_(contacts.c.tenant_id == self._tenant_id, contacts.c.deleted_at.is_(None))
-        others = contacts.c.id.not_in(list(self._passed_over))
-        return people.where(mine, others).order_by(contacts.c.id).limit(AT_ONCE)
+        others = contacts.c.id.not_in(list(self._skipped_until))
+        return selected.where(mine, others).order_by(contacts.c.id).limit(BATCH_SIZE)
 
-    async def _note(self, person: Any) -> None:
-        values = {"status": person.status, "status_at": person.status_updated_at, "reported_at": self._clock.now()}
+    async def _record(self, contact: Any) -> None:
+        values = {"status": contact.status, "status_at": contact.status_updated_at, "reported_at": self._clock.now()}
         async with self._database.write() as tx:
-            await tx.execute(delete(supabase_status_updates).where(supabase_status_updates.c.contact_key == person.id))
-            await tx.execute(insert(supabase_status_updates).values(contact_key=person.id, **values))
+            await tx.execute(delete(supabase_status_updates).where(supabase_status_updates.c.contact_key == contact.id))
+            await tx.execute(insert(supabase_status_updates).values(contact_key=contact.id, **values))
 
 
 def _columns() -> list[ColumnElement[Any]]:
@@ -96,6 +96,6 @@ def _columns() -> list[ColumnElement[Any]]:
     return [contacts.c[name] for name in names]
 
 
-def _standing(person: Any, now: Instant) -> SubscriberStatus:
-    at = person.status_updated_at or now
-    return SubscriberStatus(person.email, person.status, at, person.bounce_type, person.bounce_subtype)
+def _status_of(contact: Any, now: Instant) -> SubscriberStatus:
+    at = contact.status_updated_at or now
+    return SubscriberStatus(contact.email, contact.status, at, contact.bounce_type, contact.bounce_subtype)

@@ -1,7 +1,7 @@
-"""Reporting: Notion and `send_logs` are told what became of a mailout, until they have it. No mail is sent for that.
+"""Write the results of mailouts back to Notion and to `send_logs` in Supabase, until both have them.
 
-What is to be told is on disk before anybody is asked to take it, and what was taken is noted after. A report that was
-cut off is made again; where that could make a second row, it is looked for first.
+What remains to be written is stored before the request, and marked as written after it. An interrupted write is
+repeated; where that could add a second row, the row is searched for first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from sqlalchemy import select, update
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat, to_instant
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, NotionPage, NotionRefused, plain
-from mailwright.sources.mailouts.queue import MailoutProgress, MailoutQueue
-from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, note_errors
+from mailwright.sources.mailouts.progress import campaign_progress
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import LogLine, Supabase
 from mailwright.storage.database import Database
@@ -24,25 +24,25 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import mailout_errors
 
 FIGURES = statement(__package__, "figures")
-LEFT_SINCE = statement(__package__, "left_since")
-NOTE_LOGGED = statement(__package__, "note_logged")
+UNSUBSCRIBED_SINCE = statement(__package__, "unsubscribed_since")
+MARK_LOGGED = statement(__package__, "mark_logged")
 UNLOGGED = statement(__package__, "unlogged")
 UNREPORTED_FAILURES = statement(__package__, "unreported_failures")
 
-# While mails leave, this often is looked whether the last one has.
-LOOK_EVERY: Final = 2 * SECOND
-# Rows for Notion in one turn: at its three a second, other mailouts wait no longer than this takes.
+# The interval of checks for the end of sending.
+CHECK_INTERVAL: Final = 2 * SECOND
+# Rows written to Notion per step. At three requests per second, this limits how long other mailouts wait.
 ERROR_BATCH_SIZE: Final = 20
 FAILURE_BATCH_SIZE: Final = 1_000
 LOG_BATCH_SIZE: Final = 1_000
 MAX_LOG_BATCHES: Final = 10
-# How often figures are looked at again, by the time since the last mail: most that is reported comes soon.
-LOOK_BACK: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
-# Refusals that say that there is no page to write to. Somebody may put it back, or never will.
-GONE: Final = {
-    "NOTION_IN_TRASH": "The page, or the table that it stands in, is in Notion's trash.",
-    "NOTION_NOT_SHARED": "Notion does not show us the page any more: it was deleted, or our integration is no longer "
-    "among its Connections.",
+# The interval of updates by the time since the last message: most reports arrive early.
+UPDATE_INTERVALS: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
+# Refusals that mean that the page is gone, with their explanation. It may be restored later.
+PAGE_GONE: Final = {
+    "NOTION_IN_TRASH": "The page or its table is in Notion's trash.",
+    "NOTION_NOT_SHARED": "The page is no longer accessible in Notion: it was deleted, or the integration was removed "
+    "from its Connections.",
 }
 
 log = logger(__name__)
@@ -50,14 +50,14 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MailoutFigures:
-    """What Notion is told of a mailout."""
+    """The results of a mailout as written to Notion."""
 
     sent: int
     failed: int
     delivered: int
     bounced: int
-    left: int
-    is_whole: bool  # nobody was left out because somebody cancelled it
+    unsubscribed: int
+    is_whole: bool  # no recipient was left out by a cancellation
 
     @property
     def bounce_rate(self) -> float:
@@ -65,7 +65,7 @@ class MailoutFigures:
 
     @property
     def unsub_rate(self) -> float:
-        return _share(self.left, self.sent)
+        return _share(self.unsubscribed, self.sent)
 
 
 class WriteBack:
@@ -76,68 +76,73 @@ class WriteBack:
         setup: MailoutSetup,
         *,
         notion: Notion,
-        queue: MailoutQueue,
         supabase: Supabase | None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._setup = setup
         self._notion = notion
-        self._queue = queue
         self._supabase = supabase
 
     async def step(self, lease: RunLease) -> Instant | None:
-        """What can be told now; answers when to look again, None where there is nothing more to tell."""
+        """Write what is available. Return when to continue, or None if everything is final."""
         match lease.run.status:
             case MailoutRunStatus.SENDING:
-                return await self._look(lease)
+                return await self._check_sending(lease)
             case MailoutRunStatus.REFUSED:
-                return self._clock.now() if await self._tell_errors(lease) else None
+                return self._clock.now() if await self._write_errors(lease) else None
             case _:
-                return await self._tell(lease)
+                return await self._write_results(lease)
 
     async def figures(self, run: MailoutRun) -> MailoutFigures:
         assert run.campaign_key is not None
         async with self._database.read() as tx:
-            tally = await self._queue.tally(tx, run.campaign_key, self._clock.now())
-            [told] = await tx.run(FIGURES, campaign_key=run.campaign_key)
-            [left] = await tx.run(LEFT_SINCE, campaign_key=run.campaign_key, since=run.created_at)
-        return MailoutFigures(tally.sent, tally.failed, told.delivered, told.bounced, left.people, not tally.cancelled)
+            progress = await campaign_progress(tx, run.campaign_key, self._clock.now())
+            [reports] = await tx.run(FIGURES, campaign_key=run.campaign_key)
+            [unsubscribed] = await tx.run(UNSUBSCRIBED_SINCE, campaign_key=run.campaign_key, since=run.created_at)
+        return MailoutFigures(
+            progress.sent,
+            progress.failed,
+            reports.delivered,
+            reports.bounced,
+            unsubscribed.people,
+            not progress.cancelled,
+        )
 
-    async def _look(self, lease: RunLease) -> Instant:
+    async def _check_sending(self, lease: RunLease) -> Instant:
         run, now = lease.run, self._clock.now()
         assert run.campaign_key is not None
         async with self._database.read() as tx:
-            tally: MailoutProgress = await self._queue.tally(tx, run.campaign_key, now)
-        if not tally.is_over:
-            return now + LOOK_EVERY
+            progress = await campaign_progress(tx, run.campaign_key, now)
+        if not progress.is_over:
+            return now + CHECK_INTERVAL
         async with self._database.write() as tx:
             await lease.change(tx, status=MailoutRunStatus.SENT, finished_at=now)
-        log.info("mailout_sent", run=run.mailout_id, sent=tally.sent, failed=tally.failed)
+        log.info("mailout_sent", run=run.mailout_id, sent=progress.sent, failed=progress.failed)
         return now
 
-    async def _tell(self, lease: RunLease) -> Instant | None:
-        """Each part by itself: where one of them is out of reach, the others are told all the same."""
+    async def _write_results(self, lease: RunLease) -> Instant | None:
+        """Write each part independently: if one fails, the others are still written."""
         await self._find_failures(lease)
         problems: list[Exception] = []
         is_more = False
-        for part in (self._tell_figures, self._tell_errors, self._tell_logs):
+        for part in (self._write_figures_if_changed, self._write_errors, self._write_logs):
             try:
                 is_more |= await part(lease)
             except Exception as error:
                 problems.append(error)
         if problems:
             raise problems[0]
-        return self._clock.now() if is_more else self._look_back(lease.run)
+        return self._clock.now() if is_more else self._next_update(lease.run)
 
-    def _look_back(self, run: MailoutRun) -> Instant | None:
+    def _next_update(self, run: MailoutRun) -> Instant | None:
         now = self._clock.now()
         age = now - (run.finished_at or now)
-        return next((now + every for until, every in LOOK_BACK if age < until), None)
+        return next((now + every for until, every in UPDATE_INTERVALS if age < until), None)
 
-    # Figures, in the row of the mailout itself.
+    # Results, in the row of the mailout.
 
-    async def _tell_figures(self, lease: RunLease) -> bool:
+    async def _write_figures_if_changed(self, lease: RunLease) -> bool:
         run = lease.run
         cells = self._cells(run, await self.figures(run))
         if cells == run.figures and run.error_code is None:
@@ -145,13 +150,13 @@ class WriteBack:
         try:
             await self._write_figures(run, cells)
         except NotionRefused as refused:
-            if refused.code not in GONE:
+            if refused.code not in PAGE_GONE:
                 raise
-            await self._note_gone(lease, refused.code)
+            await self._record_page_gone(lease, refused.code)
             return False
-        told = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
+        written = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
         async with self._database.write() as tx:
-            await lease.change(tx, **told, error_code=None, error_message=None)
+            await lease.change(tx, **written, error_code=None, error_message=None)
         return False
 
     async def _write_figures(self, run: MailoutRun, cells: Mapping[str, Cell]) -> None:
@@ -161,17 +166,17 @@ class WriteBack:
         else:
             await self._notion.update_page(run.page_id, source, cells)
 
-    async def _note_gone(self, lease: RunLease, code: str) -> None:
-        """Told once, and no failure: the page is looked for as often as figures are looked at, and no longer."""
+    async def _record_page_gone(self, lease: RunLease, code: str) -> None:
+        """Record once that the page is gone. This is not a failure: updates continue at their interval."""
         run, now = lease.run, self._clock.now()
         if run.error_code == code:
             return
-        looked_until = (run.finished_at or now) + LOOK_BACK[-1][0]
-        day = (isoformat(looked_until) or "")[:10]
-        hope = f", and written there if it is back by {day}" if looked_until > now else ""
-        message = f"{GONE[code]} What became of the mails is kept here{hope}."
+        updates_end_at = (run.finished_at or now) + UPDATE_INTERVALS[-1][0]
+        day = (isoformat(updates_end_at) or "")[:10]
+        hope = f" and will be written to the page if it is restored by {day}" if updates_end_at > now else ""
+        message = f"{PAGE_GONE[code]} The results are kept here{hope}."
         async with self._database.write() as tx:
-            await note_errors(tx, run.key, [RunError("page", "report", code, message, now)])
+            await store_errors(tx, run.key, [RunError("page", "report", code, message, now)])
             await lease.change(tx, error_code=code, error_message=message)
         log.warning("mailout_page_gone", run=run.mailout_id, page=run.page_id, code=code)
 
@@ -185,7 +190,7 @@ class WriteBack:
             names.unsub_rate: figures.unsub_rate,
         }
         if run.is_test:
-            # Marked as sent, the page could not be sent to everybody after its test.
+            # A page marked as sent could not be sent to the audience after its test.
             return cells
         is_clean = figures.failed == 0 and figures.is_whole
         cells[names.status] = statuses.send if is_clean else statuses.failed
@@ -193,14 +198,14 @@ class WriteBack:
         return cells
 
     async def _source_of(self, run: MailoutRun) -> DataSource | None:
-        """The table that the page is in, whichever that is: it says what can be written."""
+        """Return the table of the page, which defines the columns that can be written."""
         page = await self._notion.page(run.page_id)
         if page.data_source_id is not None:
             return await self._notion.table(page.data_source_id)
         database = self._setup.mailouts_database
         return None if database is None else await self._notion.data_source(database, setting="NOTION_DB_MAILOUTS")
 
-    # Errors, a row each.
+    # Errors, one row each.
 
     async def _find_failures(self, lease: RunLease) -> None:
         run = lease.run
@@ -212,13 +217,13 @@ class WriteBack:
                     mailout_key=run.key,
                     limit=FAILURE_BATCH_SIZE,
                 )
-                await note_errors(tx, run.key, [_failure(row, self._clock.now()) for row in rows])
+                await store_errors(tx, run.key, [_failure(row, self._clock.now()) for row in rows])
                 await lease.renew(tx)
             if len(rows) < FAILURE_BATCH_SIZE:
                 return
 
-    async def _tell_errors(self, lease: RunLease) -> bool:
-        """True where there are more."""
+    async def _write_errors(self, lease: RunLease) -> bool:
+        """Write a batch of errors. Return true if there are more."""
         if self._setup.errors_database is None:
             return False
         e = mailout_errors.c
@@ -229,18 +234,18 @@ class WriteBack:
             return False
         source = await self._notion.data_source(self._setup.errors_database, setting="NOTION_DB_ERRORS")
         for row in rows:
-            await self._tell_error(lease, source, row)
+            await self._write_error(lease, source, row)
         return len(rows) == ERROR_BATCH_SIZE
 
-    async def _tell_error(self, lease: RunLease, source: DataSource, row: Any) -> None:
+    async def _write_error(self, lease: RunLease, source: DataSource, row: Any) -> None:
         cells = self._error_cells(lease.run, row)
-        if not row.is_in_doubt or not await self._is_there(source, cells, row.at):
-            # Noted before it is asked for: should we die in between, it is looked for first.
-            await self._note(row.id, is_in_doubt=True)
+        if not row.is_in_doubt or not await self._has_row(source, cells, row.at):
+            # Marked before the request: after a crash in between, the row is searched for first.
+            await self._update_error(row.id, is_in_doubt=True)
             await self._notion.create_page(source, cells)
-        await self._note(row.id, is_in_doubt=False, written_at=self._clock.now(), email=None)
+        await self._update_error(row.id, is_in_doubt=False, written_at=self._clock.now(), email=None)
 
-    async def _note(self, error_id: int, **values: Any) -> None:
+    async def _update_error(self, error_id: int, **values: Any) -> None:
         async with self._database.write() as tx:
             await tx.execute(update(mailout_errors).where(mailout_errors.c.id == error_id).values(**values))
 
@@ -260,22 +265,22 @@ class WriteBack:
             names.retry_count: row.retry_count,
         }
 
-    async def _is_there(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
-        """By its title, and by its time and its message where the table has them; Notion keeps no seconds."""
+    async def _has_row(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
+        """Find the row by title, and by time and message if the table has them. Notion stores no seconds."""
         names = self._setup.error_columns
         title = next((name for name, kind in source.types.items() if kind == "title"), names.name)
         where = {"property": title, "title": {"equals": cells.get(title) or ""}}
         async for page in self._notion.query(source, where=where):
-            there_at, said = _time_in(page, names.timestamp), _text_in(page, names.error_message)
-            is_then = there_at is None or there_at // MINUTE == at // MINUTE
-            if is_then and (said is None or said.split() == str(cells[names.error_message]).split()):
+            row_at, message = _time_in(page, names.timestamp), _text_in(page, names.error_message)
+            is_same_time = row_at is None or row_at // MINUTE == at // MINUTE
+            if is_same_time and (message is None or message.split() == str(cells[names.error_message]).split()):
                 return True
         return False
 
-    # Lines of `send_logs`, in Supabase.
+    # Rows of `send_logs` in Supabase.
 
-    async def _tell_logs(self, lease: RunLease) -> bool:
-        """True where there may be more."""
+    async def _write_logs(self, lease: RunLease) -> bool:
+        """Write up to `MAX_LOG_BATCHES` batches. Return true if there may be more."""
         run, after = lease.run, ""
         if self._supabase is None or run.campaign_key is None:
             return False
@@ -284,28 +289,28 @@ class WriteBack:
                 rows = await tx.run(UNLOGGED, campaign_key=run.campaign_key, after=after, limit=LOG_BATCH_SIZE)
             if not rows or (not after and not await self._supabase.has_logs()):
                 return False
-            await self._tell_lines(lease, self._supabase, rows)
+            await self._write_log_batch(lease, self._supabase, rows)
             after = rows[-1].to_email
         return True
 
-    async def _tell_lines(self, lease: RunLease, supabase: Supabase, rows: Sequence[Any]) -> None:
-        """Those that may be there already are looked for first."""
+    async def _write_log_batch(self, lease: RunLease, supabase: Supabase, rows: Sequence[Any]) -> None:
+        """Write a batch. Rows that may exist already are searched for first."""
         doubtful = [row for row in rows if row.is_confirmed is not None and not row.is_confirmed]
         there = await supabase.logged(lease.run.page_id, [row.to_email for row in doubtful])
-        known = {row.message_key for row in doubtful if (row.to_email, _word(row.status)) in there}
-        await self._note_logged(lease, [row for row in rows if row.message_key in known], is_confirmed=True)
-        untold = [row for row in rows if row.message_key not in known]
-        if untold:
-            # Noted before it is told: should we die in between, it is looked for.
-            await self._note_logged(lease, untold, is_confirmed=False)
-            await supabase.log(lease.run.page_id, [_line(row) for row in untold])
-            await self._note_logged(lease, untold, is_confirmed=True)
+        known = {row.message_key for row in doubtful if (row.to_email, _log_status(row.status)) in there}
+        await self._mark_logged(lease, [row for row in rows if row.message_key in known], is_confirmed=True)
+        missing = [row for row in rows if row.message_key not in known]
+        if missing:
+            # Marked before the request: after a crash in between, the rows are searched for first.
+            await self._mark_logged(lease, missing, is_confirmed=False)
+            await supabase.log(lease.run.page_id, [_line(row) for row in missing])
+            await self._mark_logged(lease, missing, is_confirmed=True)
 
-    async def _note_logged(self, lease: RunLease, rows: Sequence[Any], *, is_confirmed: bool) -> None:
-        lines = [{"message_key": row.message_key, "status": _word(row.status)} for row in rows]
+    async def _mark_logged(self, lease: RunLease, rows: Sequence[Any], *, is_confirmed: bool) -> None:
+        lines = [{"message_key": row.message_key, "status": _log_status(row.status)} for row in rows]
         if lines:
             async with self._database.write() as tx:
-                await tx.count(NOTE_LOGGED, lines=lines, mailout_key=lease.run.key, is_confirmed=is_confirmed)
+                await tx.count(MARK_LOGGED, lines=lines, mailout_key=lease.run.key, is_confirmed=is_confirmed)
                 await lease.renew(tx)
 
 
@@ -319,7 +324,7 @@ def _failure(row: Any, now: Instant) -> RunError:
         key=f"send:{row.message_key}:{row.attempts}",
         stage="send",
         code="OUTCOME_UNKNOWN" if is_unknown else row.error_code or "FAILED",
-        message="Nobody can tell whether it arrived." if is_unknown else row.error_reason or "It gave no reason.",
+        message="The outcome is unknown." if is_unknown else row.error_reason or "No reason was given.",
         at=row.failed_at or now,
         email=row.to_email,
         provider=row.provider,
@@ -328,10 +333,10 @@ def _failure(row: Any, now: Instant) -> RunError:
 
 
 def _line(row: Any) -> LogLine:
-    return LogLine(row.to_email, _word(row.status), None if row.status == "SENT" else row.error_reason)
+    return LogLine(row.to_email, _log_status(row.status), None if row.status == "SENT" else row.error_reason)
 
 
-def _word(status: str) -> str:
+def _log_status(status: str) -> str:
     return "sent" if status == "SENT" else "failed"
 
 

@@ -6,12 +6,12 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import progress_of
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.schemas.mailouts import MailoutListResponse, MailoutRequest, MailoutResponse, mailout_response
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import FieldError, parse_strict
 from mailwright.sources.campaigns import report
+from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
 from mailwright.sources.mailouts.wait_reasons import find_waits

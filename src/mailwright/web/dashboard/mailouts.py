@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import MailoutService, mailout_setup, progress_of
+from mailwright.app.mailouts import MailoutService, mailout_setup
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
@@ -14,6 +14,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionError
+from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import MailoutRunStatus
 from mailwright.sources.mailouts.sender import MailoutSender

@@ -1,4 +1,4 @@
-"""Notion: pages are read as they are, figures are written back, and whatever is wrong is said in one sentence."""
+"""The Notion API: read pages and blocks, write properties and rows, and explain every error."""
 
 from mailwright.sources.mailouts.notion.client import NOTION_URL, VERSIONS, Notion
 from mailwright.sources.mailouts.notion.content import read_content, read_top_level

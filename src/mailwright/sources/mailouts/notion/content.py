@@ -1,4 +1,4 @@
-"""Reading a page: every block in the order of the page, depth first, and never round in circles."""
+"""Read the blocks of a page in page order, depth first, without following cycles."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,37 +9,37 @@ from mailwright.sources.mailouts.notion.ids import notion_id
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 
 MAX_DEPTH = 10
-# At a hundred blocks a request and three requests a second, what is larger would keep somebody waiting for minutes.
+# At 100 blocks per request and three requests per second, larger pages would take minutes.
 MAX_BLOCKS = 5_000
 
-# Not looked into: other pages, private notes, and what the API does not show.
+# The children of these blocks are not read: other pages, private notes, and what the API does not return.
 CLOSED = frozenset({"child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported"})
 
 
 async def read_content(notion: Notion, page_id: str) -> tuple[NotionBlock, ...]:
-    """All that is written on a page. A block that was not looked into says why in its `missing`."""
-    return await _Walk(notion, MAX_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
+    """Read all blocks of a page. `missing` of a block says why its children were not read."""
+    return await _PageReader(notion, MAX_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
 
 
 async def read_top_level(notion: Notion, page_id: str) -> tuple[NotionBlock, ...]:
-    """The first level only, which is mostly one question. A block that holds others has something in its `missing`."""
-    return await _Walk(notion, 1).inside(notion_id(page_id), depth=1, seen=frozenset())
+    """Read the first level only, usually with one request. Blocks with children have a reason in `missing`."""
+    return await _PageReader(notion, 1).inside(notion_id(page_id), depth=1, seen=frozenset())
 
 
-class _Walk:
-    """One reading of one page: it counts what it has met, and knows what it is inside of."""
+class _PageReader:
+    """Reads one page and counts its blocks."""
 
     def __init__(self, notion: Notion, most_depth: int) -> None:
         self._notion = notion
         self._most_depth = most_depth
-        self._met = 0
+        self._count = 0
 
     async def inside(self, block_id: str, *, depth: int, seen: frozenset[str]) -> tuple[NotionBlock, ...]:
         found = await self._notion.children(block_id)
-        self._met += len(found)
-        if self._met > MAX_BLOCKS:
+        self._count += len(found)
+        if self._count > MAX_BLOCKS:
             raise NotionRefused(
-                f"The page has more than {MAX_BLOCKS} blocks: a mail needs a shorter one.",
+                f"The page has more than {MAX_BLOCKS} blocks. Shorten it to send it as an email.",
                 code="NOTION_PAGE_TOO_LARGE",
             )
         return tuple([await self._block(each, depth, seen) for each in found])
@@ -55,7 +55,7 @@ class _Walk:
             return NotionBlock(block_id, kind, content)
         source = original or block_id
         if source in seen:
-            return NotionBlock(block_id, kind, content, missing="it stands inside itself")
+            return NotionBlock(block_id, kind, content, missing="it contains itself")
         if depth >= self._most_depth:
             return NotionBlock(
                 block_id, kind, content, missing=f"it is nested more than {self._most_depth} levels deep"
@@ -65,20 +65,18 @@ class _Walk:
         except NotionRefused as refused:
             if original is None or refused.code != "NOTION_NOT_SHARED":
                 raise
-            return NotionBlock(block_id, kind, content, missing="its original is on a page that is not shared with us")
+            return NotionBlock(block_id, kind, content, missing="its original is on a page without access")
         return NotionBlock(block_id, kind, content, children)
 
     async def _linked(self, block_id: str, content: Mapping[str, Any]) -> NotionBlock:
-        """With the title and the public address of the page that it leads to, as far as there are any."""
+        """Add the title and public address of the linked page, if there are any."""
         target = content.get("page_id")
         if not isinstance(target, str):
             return NotionBlock(block_id, "link_to_page", content)
         try:
             title, public_url = await self._notion.named_page(target)
         except NotionRefused:
-            return NotionBlock(
-                block_id, "link_to_page", content, missing="it leads to a page that is not shared with us"
-            )
+            return NotionBlock(block_id, "link_to_page", content, missing="it links to a page without access")
         return NotionBlock(block_id, "link_to_page", {**content, "title": title, "public_url": public_url})
 
 

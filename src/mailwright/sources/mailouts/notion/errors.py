@@ -1,11 +1,11 @@
-"""What can go wrong with Notion, by what is to be done about it: change something there, or try again later."""
+"""Errors of the Notion API, by what to do about them: fix something, or try again later."""
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import MailwrightError
 
 
 class NotionError(MailwrightError):
-    """Notion did not do what was asked."""
+    """A request to Notion failed."""
 
     code = "NOTION_ERROR"
 
@@ -15,13 +15,13 @@ class NotionError(MailwrightError):
 
 
 class NotionRefused(NotionError):
-    """Notion refuses this until somebody changes something there or in our settings. Asking again is no use."""
+    """Notion refuses the request until something changes in Notion or in the settings. Retrying is useless."""
 
     code = "NOTION_REFUSED"
 
 
 class NotionUnavailable(NotionError):
-    """Notion cannot be reached or is too busy. The same request may be made again later; nothing was written."""
+    """Notion is unreachable or too busy. Nothing was written; the request can be repeated later."""
 
     code = "NOTION_UNAVAILABLE"
 
@@ -29,10 +29,10 @@ class NotionUnavailable(NotionError):
         self, message: str | None = None, *, code: str | None = None, retry_after: Instant | None = None
     ) -> None:
         super().__init__(message, code=code)
-        self.retry_after = retry_after  # how long Notion itself asked us to wait
+        self.retry_after = retry_after  # the wait that Notion requested
 
 
 class NotionInDoubt(NotionUnavailable):
-    """No whole answer came to a request that writes: Notion may have done it. Look before asking again."""
+    """A write got no complete response: Notion may have done it. Check before repeating it."""
 
     code = "NOTION_IN_DOUBT"

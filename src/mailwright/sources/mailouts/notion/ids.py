@@ -1,4 +1,4 @@
-"""Ids of pages, in whatever form people paste them."""
+"""Parse Notion ids in any form that people paste."""
 
 import re
 from urllib.parse import urlsplit
@@ -10,12 +10,12 @@ _BARE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 def notion_id(pasted: str, *, field: str = "notionPageId") -> str:
-    """The id in its one form, dashed and lower-case, from an id or from the address of a page in the browser."""
+    """Return the id with dashes and in lower case, from an id or the address of a page."""
     text = pasted.strip().strip("<>\"'").lower()
     found = _whole(text) or _in_address(text)
     if found is None:
         raise InvalidInput(
-            "this is neither an id nor an address of a page in Notion; use Share, Copy link, and paste that",
+            "must be the id or address of a Notion page; use Share, Copy link in Notion",
             field=field,
         )
     return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
@@ -30,7 +30,7 @@ def _whole(text: str) -> str | None:
 
 
 def _in_address(text: str) -> str | None:
-    """A page that is open beside a table is in the query (`?p=…`); else it ends the path, after its title's words."""
+    """Find the id of a page opened beside its table in the query (`?p=…`), or else at the end of the path."""
     if text.startswith(("notion.so/", "www.notion.so/", "app.notion.com/", "notion.site/")):
         text = f"https://{text}"
     try:

@@ -1,4 +1,4 @@
-"""What Notion holds, as values: pages with properties, blocks with their children, and the tables they stand in."""
+"""Pages, blocks and tables of Notion as values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NotionPage:
-    """`properties` by name, each in Notion's own form; what is written on the page is read apart."""
+    """A page. `properties` are in Notion's format, by name; blocks are read separately."""
 
     id: str
     properties: Mapping[str, Mapping[str, Any]]
     is_in_trash: bool = False
-    data_source_id: str | None = None  # of the table that it is a row of
-    edited_at: str | None = None  # to the minute, also where only its content was changed, and by whomever
+    data_source_id: str | None = None  # the table of the page
+    edited_at: str | None = None  # to the minute; any edit counts, of properties or content
 
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """A table: what its columns are called, of which type each is, and what can be chosen."""
+    """A table, with the types and options of its columns by name."""
 
     id: str
     name: str
@@ -28,17 +28,17 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True)
 class NotionBlock:
-    """One block with everything inside it; `content` is what Notion keeps under the name of its type."""
+    """A block with its children. `content` is the object that Notion stores under the type of the block."""
 
     id: str
     type: str
     content: Mapping[str, Any] = field(default_factory=dict)
     children: "tuple[NotionBlock, ...]" = ()
-    missing: str | None = None  # why children that it has are not here
+    missing: str | None = None  # why its children were not read
 
 
 def every(blocks: Sequence[NotionBlock]) -> Iterator[NotionBlock]:
-    """Each block before those inside it, in the order of the page."""
+    """Yield every block in page order, parents before children."""
     for block in blocks:
         yield block
         yield from every(block.children)

@@ -1,4 +1,4 @@
-"""Properties: cells of Notion's tables under the names that people gave them, read and written in their own type."""
+"""Read and write the properties of Notion pages, under configurable names and in the type of each column."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 from mailwright.sources.mailouts.notion.errors import NotionRefused
 from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
 
-# Times are written as text, as `isoformat` makes it; nothing empties the cell.
+# Times are ISO 8601 text. None clears the cell.
 Cell = str | int | float | bool | None
 
-# Notion takes 2,000 characters a piece and 100 pieces; what is longer would be refused as a whole.
+# Notion accepts 100 pieces of 2,000 characters and refuses longer values as a whole.
 MAX_PIECE_LENGTH = 2_000
 MAX_PIECES = 100
 MAX_ADDRESS_LENGTH = 200
@@ -19,7 +19,7 @@ MAX_URL_LENGTH = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MailoutColumns:
-    """What the columns of the mailouts table are called."""
+    """The names of the columns of the mailouts table."""
 
     subject: str = "Subject"
     status: str = "Status"
@@ -34,7 +34,7 @@ class MailoutColumns:
 
 @dataclass(frozen=True, slots=True)
 class ErrorColumns:
-    """What the columns of the errors table are called."""
+    """The names of the columns of the errors table."""
 
     name: str = "Name"
     timestamp: str = "Timestamp"
@@ -50,7 +50,7 @@ class ErrorColumns:
 
 @dataclass(frozen=True, slots=True)
 class MailoutPage:
-    """What a page says of itself before its content is looked at. `lacking` are columns that it does not have."""
+    """The properties of a mailout page. `lacking` names columns that it does not have."""
 
     page_id: str
     subject: str
@@ -62,14 +62,14 @@ class MailoutPage:
 
 @dataclass(frozen=True, slots=True)
 class PropertyUpdate:
-    """What goes to Notion, and for each cell that does not, by column, a sentence that says why."""
+    """Properties to write, and the reason for each column that is skipped."""
 
     properties: Mapping[str, Mapping[str, Any]]
     skipped: Mapping[str, str]
 
 
 def read_mailout(page: NotionPage, names: MailoutColumns) -> MailoutPage:
-    """A page without a subject column has its title for a subject; an empty subject is empty, whatever the title."""
+    """Read a mailout page. The title is the subject only if there is no subject column."""
     here = page.properties
     title = next((name for name, each in here.items() if each.get("type") == "title"), names.subject)
     asked = (names.status, names.test, names.sent_at)
@@ -84,26 +84,26 @@ def read_mailout(page: NotionPage, names: MailoutColumns) -> MailoutPage:
 
 
 def build_properties(source: DataSource, cells: Mapping[str, Cell]) -> PropertyUpdate:
-    """A column that the table lacks, or whose type cannot hold the value, is skipped; the others are written."""
+    """Convert cells to properties, skipping columns that are missing or whose type does not fit."""
     properties: dict[str, Mapping[str, Any]] = {}
     skipped: dict[str, str] = {}
     for name, cell in cells.items():
         kind = source.types.get(name)
         if kind is None:
-            skipped[name] = f"The table {source.name!r} in Notion has no property {name!r}: add it, or set its name."
+            skipped[name] = f"The table {source.name!r} in Notion has no property {name!r}. Add it, or set its name."
         elif kind not in _WRITERS:
-            skipped[name] = f"The property {name!r} in Notion is of the type {kind}, which cannot be written."
+            skipped[name] = f"The property {name!r} in Notion has the type {kind}, which is read-only."
         elif kind == "status" and cell is not None and _offered(source, name, str(cell)) is None:
-            skipped[name] = f"The status {name!r} in Notion has no option {cell!r}: add it under Edit property."
-        elif (value := _WRITERS[kind](_offered(source, name, cell))) is _UNFIT:
-            skipped[name] = f"The property {name!r} in Notion is of the type {kind}, which does not fit: change it."
+            skipped[name] = f"The status {name!r} in Notion has no option {cell!r}. Add it under Edit property."
+        elif (value := _WRITERS[kind](_offered(source, name, cell))) is _DOES_NOT_FIT:
+            skipped[name] = f"The property {name!r} in Notion has the type {kind}, which does not fit. Change the type."
         else:
             properties[name] = {kind: value}
     return PropertyUpdate(properties, skipped)
 
 
 def plain(rich_text: object) -> str:
-    """The words of a text in pieces, without their looks."""
+    """Return the plain text of a rich text."""
     pieces = rich_text if isinstance(rich_text, list) else []
     return "".join(str(piece.get("plain_text") or "") for piece in pieces if isinstance(piece, Mapping))
 
@@ -142,7 +142,7 @@ def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool:
         case ("checkbox" | "boolean", bool(is_checked)):
             return is_checked
         case (kind, _):
-            # Taken for unchecked, a test would go to everybody.
+            # Never treat it as unchecked: a test would go to the whole audience.
             raise _wrong_type(name, kind, "a checkbox")
 
 
@@ -161,7 +161,7 @@ def _date(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
 
 
 def _value(here: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, Any] | None:
-    """The type and the value; of a formula, those of its result."""
+    """Return the type and the value; for a formula, those of its result."""
     found = here.get(name)
     if found is None:
         return None
@@ -174,7 +174,7 @@ def _value(here: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, Any] 
 
 def _wrong_type(name: str, kind: str, should_be: str) -> NotionRefused:
     return NotionRefused(
-        f"The property {name!r} in Notion is of the type {kind}: make it {should_be}, or set the name of another one.",
+        f"The property {name!r} in Notion has the type {kind}. Change it to {should_be}, or use another property.",
         code="NOTION_PROPERTY_TYPE",
         field=name,
     )
@@ -182,31 +182,31 @@ def _wrong_type(name: str, kind: str, should_be: str) -> NotionRefused:
 
 # Writing.
 
-_UNFIT = object()
+_DOES_NOT_FIT = object()
 
 
 def _offered(source: DataSource, name: str, cell: Cell) -> Cell:
-    """The option as the table spells it: `send` is its `Send`."""
+    """Return the option in the spelling of the table: `Send` for `send`."""
     options = source.options.get(name)
     if options is None or not isinstance(cell, str):
         return cell
     if cell in options:
         return cell
     alike = next((option for option in options if option.casefold() == cell.casefold()), None)
-    # A select makes options that it does not have; a status refuses them.
+    # A select creates missing options; a status refuses them.
     return alike or (None if source.types.get(name) == "status" else cell)
 
 
 def _pieces(cell: Cell) -> list[dict[str, Any]]:
     text = "" if cell is None else str(cell)
-    # In UTF-16 units, as Notion counts: half of an emoji is no text.
+    # Notion counts UTF-16 units, and an emoji must not be split.
     longest = MAX_PIECE_LENGTH // 2 if any(ord(character) > 0xFFFF for character in text) else MAX_PIECE_LENGTH
     cut = [text[at : at + longest] for at in range(0, len(text), longest)]
     return [{"type": "text", "text": {"content": piece}} for piece in cut[:MAX_PIECES]]
 
 
 def _number(cell: Cell) -> object:
-    return cell if cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) else _UNFIT
+    return cell if cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) else _DOES_NOT_FIT
 
 
 def _short(longest: int) -> Callable[[Cell], object]:
@@ -214,7 +214,7 @@ def _short(longest: int) -> Callable[[Cell], object]:
 
 
 def _named(cell: Cell) -> object:
-    # A comma would make two options of a name.
+    # Notion splits a name with a comma into two options.
     return None if cell is None or cell == "" else {"name": str(cell).replace(",", " ")[:100]}
 
 
@@ -222,11 +222,11 @@ _WRITERS: Mapping[str, Callable[[Cell], object]] = {
     "title": _pieces,
     "rich_text": _pieces,
     "number": _number,
-    "checkbox": lambda cell: bool(cell) if cell is None or isinstance(cell, bool) else _UNFIT,
+    "checkbox": lambda cell: bool(cell) if cell is None or isinstance(cell, bool) else _DOES_NOT_FIT,
     "select": _named,
     "status": _named,
     "multi_select": lambda cell: [] if (option := _named(cell)) is None else [option],
-    "date": lambda cell: None if cell is None else ({"start": cell} if isinstance(cell, str) else _UNFIT),
+    "date": lambda cell: None if cell is None else ({"start": cell} if isinstance(cell, str) else _DOES_NOT_FIT),
     "email": _short(MAX_ADDRESS_LENGTH),
     "phone_number": _short(MAX_ADDRESS_LENGTH),
     "url": _short(MAX_URL_LENGTH),

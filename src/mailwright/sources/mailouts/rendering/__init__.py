@@ -1,4 +1,4 @@
-"""From blocks of Notion to a mail: the same blocks give the same bytes, and nothing is left out without a word."""
+"""Render Notion blocks as an email: the same blocks give the same bytes, and every omission is reported."""
 
 from mailwright.sources.mailouts.rendering.block_renderer import ContentIssue
 from mailwright.sources.mailouts.rendering.document import framed

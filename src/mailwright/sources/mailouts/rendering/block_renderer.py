@@ -1,4 +1,4 @@
-"""The walk over the blocks of a page: each gets its form, and what is left out is kept to be told."""
+"""Render blocks one by one, and collect what could not be rendered."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from typing import Any
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichText, RichTextContext, words
 
-# Neighbours of these types are one list.
+# Adjacent blocks of one of these types form a list.
 LISTS = ("bulleted_list_item", "numbered_list_item", "to_do")
-# Deeper than Notion's API is read: what is handed over by others does not break the stack.
+# Deeper than pages are read, and shallow enough for the stack.
 MAX_DEPTH = 40
-MAX_UNDERLINE = 72  # of headings in text, whose lines are no wider
-# Under this name is the form of all types that have none of their own.
+MAX_UNDERLINE = 72  # of headings in the text part
+# The key of the renderer for all other types.
 UNKNOWN = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class ContentIssue:
-    """Something of the page that readers will not see as it is there, and why; `block_id` is for the errors table."""
+    """A part of the page that recipients will not see as it is in Notion, and why."""
 
     block_id: str
     type: str
@@ -29,7 +29,7 @@ class ContentIssue:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One block, or some of them, in both of the forms that a mail has."""
+    """Rendered blocks, as HTML and as text."""
 
     html: str = ""
     text: str = ""
@@ -37,26 +37,28 @@ class Piece:
 
 NOTHING = Piece()
 
-Form = Callable[["BlockRenderer", NotionBlock, int], Piece]
-Listed = Callable[["BlockRenderer", str, Sequence[NotionBlock], int], Piece]
+RenderBlock = Callable[["BlockRenderer", NotionBlock, int], Piece]
+RenderList = Callable[["BlockRenderer", str, Sequence[NotionBlock], int], Piece]
 
 
 class BlockRenderer:
-    """One rendering: it keeps what it had to leave out."""
+    """Renders the blocks of one page and collects its issues."""
 
-    def __init__(self, images: Mapping[str, ImageCopy], forms: Mapping[str, Form], listed: Listed) -> None:
-        """`forms` by type of block; `listed` has a form for neighbours that are one list."""
+    def __init__(
+        self, images: Mapping[str, ImageCopy], renderers: Mapping[str, RenderBlock], render_list: RenderList
+    ) -> None:
+        """`renderers` by type of block; `render_list` renders adjacent list items."""
         self.images = images
-        self._forms = forms
-        self._listed = listed
+        self._renderers = renderers
+        self._render_list = render_list
         self.issues: list[ContentIssue] = []
-        # How many lists, and how many numbered ones, are around what is rendered now.
+        # The number of enclosing lists, and of enclosing numbered lists.
         self.lists = self.numbers = 0
 
     def pieces(self, blocks: Iterable[NotionBlock], depth: int) -> Iterator[Piece]:
         for kind, run in groupby(blocks, key=lambda block: block.type):
             if kind in LISTS:
-                yield self._listed(self, kind, list(run), depth)
+                yield self._render_list(self, kind, list(run), depth)
             else:
                 for block in run:
                     yield self.piece(block, depth)
@@ -67,7 +69,7 @@ class BlockRenderer:
             return NOTHING
         if block.missing is not None:
             self.report(block, block.missing, "content_block_incomplete")
-        return self._forms.get(block.type, self._forms[UNKNOWN])(self, block, depth)
+        return self._renderers.get(block.type, self._renderers[UNKNOWN])(self, block, depth)
 
     def report(self, block: NotionBlock, reason: str, code: str = "content_block_unsupported") -> None:
         self.issues.append(ContentIssue(block.id, block.type, reason, code))
@@ -79,10 +81,10 @@ class BlockRenderer:
         return RichTextContext(self.images, lambda code, reason: self.report(block, reason, code))
 
     def inside(self, blocks: Iterable[NotionBlock], depth: int) -> Piece:
-        found = list(self.pieces(blocks, depth + 1))
+        pieces = list(self.pieces(blocks, depth + 1))
         return Piece(
-            "\n".join(piece.html for piece in found if piece.html),
-            "\n\n".join(piece.text for piece in found if piece.text.strip()),
+            "\n".join(piece.html for piece in pieces if piece.html),
+            "\n\n".join(piece.text for piece in pieces if piece.text.strip()),
         )
 
     def with_children(self, block: NotionBlock, own: Piece, depth: int, indent: str = "  ") -> Piece:

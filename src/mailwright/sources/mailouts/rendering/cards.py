@@ -1,4 +1,4 @@
-"""Cards and captions: the small parts that several blocks share."""
+"""Cards and captions, which several types of blocks share."""
 
 from html import escape
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ from mailwright.sources.mailouts.rendering.styles import LINE, MUTED
 
 
 def card(sign: str, title: str, url: str | None, beside: str) -> str:
-    """A box with what it leads to, and below it where that is."""
+    """Return a box with a linked title, and the host of the link below it."""
     host = urlsplit(url).hostname if url else None
     below = " · ".join(escape(part) for part in (beside, host or "") if part and part != title)
     small = f'<div class="mw-muted" style="color:{MUTED};font-size:13px;line-height:1.4">{below}</div>' if below else ""

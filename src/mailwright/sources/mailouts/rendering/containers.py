@@ -1,4 +1,4 @@
-"""Blocks that hold others: columns, tabs, tables, and boxes without a look of their own."""
+"""Render blocks that contain others: columns, tabs, tables and plain containers."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -30,13 +30,13 @@ def columns(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     return Piece(f"{table}<tr>{html}</tr></table>", "\n\n".join(text for text in texts if text.strip()))
 
 
-def held(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
-    """A box without a look of its own."""
+def plain_container(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
+    """Render the children only."""
     return page.inside(block.children, depth)
 
 
 def tabs(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
-    """One under the other, each under its label."""
+    """Render tabs one below the other, each under its label."""
     found = []
     for tab in block.children:
         label = page.words(tab)

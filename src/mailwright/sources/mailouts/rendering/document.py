@@ -1,22 +1,22 @@
-"""The frame of a mail: a page of readable width around what was rendered, in the colours of day and night."""
+"""The HTML document of an email: a column of readable width, in light and dark colours."""
 
 from html import escape
 
-from mailwright.sources.mailouts.rendering.styles import FONT, INK, LINE, NARROW, PAPER, by_night
+from mailwright.sources.mailouts.rendering.styles import FONT, INK, LINE, NARROW, PAPER, dark_rules
 
-# Of the words; some sixty to a hundred letters are a line that eyes can follow.
+# The width of the text column: 60 to 100 characters per line.
 WIDTH = 640
 EDGE = 24
 
 
 def framed(subject: str, html: str, footer: str) -> str:
-    """A whole document. The footer comes after the content, inside the same page."""
+    """Return a whole document, with the footer after the content."""
     body = f"margin:0;padding:0;background-color:{PAPER};color:{INK}"
     page = (
         f"max-width:{WIDTH}px;padding:32px {EDGE}px;text-align:left;background-color:{PAPER};color:{INK};"
         f"font-family:{FONT};font-size:16px;line-height:1.6;word-break:break-word;overflow-wrap:break-word"
     )
-    # Outlook knows no largest width: it gets a table of that width around the page.
+    # Outlook does not support max-width, so it gets a table of that width.
     outlook = f'<!--[if mso]><table role="presentation" align="center" width="{WIDTH + 2 * EDGE}"><tr><td><![endif]-->'
     return f"""<!doctype html>
 <html>
@@ -31,7 +31,7 @@ def framed(subject: str, html: str, footer: str) -> str:
 hr{{border:0;border-top:1px solid {LINE};height:0;margin:32px 0 16px}}
 @media (max-width:600px){{{NARROW}}}
 @media (prefers-color-scheme:dark){{
-{by_night()}
+{dark_rules()}
 }}
 </style>
 </head>

@@ -1,13 +1,13 @@
-"""How wide a picture is, read from its first bytes: Outlook shows pictures as wide as they are unless it is told."""
+"""Read the width of an image from its header: without a width attribute, Outlook shows images in full size."""
 
 import struct
 
-# Frames of JPEG that tell its size; the others of this range are tables.
+# JPEG frames that contain the size; the other markers of this range are tables.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def width_of(content: bytes) -> int | None:
-    """In pixels; nothing where the file does not say it in a way that we know."""
+    """Return the width in pixels, or None if the format is unknown."""
     try:
         width = _width(content)
     except (struct.error, IndexError):

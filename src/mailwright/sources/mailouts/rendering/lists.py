@@ -1,4 +1,4 @@
-"""Lists: neighbours of one kind are one list, nested and counted as in Notion."""
+"""Render adjacent list items as one list, nested and numbered as in Notion."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from mailwright.sources.mailouts.rendering.numbering import numeral
 from mailwright.sources.mailouts.rendering.styles import MUTED, attributes
 
 
-def listed(page: BlockRenderer, kind: str, run: Sequence[NotionBlock], depth: int) -> Piece:
+def render_list(page: BlockRenderer, kind: str, run: Sequence[NotionBlock], depth: int) -> Piece:
     for block in run:
         if block.missing is not None:
             page.report(block, block.missing, "content_block_incomplete")
@@ -34,7 +34,7 @@ def _bulleted(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Pi
 
 
 def _numbered(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Piece:
-    """Numbers by themselves, letters inside them, Roman numerals inside those, unless the list says otherwise."""
+    """Render numbers, then letters, then Roman numerals by nesting level, unless the list has its own format."""
     first = run[0].content.get("list_start_index")
     start = first if isinstance(first, int) and not isinstance(first, bool) and 0 <= first < 10**6 else 1
     asked = str(run[0].content.get("list_format"))
@@ -65,7 +65,7 @@ def _item(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
 
 
 def _to_dos(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Piece:
-    """No input boxes: few mail programs show them, and none would keep what is ticked."""
+    """Render check marks as characters: few email clients show input boxes."""
     rows, lines = [], []
     for block in run:
         is_done = block.content.get("checked") is True

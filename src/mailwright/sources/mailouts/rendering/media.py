@@ -1,4 +1,4 @@
-"""Pictures, files and links: shown where readers will still find them, and else named."""
+"""Render images, files and links. What recipients could not open is named only."""
 
 from collections.abc import Mapping
 from html import escape
@@ -9,7 +9,7 @@ from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.block_renderer import NOTHING, BlockRenderer, Piece, mapping
 from mailwright.sources.mailouts.rendering.cards import captioned, card
 from mailwright.sources.mailouts.rendering.document import WIDTH
-from mailwright.sources.mailouts.rendering.images import dying_url
+from mailwright.sources.mailouts.rendering.images import expiring_url
 from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, clean, is_private, safe_url, shown
 from mailwright.sources.mailouts.rendering.styles import MUTED
 
@@ -19,13 +19,13 @@ _FILES = {"video": ("🎬", "Video"), "audio": ("🎧", "Audio"), "pdf": ("📕"
 def image(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     caption = page.words(block, "caption")
     said = " ".join(caption.text.split())
-    dying = dying_url(block.content)
-    picture = page.images.get(dying) if dying is not None else _picture_elsewhere(block.content)
+    expiring = expiring_url(block.content)
+    picture = page.images.get(expiring) if expiring is not None else _external_image(block.content)
     if picture is None:
-        page.report(block, "the picture could not be copied from Notion", "content_image_not_copied")
+        page.report(block, "the image could not be copied from Notion", "content_image_not_copied")
         named = f"[Image: {said}]" if said else "[Image]"
         return Piece(f'<p class="mw-muted" style="margin:0 0 16px;color:{MUTED}">{shown(named)}</p>', named)
-    # Outlook knows no largest width, only this attribute; the others shrink what is too wide for them.
+    # Outlook supports this attribute, but not max-width.
     width = f' width="{min(picture.width, WIDTH)}"' if picture.width else ""
     style = "display:block;max-width:100%;height:auto;border:0;border-radius:6px"
     html = (
@@ -36,14 +36,14 @@ def image(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
 
 
 def file(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
-    """A link, where it will still be one tomorrow; else the name, and a word to the author."""
+    """Render a link, or only the name if the address expires, and report that."""
     sign, spoken = _FILES[block.type]
     caption = page.words(block, "caption")
     url = safe_url(_url(block.content))
     name = clean(block.content.get("name")) or (_last_part(url) if url else "")
-    if dying_url(block.content) is not None or url is None:
+    if expiring_url(block.content) is not None or url is None:
         page.report(
-            block, "readers could not open a file that Notion keeps: link to it elsewhere", "content_file_expires"
+            block, "recipients cannot open files stored in Notion: link to a copy elsewhere", "content_file_expires"
         )
         url = None
     title = " ".join((caption.text or name).split()) or spoken
@@ -57,27 +57,27 @@ def link(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     url = safe_url(block.content.get("url"))
     title = " ".join(caption.text.split())
     if url is None:
-        reason = "its address is missing, or one that readers cannot follow"
+        reason = "its address is missing, or recipients cannot open it"
         page.report(block, reason, "content_link_dropped")
         return Piece(card("🔗", title, None, ""), title) if title else NOTHING
     return Piece(card("🔗", title or _spoken(url), url, ""), f"{title} {url}".strip())
 
 
 def linked_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
-    """A link only where the page is published: others would meet a sign-in."""
+    """Render a link only if the page is published: others require a sign-in."""
     title = clean(block.content.get("title"))
     url = safe_url(block.content.get("public_url"))
     if url is None or is_private(url):
         if block.missing is None:
-            page.report(block, "it leads to a page that is not published", "content_link_dropped")
+            page.report(block, "it links to a page that is not published", "content_link_dropped")
         return Piece(card("📄", title, None, ""), title) if title else NOTHING
     return Piece(card("📄", title or _spoken(url), url, ""), f"{title} {url}".strip())
 
 
 def other_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
-    """Its title: what is written there is another page, which nobody asked to send."""
+    """Render the title only: the content belongs to another page."""
     title = clean(block.content.get("title"))
-    page.report(block, "only its title is shown: what is on it is not part of this page", "content_not_included")
+    page.report(block, "only its title is shown: its content is not part of this page", "content_not_included")
     return Piece(card("📄" if block.type == "child_page" else "🗂", title, None, ""), title) if title else NOTHING
 
 
@@ -85,13 +85,13 @@ def _url(content: Mapping[str, Any]) -> object:
     return mapping(content, str(content.get("type"))).get("url")
 
 
-def _picture_elsewhere(content: Mapping[str, Any]) -> ImageCopy | None:
+def _external_image(content: Mapping[str, Any]) -> ImageCopy | None:
     found = safe_url(_url(content))
     return ImageCopy(found) if found is not None and found.startswith(("http://", "https://")) else None
 
 
 def _spoken(url: str) -> str:
-    """An address as people say it."""
+    """Return a short form of the address for display."""
     return url.removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""Numbers of lists as they are counted: 1 2 3, a b c, i ii iii."""
+"""List numbers as decimal numbers, letters or Roman numerals."""
 
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc")),
@@ -7,7 +7,7 @@ _ROMAN = (
 
 
 def numeral(number: int, form: str) -> str:
-    """`form` is that of HTML's lists. What has no letter or Roman numeral is a plain number, as browsers show it."""
+    """Format a number for the list type of HTML (`1`, `a`, `i`). Like browsers, fall back to a decimal number."""
     if form == "a" and number > 0:
         return _letters(number)
     if form == "i" and 0 < number < 4000:

@@ -1,18 +1,24 @@
-"""Rendering: a form of its own for every type of block, in HTML and in text, from the same walk over the blocks."""
+"""Render the blocks of a page as HTML and text, with one renderer for each type of block."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering import containers, media, text_blocks, unsupported_blocks
-from mailwright.sources.mailouts.rendering.block_renderer import LISTS, UNKNOWN, BlockRenderer, ContentIssue, Form
-from mailwright.sources.mailouts.rendering.lists import listed
+from mailwright.sources.mailouts.rendering.block_renderer import (
+    LISTS,
+    UNKNOWN,
+    BlockRenderer,
+    ContentIssue,
+    RenderBlock,
+)
+from mailwright.sources.mailouts.rendering.lists import render_list
 from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichTextContext, words
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedPage:
-    """`html` is what stands in the frame of a mail. Both are empty if the page has nothing to read or to see."""
+    """The body of an email. Both parts are empty if the page has no visible content."""
 
     html: str
     text: str
@@ -24,8 +30,8 @@ class RenderedPage:
 
 
 def render(blocks: Sequence[NotionBlock], images: Mapping[str, ImageCopy]) -> RenderedPage:
-    """`images` leads from addresses that expire to copies that do not. The same arguments give the same bytes."""
-    page = BlockRenderer(images, _FORMS, listed)
+    """Render blocks. `images` maps expiring addresses to permanent copies. The same input gives the same bytes."""
+    page = BlockRenderer(images, _RENDERERS, render_list)
     pieces = list(page.pieces(_without_spacers(blocks), 0))
     html = "\n".join(piece.html for piece in pieces if piece.html)
     text = "\n\n".join(piece.text for piece in pieces if piece.text.strip())
@@ -34,7 +40,7 @@ def render(blocks: Sequence[NotionBlock], images: Mapping[str, ImageCopy]) -> Re
 
 
 def _without_spacers(blocks: Sequence[NotionBlock]) -> Sequence[NotionBlock]:
-    """Notion ends pages with an empty paragraph, and people begin them with some."""
+    """Strip empty paragraphs from both ends: Notion adds one at the end."""
     first, last = 0, len(blocks)
     while first < last and _is_spacer(blocks[first]):
         first += 1
@@ -48,7 +54,7 @@ def _is_spacer(block: NotionBlock) -> bool:
     return is_bare and words(block.content.get("rich_text"), RichTextContext()).are_blank
 
 
-_FORMS: Mapping[str, Form] = {
+_RENDERERS: Mapping[str, RenderBlock] = {
     "paragraph": text_blocks.paragraph,
     "heading_1": text_blocks.heading,
     "heading_2": text_blocks.heading,
@@ -74,8 +80,8 @@ _FORMS: Mapping[str, Form] = {
     "child_page": media.other_page,
     "child_database": media.other_page,
     "column_list": containers.columns,
-    "column": containers.held,
-    "synced_block": containers.held,
+    "column": containers.plain_container,
+    "synced_block": containers.plain_container,
     "tab": containers.tabs,
     "table": containers.table,
     "table_row": containers.lone_row,
@@ -85,4 +91,4 @@ _FORMS: Mapping[str, Form] = {
     "unsupported": unsupported_blocks.unsupported_block,
     UNKNOWN: unsupported_blocks.unknown,
 }
-KNOWN_TYPES = frozenset({*_FORMS, *LISTS} - {UNKNOWN})
+KNOWN_TYPES = frozenset({*_RENDERERS, *LISTS} - {UNKNOWN})

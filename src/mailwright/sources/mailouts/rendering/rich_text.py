@@ -1,4 +1,4 @@
-"""Words: Notion's rich text as HTML and as text, with its looks, links, mentions and formulas."""
+"""Render Notion's rich text as HTML and text, with annotations, links, mentions and equations."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from mailwright.sources.mailouts.rendering.styles import LINK, MONOSPACE, SHADE, coloured
 
 SCHEMES = ("http", "https", "mailto", "tel")
-# Where pages can be seen only by those who are signed in; a link to them is a closed door for readers.
+# Hosts whose pages require a sign-in, so that recipients cannot open links to them.
 PRIVATE_HOSTS = ("notion.so", "app.notion.com")
 
-# With the two that turn the rest of a line around, which is never meant.
+# Control characters, including the overrides that reverse the direction of text.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202d\u202e\ud800-\udfff]")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 
@@ -31,7 +31,7 @@ class RichText:
 
 @dataclass(frozen=True, slots=True)
 class ImageCopy:
-    """A copy that stays where it is, and how wide it is, if that is known."""
+    """A permanent copy of an image, and its width if known."""
 
     url: str
     width: int | None = None
@@ -39,23 +39,23 @@ class ImageCopy:
 
 @dataclass(frozen=True, slots=True)
 class RichTextContext:
-    """What words need to know of the page: copies of its images, and whom to tell of what was left out."""
+    """What rich text needs of its page: image copies, and a function to report issues."""
 
     images: Mapping[str, ImageCopy] = field(default_factory=dict)
     report: Callable[[str, str], None] = lambda _code, _reason: None
 
 
 def words(rich_text: object, around: RichTextContext) -> RichText:
-    """Never fails: a piece in a form that is not known shows its plain text."""
+    """Render rich text. Pieces of an unknown type show their plain text."""
     pieces = [piece for piece in rich_text if isinstance(piece, Mapping)] if isinstance(rich_text, Sequence) else []
     found = [_piece(piece, around) for piece in pieces]
-    # A link whose words look different in the middle comes in pieces; it is one link all the same.
+    # Notion splits a link whose annotations change; join its pieces to one link.
     runs = [_run(list(run), url) for url, run in groupby(found, key=lambda each: each.url)]
     return RichText("".join(each.html for each in runs), "".join(each.text for each in runs))
 
 
 def shown(text: object) -> str:
-    """Escaped, with its line breaks; controls have no look."""
+    """Return the text as HTML, with line breaks and without control characters."""
     return escape(clean(text)).replace("\n", "<br>\n")
 
 
@@ -64,7 +64,7 @@ def clean(text: object) -> str:
 
 
 def safe_url(url: object) -> str | None:
-    """The address, if a reader may follow it."""
+    """Return the address if its scheme is allowed, else None."""
     if not isinstance(url, str) or not (bare := _CONTROLS.sub("", url).strip()) or re.search(r"\s", bare):
         return None
     try:
@@ -86,59 +86,59 @@ def linked(html: str, url: str, style: str = "text-decoration:underline") -> str
 
 
 @dataclass(frozen=True, slots=True)
-class _Spoken:
-    """One piece, and where its words lead to."""
+class _LinkedText:
+    """A rendered piece and the address it links to."""
 
     html: str
     text: str
     url: str | None = None
 
 
-def _run(run: Sequence[_Spoken], url: str | None) -> RichText:
+def _run(run: Sequence[_LinkedText], url: str | None) -> RichText:
     html, text = "".join(each.html for each in run), "".join(each.text for each in run)
     if url is None or not html:
         return RichText(html, text)
     bare = url.removeprefix("mailto:").removeprefix("tel:")
-    # The address is said only where the words do not say it already.
+    # Add the address only if the text does not contain it.
     is_said = text.strip() in ("", url, bare, url.rstrip("/"))
     return RichText(linked(html, url), text if is_said else f"{text.rstrip()} ({bare}){text[len(text.rstrip()) :]}")
 
 
-def _piece(piece: Mapping[str, Any], around: RichTextContext) -> _Spoken:
+def _piece(piece: Mapping[str, Any], around: RichTextContext) -> _LinkedText:
     match piece.get("type"):
         case "equation":
             expression = clean(_mapping(piece, "equation").get("expression") or piece.get("plain_text"))
-            return _dressed(RichText(_code(escape(expression)), expression), piece, None)
+            return _annotate(RichText(_code(escape(expression)), expression), piece, None)
         case "mention":
             return _mention(piece, around)
         case _:
             content = _mapping(piece, "text").get("content")
             plain = clean(piece.get("plain_text") if piece.get("plain_text") is not None else content)
             link = _mapping(_mapping(piece, "text"), "link").get("url") or piece.get("href")
-            return _dressed(RichText(shown(plain), plain), piece, _allowed(link, plain, around))
+            return _annotate(RichText(shown(plain), plain), piece, _allowed(link, plain, around))
 
 
-def _mention(piece: Mapping[str, Any], around: RichTextContext) -> _Spoken:
+def _mention(piece: Mapping[str, Any], around: RichTextContext) -> _LinkedText:
     mention = _mapping(piece, "mention")
     kind = str(mention.get("type"))
     about = _mapping(mention, kind)
     plain = clean(piece.get("plain_text"))
     match kind:
         case "date":
-            when = _moment(about) or plain
-            return _dressed(RichText(f'<span style="white-space:nowrap">{shown(when)}</span>', when), piece, None)
+            date = _date_range(about) or plain
+            return _annotate(RichText(f'<span style="white-space:nowrap">{shown(date)}</span>', date), piece, None)
         case "link_preview" | "link_mention":
             url = about.get("url") or about.get("href") or piece.get("href")
             title = clean(about.get("title") or plain or url)
-            return _dressed(RichText(shown(title), title), piece, _allowed(url, title, around))
+            return _annotate(RichText(shown(title), title), piece, _allowed(url, title, around))
         case "custom_emoji":
-            return _dressed(_emoji(about, plain, around), piece, None)
+            return _annotate(_emoji(about, plain, around), piece, None)
         case "page" | "database" | "data_source":
-            # Where the mentioned page is published its address is public; else readers would meet a sign-in.
+            # Link to published pages only: others require a sign-in.
             url = safe_url(piece.get("href"))
-            return _dressed(RichText(shown(plain), plain), piece, None if url is None or is_private(url) else url)
-        case _:  # a person, a template's `@Today`, and whatever comes next
-            return _dressed(RichText(shown(plain), plain), piece, None)
+            return _annotate(RichText(shown(plain), plain), piece, None if url is None or is_private(url) else url)
+        case _:  # A person, a template's `@Today`, or an unknown type.
+            return _annotate(RichText(shown(plain), plain), piece, None)
 
 
 def _emoji(about: Mapping[str, Any], plain: str, around: RichTextContext) -> RichText:
@@ -153,14 +153,14 @@ def _emoji(about: Mapping[str, Any], plain: str, around: RichTextContext) -> Ric
     )
 
 
-def _moment(about: Mapping[str, Any]) -> str:
-    """`2027-03-01`, `2027-03-01 09:30 (+01:00)`, `2027-03-01 → 2027-03-03`: the same in every language."""
-    ends = [_when(about.get(name), about.get("time_zone")) for name in ("start", "end")]
+def _date_range(about: Mapping[str, Any]) -> str:
+    """Format a date: `2027-03-01`, `2027-03-01 09:30 (+01:00)` or `2027-03-01 → 2027-03-03`."""
+    ends = [_format_date(about.get(name), about.get("time_zone")) for name in ("start", "end")]
     return " → ".join(end for end in ends if end)
 
 
-def _when(moment: object, zone: object) -> str | None:
-    found = _DATE.fullmatch(moment) if isinstance(moment, str) else None
+def _format_date(value: object, zone: object) -> str | None:
+    found = _DATE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None
     day, time, offset = found.groups()
@@ -175,24 +175,24 @@ def _allowed(link: object, plain: str, around: RichTextContext) -> str | None:
         return None
     url = safe_url(link)
     if url is None:
-        around.report("content_link_dropped", f"the link behind {plain.strip()[:80]!r} leads nowhere outside Notion")
+        around.report("content_link_dropped", f"the link of {plain.strip()[:80]!r} does not work outside Notion")
     return url
 
 
-def _dressed(words: RichText, piece: Mapping[str, Any], url: str | None) -> _Spoken:
-    """From the inside out: code, bold, italic, struck, underlined, coloured. The link comes around it all."""
-    looks = _mapping(piece, "annotations")
+def _annotate(words: RichText, piece: Mapping[str, Any], url: str | None) -> _LinkedText:
+    """Apply annotations from the inside out: code, bold, italic, strikethrough, underline, colour."""
+    annotations = _mapping(piece, "annotations")
     html = words.html
     if not html:
-        return _Spoken(html, words.text)
-    if looks.get("code") is True and piece.get("type") != "equation":
+        return _LinkedText(html, words.text)
+    if annotations.get("code") is True and piece.get("type") != "equation":
         html = _code(html)
     for name, tag in (("bold", "strong"), ("italic", "em"), ("strikethrough", "s"), ("underline", "u")):
-        if looks.get(name) is True:
+        if annotations.get(name) is True:
             html = f"<{tag}>{html}</{tag}>"
-    if (colour := coloured(looks.get("color"))) is not None:
+    if (colour := coloured(annotations.get("color"))) is not None:
         html = f'<span class="{colour[0]}" style="{colour[1]}">{html}</span>'
-    return _Spoken(html, words.text, url)
+    return _LinkedText(html, words.text, url)
 
 
 def _code(html: str) -> str:

@@ -1,15 +1,15 @@
-"""Looks: inline styles that mail programs understand, and colours that can be read by day and by night."""
+"""Inline styles that email clients support, and colours for light and dark mode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-INK, INK_BY_NIGHT = "#24292f", "#e6e6e3"
-PAPER, PAPER_BY_NIGHT = "#ffffff", "#191919"
-# Beside the text: captions, hosts of links, what is done.
-MUTED, MUTED_BY_NIGHT = "#62666d", "#a9abb0"
-LINE, LINE_BY_NIGHT = "#d9dce1", "#454950"
-SHADE, SHADE_BY_NIGHT = "#f3f4f6", "#2a2c30"
-LINK, LINK_BY_NIGHT = "#0b5cad", "#7db7f5"
+INK, INK_DARK = "#24292f", "#e6e6e3"
+PAPER, PAPER_DARK = "#ffffff", "#191919"
+# Secondary text: captions, hosts of links, completed items.
+MUTED, MUTED_DARK = "#62666d", "#a9abb0"
+LINE, LINE_DARK = "#d9dce1", "#454950"
+SHADE, SHADE_DARK = "#f3f4f6", "#2a2c30"
+LINK, LINK_DARK = "#0b5cad", "#7db7f5"
 
 FONT = "-apple-system,BlinkMacSystemFont,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
 MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
@@ -17,12 +17,12 @@ MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monosp
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """Notion's own are too pale to read on white; these keep the hue. `paper` is the colour as a background."""
+    """A colour with the hue of Notion's, but dark enough to read on white. `paper` is the background colour."""
 
     ink: str
-    ink_by_night: str
+    ink_dark: str
     paper: str
-    paper_by_night: str
+    paper_dark: str
 
 
 COLOURS: Mapping[str, Colour] = {
@@ -37,33 +37,31 @@ COLOURS: Mapping[str, Colour] = {
     "red": Colour("#b3261e", "#f5958e", "#fde8e6", "#4c201d"),
 }
 
-# Rules for those mail programs that know them; without them the inline styles of the day stay as they are.
+# Rules for email clients with media queries; the inline styles are those of light mode.
 NARROW = """
 .mw-column{display:block!important;width:100%!important;padding-left:0!important;padding-right:0!important}
 .mw-page{padding:20px 16px!important}
 """
 
 
-def by_night() -> str:
-    """Every class that inline styles set a colour for, in the colours of the night."""
+def dark_rules() -> str:
+    """Return the dark-mode rules for every class with a colour."""
     rules = [
-        f".mw-body,.mw-page{{background-color:{PAPER_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
-        f".mw-muted{{color:{MUTED_BY_NIGHT}!important}}",
-        f".mw-line,hr{{border-color:{LINE_BY_NIGHT}!important}}",
-        f".mw-shade{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
-        f".mw-link{{color:{LINK_BY_NIGHT}!important}}",
-        f".mw-paper-default{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
+        f".mw-body,.mw-page{{background-color:{PAPER_DARK}!important;color:{INK_DARK}!important}}",
+        f".mw-muted{{color:{MUTED_DARK}!important}}",
+        f".mw-line,hr{{border-color:{LINE_DARK}!important}}",
+        f".mw-shade{{background-color:{SHADE_DARK}!important;color:{INK_DARK}!important}}",
+        f".mw-link{{color:{LINK_DARK}!important}}",
+        f".mw-paper-default{{background-color:{SHADE_DARK}!important;color:{INK_DARK}!important}}",
     ]
     for name, colour in COLOURS.items():
-        rules.append(f".mw-ink-{name}{{color:{colour.ink_by_night}!important}}")
-        rules.append(
-            f".mw-paper-{name}{{background-color:{colour.paper_by_night}!important;color:{INK_BY_NIGHT}!important}}"
-        )
+        rules.append(f".mw-ink-{name}{{color:{colour.ink_dark}!important}}")
+        rules.append(f".mw-paper-{name}{{background-color:{colour.paper_dark}!important;color:{INK_DARK}!important}}")
     return "\n".join(rules)
 
 
 def coloured(name: object) -> tuple[str, str] | None:
-    """The class and the style of a colour as Notion names it; nothing for its default, or a name that is new."""
+    """Return the class and style of a Notion colour, or None for the default and unknown names."""
     match str(name).removesuffix("_background"), str(name).endswith("_background"):
         case "default", True:
             return "mw-paper-default", f"background-color:{SHADE};color:{INK}"
@@ -76,7 +74,7 @@ def coloured(name: object) -> tuple[str, str] | None:
 
 
 def attributes(style: str, colour: object = None, also: str = "") -> str:
-    """`class` and `style` of an element, as they stand in its tag."""
+    """Return the `class` and `style` attributes of an element."""
     found = coloured(colour)
     classes = " ".join(name for name in (also, found[0] if found else "") if name)
     styles = ";".join(part for part in (style, found[1] if found else "") if part)

@@ -1,4 +1,4 @@
-"""Blocks of text: paragraphs, headings, quotes, callouts, listings and formulas."""
+"""Render text blocks: paragraphs, headings, quotes, callouts, code and equations."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -26,7 +26,7 @@ def paragraph(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
 
 
 def heading(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
-    """A toggle's children are shown: there is nothing to open it with in a mail."""
+    """Render a heading. Children of a toggle heading are shown, because emails cannot open it."""
     said = page.words(block)
     level = int(block.type[-1])
     size, above = {1: (28, 28), 2: (22, 28), 3: (18, 24), 4: (16, 20)}[level]
@@ -48,7 +48,7 @@ def toggle(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
 
 def quote(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said, inner = page.words(block), page.inside(block.children, depth)
-    # What stands inside ends with a space of its own.
+    # Children end with their own margin.
     style = f"margin:0 0 16px;padding:4px 0 {0 if inner.html else 4}px 16px;border-left:3px solid {LINE}"
     shade = attributes(style, block.content.get("color"), "mw-line")
     spoken = f'<div style="margin:0 0 {8 if inner.html else 0}px">{said.html}</div>' if said.html else ""
@@ -62,7 +62,7 @@ def callout(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     icon = _icon(page, block)
     spoken = f'<div style="margin:0 0 {8 if inner.html else 0}px">{said.html}</div>' if said.html else ""
     beside = '<td width="32" valign="top" style="padding:16px 0 16px 16px;width:32px">{}</td>'
-    # A colour that is not a background is that of the words; the box is then the plain one.
+    # A text colour applies to the text; the box then has the default background.
     box = colour if colour.endswith("_background") else "default_background"
     edges = f"padding:16px 16px {0 if inner.html else 16}px {8 if icon.html else 16}px"
     inked = attributes(edges, colour if box != colour else None)
@@ -81,12 +81,12 @@ def _icon(page: BlockRenderer, block: NotionBlock) -> Piece:
         return Piece(f'<span style="font-size:20px;line-height:1.3">{shown(icon["emoji"])}</span>', icon["emoji"])
     copy = page.images.get(icon_url(icon) or "")
     if copy is None:
-        return NOTHING  # an ornament: whatever it was, nobody misses it
+        return NOTHING  # Decorative: it is omitted without a report.
     return Piece(f'<img src="{escape(copy.url)}" alt="" width="24" height="24" style="display:block;border:0">')
 
 
 def code(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
-    # As it was typed: links and looks have no place in a listing, its words have.
+    # Code is shown as plain text, without links and annotations.
     said = clean("".join(str(piece.get("plain_text") or "") for piece in _pieces(block.content.get("rich_text"))))
     caption = page.words(block, "caption")
     style = (
@@ -110,7 +110,7 @@ def divider(page: BlockRenderer, _block: NotionBlock, _depth: int) -> Piece:
 
 
 def nothing(page: BlockRenderer, _block: NotionBlock, _depth: int) -> Piece:
-    """Notion's own signposts, for moving about in Notion."""
+    """Omit navigation blocks, which only work in Notion."""
     return NOTHING
 
 

@@ -1,4 +1,4 @@
--- What was reported of the mails of one mailout that were sent.
+-- Counts the delivery and bounce reports of the sent messages of one mailout.
 SELECT
   count(DISTINCT CASE WHEN r.type = 'delivered' THEN r.message_key END) AS delivered,
   count(DISTINCT CASE WHEN r.verdict = 'hard_bounce' THEN r.message_key END) AS bounced

@@ -1,4 +1,4 @@
--- Each reader once; of several spellings of one address the first that has a From name gives it.
+-- Adds each recipient once. Of several spellings of an address, the first From name counts.
 INSERT INTO mailout_recipients (mailout_key, email, from_name)
 SELECT CAST(:mailout_key AS bigint), p.email, p.from_name
 FROM rows(:people: email text, from_name text) AS p

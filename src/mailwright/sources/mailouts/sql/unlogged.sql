@@ -1,5 +1,5 @@
--- Mails of one mailout that are done with and that `send_logs` was not told of, or not as they are now, or not for sure.
--- A portion of them, after an address.
+-- Finds a batch of finished messages of one mailout, after an address, whose current status is not confirmed to be in
+-- `send_logs`.
 SELECT m.id AS message_key, m.to_email, d.status, d.error_reason, l.is_confirmed
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id

@@ -1,5 +1,5 @@
--- Mails of one mailout that failed, or of which nobody will ever know, and that are not among its errors yet. Whoever
--- left before their turn is no failure. The first condition is word for word the index's.
+-- Finds failed messages, and messages of unknown outcome, that are not among the errors of the mailout yet. Recipients
+-- that unsubscribed are not failures. The first status condition repeats that of the partial index.
 SELECT d.message_key, m.to_email, d.status, d.error_code, d.error_reason, d.attempts, d.provider, d.failed_at
 FROM queue_entries AS e
 JOIN deliveries AS d ON d.lane = e.lane

@@ -1,4 +1,4 @@
-"""Supabase: who gets mailouts is read from there, and what becomes of them is told there, over PostgREST."""
+"""The Supabase client: read subscribers and write their status and send logs, over PostgREST."""
 
 from mailwright.sources.mailouts.supabase.client import LogLine, Subscriber, SubscriberStatus, Supabase
 from mailwright.sources.mailouts.supabase.errors import (

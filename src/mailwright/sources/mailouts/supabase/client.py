@@ -1,4 +1,4 @@
-"""Asking Supabase: subscribers page by page, however many they are, and changes that no race can turn back."""
+"""A client of Supabase for subscribers, their status and send logs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -23,18 +23,18 @@ SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
 COLUMNS: Final = ("email", "status", "from_name", "bounce_type", "bounce_subtype", "status_updated_at")
 
-# Supabase hands out no more at once, whatever is asked for, and does not say so.
+# Supabase silently returns at most this many rows.
 PAGE_ROWS: Final = 1_000
 ATTEMPTS: Final = 4
 TIMEOUT_SECONDS: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
-# One address in several spellings is a few rows. A filter that meets more than this was misread by somebody.
+# One address in several spellings is a few rows. A filter that matches more was misinterpreted.
 MAX_ROWS_PER_ADDRESS: Final = 20
 
-# What stands before PostgREST takes addresses of some 8 KB, and refuses longer ones.
+# Proxies in front of PostgREST refuse URLs longer than about 8 KB.
 MAX_LIST_LENGTH: Final = 4_000
 
-# Codes of PostgREST for what is not there.
+# PostgREST codes for a missing table.
 NO_TABLE: Final = ("PGRST205", "42P01")
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -44,7 +44,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A row as it is there: the address in whatever spelling somebody typed."""
+    """A row of the table, with the address as somebody typed it."""
 
     email: str
     from_name: str | None
@@ -52,7 +52,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberStatus:
-    """What is told of a person. Going back to `active` undoes nothing but a leaving that we told of before."""
+    """The new status of a subscriber. `active` only undoes an unsubscribe that we wrote before."""
 
     email: str
     status: str
@@ -69,8 +69,8 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """`is_repeatable`: doing it twice is doing it once."""
+class _SupabaseRequest:
+    """A request. `is_repeatable`: repeating it has no further effect."""
 
     method: str
     path: str
@@ -91,55 +91,54 @@ class Supabase:
             self._headers["Authorization"] = f"Bearer {key}"
 
     async def probe(self) -> None:
-        """Raises a `SupabaseRefused` where a mailout would go to nobody as if nobody were there.
+        """Raise `SupabaseRefused` if the key sees no subscribers.
 
-        A key for browsers is answered with no rows and no error, so a table that looks empty is not believed.
+        Supabase returns no rows and no error for a browser key, so an empty table is treated as a wrong key.
         """
         if objection := find_key_problem(self._key):
             raise SupabaseRefused(f"SUPABASE_SERVICE_ROLE_KEY: {objection}.", code="SUPABASE_KEY_SEES_NOTHING")
-        if not await self._ask(_Call("GET", f"/{SUBSCRIBERS}?select=email&limit=1", SUBSCRIBERS)):
+        if not await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?select=email&limit=1", SUBSCRIBERS)):
             raise SupabaseRefused(
-                "Supabase shows no row of subscribers at all: either the table is empty, or row level security hides "
-                "it from this key. Set SUPABASE_SERVICE_ROLE_KEY to the service_role or a secret key.",
+                "Supabase returned no subscribers: the table is empty, or row level security hides it from this key. "
+                "Set SUPABASE_SERVICE_ROLE_KEY to the service_role key or a secret key.",
                 code="SUPABASE_KEY_SEES_NOTHING",
             )
 
     async def probe_columns(self) -> None:
-        """Raises where subscribers lack a column that is read, or that is written of whoever bounces or leaves."""
-        await self._ask(_Call("GET", f"/{SUBSCRIBERS}?select={','.join(COLUMNS)}&limit=1", SUBSCRIBERS))
+        """Raise `SupabaseRefused` if the table lacks a column that mailouts read or write."""
+        await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?select={','.join(COLUMNS)}&limit=1", SUBSCRIBERS))
 
     async def active(self) -> AsyncIterator[list[Subscriber]]:
-        """All who are active, page after page. Each begins after the last address of the one before: whoever leaves
-        meanwhile moves nobody else."""
+        """Yield all active subscribers in pages. Each page starts after the last address, so changes shift nobody."""
         last: str | None = None
         while True:
             beginning = "email=not.is.null" if last is None else f"email=gt.{_value(last)}"
             query = f"select=email,from_name&status=eq.active&{beginning}&order=email.asc&limit={PAGE_ROWS}"
-            rows = await self._ask(_Call("GET", f"/{SUBSCRIBERS}?{query}", SUBSCRIBERS))
+            rows = await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?{query}", SUBSCRIBERS))
             page = [_subscriber(row) for row in rows]
             if not page:
-                # Not at a short page: an installation may hand out fewer than we ask for.
+                # A short page is not the end: the server may return fewer rows than requested.
                 return
             if last == page[-1].email:
-                raise SupabaseUnavailable("Supabase gives the same subscribers again and again.")
+                raise SupabaseUnavailable("Supabase returned the same page of subscribers twice.")
             last = page[-1].email
             yield page
 
-    async def update_status(self, standing: SubscriberStatus) -> None:
-        """The condition is part of the change: what weighs less never replaces what weighs more, whoever is first."""
-        changes: dict[str, Any] = {"status": standing.status, "status_updated_at": isoformat(standing.at)}
-        match standing.status:
+    async def update_status(self, change: SubscriberStatus) -> None:
+        """Update the status with a condition, so that a weaker status never replaces a stronger one in a race."""
+        changes: dict[str, Any] = {"status": change.status, "status_updated_at": isoformat(change.at)}
+        match change.status:
             case "bounced":
-                changes |= {"bounce_type": standing.bounce_type, "bounce_subtype": standing.bounce_subtype}
+                changes |= {"bounce_type": change.bounce_type, "bounce_subtype": change.bounce_subtype}
                 condition = ""
             case "unsubscribed":
                 condition = "&status=neq.bounced"
             case _:
                 condition = "&status=eq.unsubscribed"
-        await self._ask(
-            _Call(
+        await self._call(
+            _SupabaseRequest(
                 "PATCH",
-                f"/{SUBSCRIBERS}?{_same_address(standing.email)}{condition}",
+                f"/{SUBSCRIBERS}?{_same_address(change.email)}{condition}",
                 SUBSCRIBERS,
                 prefer=f"return=minimal, handling=strict, max-affected={MAX_ROWS_PER_ADDRESS}",
                 body=changes,
@@ -147,9 +146,9 @@ class Supabase:
         )
 
     async def has_logs(self) -> bool:
-        """Whether somebody made the table `send_logs`."""
+        """Return whether the table `send_logs` exists."""
         try:
-            await self._ask(_Call("GET", f"/{SEND_LOGS}?select=email&limit=1", SEND_LOGS))
+            await self._call(_SupabaseRequest("GET", f"/{SEND_LOGS}?select=email&limit=1", SEND_LOGS))
         except SupabaseRefused as refused:
             if refused.code == "SUPABASE_NO_TABLE":
                 return False
@@ -157,16 +156,16 @@ class Supabase:
         return True
 
     async def logged(self, mailout_id: str, emails: Sequence[str]) -> set[tuple[str, str]]:
-        """Whom of these `send_logs` tells of already, and with which status."""
-        there: set[tuple[str, str]] = set()
+        """Return the addresses that `send_logs` already has, each with its status."""
+        logged: set[tuple[str, str]] = set()
         for chosen in _lists(emails):
             query = f"select=email,status&mailout_id=eq.{_value(mailout_id)}&email=in.({chosen})"
-            rows = await self._ask(_Call("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
-            there |= {(str(row.get("email")), str(row.get("status"))) for row in rows}
-        return there
+            rows = await self._call(_SupabaseRequest("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
+            logged |= {(str(row.get("email")), str(row.get("status"))) for row in rows}
+        return logged
 
     async def log(self, mailout_id: str, lines: Sequence[LogLine]) -> None:
-        """All of them or none. Raises `SupabaseInDoubt` where they may be there already."""
+        """Insert all rows or none. Raises `SupabaseInDoubt` if they may exist already."""
         rows = [
             {
                 "mailout_id": mailout_id,
@@ -176,10 +175,12 @@ class Supabase:
             }
             for line in lines
         ]
-        call = _Call("POST", f"/{SEND_LOGS}", SEND_LOGS, prefer="return=minimal", body=rows, is_repeatable=False)
-        await self._ask(call)
+        call = _SupabaseRequest(
+            "POST", f"/{SEND_LOGS}", SEND_LOGS, prefer="return=minimal", body=rows, is_repeatable=False
+        )
+        await self._call(call)
 
-    async def _ask(self, call: _Call) -> list[Mapping[str, Any]]:
+    async def _call(self, call: _SupabaseRequest) -> list[Mapping[str, Any]]:
         failure: SupabaseError = SupabaseUnavailable()
         for attempt in range(ATTEMPTS):
             reply = await self._request(call)
@@ -191,11 +192,11 @@ class Supabase:
             if not isinstance(failure, SupabaseUnavailable) or isinstance(failure, SupabaseInDoubt):
                 break
             if attempt < ATTEMPTS - 1:
-                log.info("supabase_asked_again", table=call.about, reason=str(failure))
+                log.info("supabase_request_retried", table=call.about, reason=str(failure))
                 await self._sleep(float(1 << attempt) / 2)
         raise failure
 
-    async def _request(self, call: _Call) -> HttpResponse | Disconnect:
+    async def _request(self, call: _SupabaseRequest) -> HttpResponse | Disconnect:
         headers = dict(self._headers)
         if call.prefer is not None:
             headers["Prefer"] = call.prefer
@@ -211,22 +212,22 @@ class Supabase:
         )
 
 
-# How values stand in a filter.
+# Filter values.
 
 
 def _value(text: str) -> str:
-    """Everything after the operator is taken as it is: it is never quoted, and a bare `+` would be a space."""
+    """Percent-encode a value. PostgREST takes it literally; a bare `+` would be a space."""
     return quote(text, safe="@.-_~")
 
 
 def _quoted(text: str) -> str:
-    """Inside of `in.(…)` values stand in quotes."""
+    """Quote a value for use inside `in.(…)`."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return _value(f'"{escaped}"')
 
 
 def _lists(texts: Sequence[str]) -> Iterator[str]:
-    """As many values at a time as an address of a request has room for."""
+    """Yield lists of quoted values that fit into a URL."""
     chosen = ""
     for quoted in map(_quoted, texts):
         if chosen and len(chosen) + len(quoted) >= MAX_LIST_LENGTH:
@@ -238,19 +239,18 @@ def _lists(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _same_address(email: str) -> str:
-    """In whatever case it was typed. A star is any text to PostgREST, and no escape helps: such an address must be
-    there as we have it."""
+    """Match the address in any case. PostgREST cannot escape `*` in patterns: such addresses must match exactly."""
     if "*" in email:
         return f"email=eq.{_value(email)}"
     escaped = email.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"email=ilike.{_value(escaped)}"
 
 
-# What came back.
+# Responses.
 
 
-def _rows(call: _Call, reply: HttpResponse) -> list[Mapping[str, Any]] | None:
-    """None where it is not what PostgREST answers."""
+def _rows(call: _SupabaseRequest, reply: HttpResponse) -> list[Mapping[str, Any]] | None:
+    """Return the rows, or None if the body is not a PostgREST response."""
     if call.method != "GET":
         return []
     try:
@@ -266,24 +266,24 @@ def _subscriber(row: Mapping[str, Any]) -> Subscriber:
     return Subscriber(str(row.get("email") or ""), name.strip() or None if isinstance(name, str) else None)
 
 
-def _failure(call: _Call, reply: HttpResponse | Disconnect) -> SupabaseError:
-    """Who is asked again, who is in doubt, and who is refused."""
+def _failure(call: _SupabaseRequest, reply: HttpResponse | Disconnect) -> SupabaseError:
+    """Classify a failure: retry, in doubt, or refused."""
     if isinstance(reply, Disconnect):
         if reply.is_in_doubt and not call.is_repeatable:
-            return SupabaseInDoubt(f"Supabase did not say whether it took the rows of {call.about}: {reply.cause}.")
-        return SupabaseUnavailable(f"Supabase is out of reach: {reply.cause}.")
+            return SupabaseInDoubt(f"Supabase did not confirm the rows of {call.about}: {reply.cause}.")
+        return SupabaseUnavailable(f"Supabase is unreachable: {reply.cause}.")
     if reply.status >= 500 and not call.is_repeatable:
-        return SupabaseInDoubt(f"Supabase answered {reply.status}, and may have taken the rows of {call.about}.")
+        return SupabaseInDoubt(f"Supabase returned {reply.status} and may have stored the rows of {call.about}.")
     if reply.status == 429 or reply.status >= 500 or reply.status < 300:
-        return SupabaseUnavailable(f"Supabase answered {reply.status} and nothing to go by.")
+        return SupabaseUnavailable(f"Supabase returned {reply.status} without a usable body.")
     return _refusal(call, reply)
 
 
-def _refusal(call: _Call, reply: HttpResponse) -> SupabaseRefused:
-    """What is wrong, and what to do about it there."""
-    code, message = _told(reply)
+def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
+    """Explain what is wrong, and how to fix it in Supabase."""
+    code, message = _parse_error(reply)
     if code in NO_TABLE:
-        return SupabaseRefused(f"Supabase has no table {call.about}: create it.", code="SUPABASE_NO_TABLE")
+        return SupabaseRefused(f"Supabase has no table {call.about}. Create it.", code="SUPABASE_NO_TABLE")
     if code in ("PGRST204", "42703"):
         return SupabaseRefused(
             f"The table {call.about} in Supabase lacks a column that mailouts need: {message}",
@@ -291,17 +291,17 @@ def _refusal(call: _Call, reply: HttpResponse) -> SupabaseRefused:
         )
     if reply.status in (401, 403):
         return SupabaseRefused(
-            "Supabase does not take our key: set SUPABASE_SERVICE_ROLE_KEY to the service_role or a secret key of "
-            "this project.",
+            "Supabase rejected the key. Set SUPABASE_SERVICE_ROLE_KEY to the service_role key or a secret key of this "
+            "project.",
             code="SUPABASE_UNAUTHORIZED",
         )
-    return SupabaseRefused(f"Supabase refuses {call.about} with {reply.status} {code}: {message}")
+    return SupabaseRefused(f"Supabase refused {call.about} with {reply.status} {code}: {message}")
 
 
-def _told(reply: HttpResponse) -> tuple[str, str]:
+def _parse_error(reply: HttpResponse) -> tuple[str, str]:
     try:
-        found = orjson.loads(reply.body)
+        body = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
-        found = None
-    told = found if isinstance(found, dict) else {}
-    return str(told.get("code") or ""), " ".join(str(told.get("message") or "it gives no reason.").split())[:300]
+        body = None
+    error = body if isinstance(body, dict) else {}
+    return str(error.get("code") or ""), " ".join(str(error.get("message") or "no reason given.").split())[:300]

@@ -1,10 +1,10 @@
-"""What can go wrong with Supabase, by what is to be done about it: change something there, or try again later."""
+"""Errors of Supabase, by what to do about them: fix something, or try again later."""
 
 from mailwright.domain.errors import MailwrightError
 
 
 class SupabaseError(MailwrightError):
-    """Supabase did not do what was asked."""
+    """A request to Supabase failed."""
 
     code = "SUPABASE_ERROR"
 
@@ -14,18 +14,18 @@ class SupabaseError(MailwrightError):
 
 
 class SupabaseRefused(SupabaseError):
-    """Supabase refuses this until somebody changes something there or in our settings. Asking again is no use."""
+    """Supabase refuses the request until something changes there or in the settings. Retrying is useless."""
 
     code = "SUPABASE_REFUSED"
 
 
 class SupabaseUnavailable(SupabaseError):
-    """Supabase cannot be reached or is too busy. The same request may be made again later; nothing was written."""
+    """Supabase is unreachable or too busy. Nothing was written; the request can be repeated later."""
 
     code = "SUPABASE_UNAVAILABLE"
 
 
 class SupabaseInDoubt(SupabaseUnavailable):
-    """No whole answer came to a request that adds rows: they may be there. Look before asking again."""
+    """An insert got no complete response: the rows may exist. Check before repeating it."""
 
     code = "SUPABASE_IN_DOUBT"

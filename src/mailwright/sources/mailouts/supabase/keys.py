@@ -1,4 +1,4 @@
-"""Keys of Supabase: one for browsers sees no subscriber and gets no error either, so it is told by its looks."""
+"""Recognise Supabase keys for browsers by their format: they see no subscribers and get no error either."""
 
 import binascii
 from base64 import urlsafe_b64decode
@@ -6,11 +6,11 @@ from typing import Final
 
 import orjson
 
-_INSTEAD: Final = "take the service_role or a secret key, from Project Settings and API Keys"
+_INSTEAD: Final = "use the service_role key or a secret key, from Project Settings, API Keys"
 
 
 def find_key_problem(key: str) -> str | None:
-    """Why mailouts cannot work with this key, as far as the key itself tells."""
+    """Return why mailouts cannot use this key, or None if its format is fine."""
     if key.startswith("sb_publishable_"):
         return f"this is a publishable key, which sees no subscriber: {_INSTEAD}"
     role = _role(key)
@@ -20,7 +20,7 @@ def find_key_problem(key: str) -> str | None:
 
 
 def is_token(key: str) -> bool:
-    """Keys of the older kind are JSON Web Tokens, and name their role."""
+    """Return whether the key is a JSON Web Token, the older format, which contains the role."""
     return _role(key) is not None
 
 

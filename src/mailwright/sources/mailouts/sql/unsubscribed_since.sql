@@ -1,4 +1,4 @@
--- How many of those who were sent a mailout have left, or complained, since it began.
+-- Counts the recipients of a mailout that unsubscribed or complained since it started.
 SELECT count(*) AS people
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id

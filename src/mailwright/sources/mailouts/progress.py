@@ -1,0 +1,59 @@
+"""Count the messages of mailout runs by outcome."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mailwright.domain.campaign import QueueStatus
+from mailwright.domain.clock import Clock, Instant
+from mailwright.sources.campaigns import progress
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.mailouts.runs import MailoutRun
+from mailwright.storage.database import Database, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class MailoutProgress:
+    """The number of messages by outcome. `is_over`: no message is waiting or being sent."""
+
+    sent: int
+    failed: int
+    in_doubt: int
+    withdrawn: int
+    waiting: int
+    cancelled: int
+    is_over: bool
+
+
+async def progress_of(database: Database, clock: Clock, runs: Sequence[MailoutRun]) -> dict[int, MailoutProgress]:
+    """Return the progress of each run by its key, without runs that are not in the campaign queue yet."""
+    keys = {run.key: run.campaign_key for run in runs if run.campaign_key is not None}
+    async with database.read() as tx:
+        by_campaign = await _progress_of_campaigns(tx, list(keys.values()), clock.now())
+    return {key: by_campaign[campaign_key] for key, campaign_key in keys.items()}
+
+
+async def campaign_progress(tx: Transaction, campaign_key: int, now: Instant) -> MailoutProgress:
+    return (await _progress_of_campaigns(tx, [campaign_key], now))[campaign_key]
+
+
+async def _progress_of_campaigns(
+    tx: Transaction, campaign_keys: Sequence[int], now: Instant
+) -> dict[int, MailoutProgress]:
+    """Return the progress of many campaigns. A campaign without a queue position is over."""
+    by_campaign = dict.fromkeys(campaign_keys, MailoutProgress(0, 0, 0, 0, 0, 0, is_over=True))
+    positions = await progress.find_positions(tx, campaign_keys, now)
+    for position, counts in zip(positions, await progress.count_messages_of(tx, positions), strict=True):
+        by_campaign[position.campaign_key] = _progress(position, counts)
+    return by_campaign
+
+
+def _progress(position: QueuePosition, counts: CampaignMessageCounts) -> MailoutProgress:
+    return MailoutProgress(
+        sent=counts.sent,
+        failed=counts.failed + counts.closed_unknown,
+        in_doubt=counts.in_doubt,
+        withdrawn=counts.withdrawn,
+        waiting=counts.waiting + counts.sending,
+        cancelled=counts.cancelled,
+        is_over=position.status is QueueStatus.COMPLETED,
+    )
