@@ -7,7 +7,7 @@ from pydantic import Field
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.sources.api.fields import RequestModel
-from mailwright.sources.mailouts.queue import MailoutProgress
+from mailwright.sources.mailouts.progress import MailoutProgress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.sources.mailouts.wait_reasons import RunWait
 

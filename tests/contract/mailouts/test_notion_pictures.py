@@ -75,10 +75,10 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(403, b"<Error>expired</Error>"), "the server answers 403"),
-        (Answer(200, b"<svg><script>alert(1)</script></svg>"), "it is no PNG, JPEG, GIF or WebP image"),
-        (Answer(200, PIXEL + b"\0" * MAX_BYTES), "it has more than 5 MB"),
-        (Answer(302, b"", {"Location": "file:///etc/passwd"}), "it is no web address"),
+        (Answer(403, b"<Error>expired</Error>"), "the server returned 403"),
+        (Answer(200, b"<svg><script>alert(1)</script></svg>"), "not a PNG, JPEG, GIF or WebP image"),
+        (Answer(200, PIXEL + b"\0" * MAX_BYTES), "larger than 5 MB"),
+        (Answer(302, b"", {"Location": "file:///etc/passwd"}), "not a web address"),
         (Answer(302, b"", {"Location": "?again"}), "too many redirects"),
     ],
 )
