@@ -1,4 +1,4 @@
-"""Mailouts for tests: a Notion and a Supabase that stand in, an engine between them, and a clock nobody waits for."""
+"""Mailouts for tests: stand-ins for Notion and Supabase, an engine, and a clock that can be advanced."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,14 +30,14 @@ SETTINGS: dict[str, Any] = {
     "from_email": "news@example.com",
     "from_name": "Example News",
     "test_emails": "tester@example.com, second@example.com",
-    # As fast as a test wants it; intervals are measured where they are promised.
+    # Fast, except in tests that measure the interval.
     "send_rate_per_sec": 1000,
     "notion_token": TOKEN,
 }
 
 
 class ShiftedClock:
-    """Real time, and as much later as somebody has waited for."""
+    """Real time plus the duration of all simulated waits."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -67,14 +67,14 @@ class MailoutBench:
         self.service = self.another_service()
 
     def another_service(self, settings: Settings | None = None) -> MailoutService:
-        """As another process would have it."""
+        """Return a service as another process would have it."""
         engine = self.bench.engine
         chosen = settings or engine.settings
         sleep, steady = self.clock.sleep, self.clock
         return MailoutService(chosen, engine.database, self.clock, engine.templates, sleep=sleep, steady=steady)
 
     def page(self, *, blocks: Sequence[Described] | None = None, **cells: Any) -> str:
-        """A page of the table of mailouts; names of columns have underscores for spaces."""
+        """Add a page to the mailouts table. Underscores in column names stand for spaces."""
         named = {name.replace("_", " "): value for name, value in {"Subject": "News of March", **cells}.items()}
         written = [said("paragraph", "Hello, readers.")] if blocks is None else blocks
         return self.notion.add_page(self.mailouts_database, named, blocks=written)
@@ -90,18 +90,18 @@ class MailoutBench:
         return await (await self.mailouts()).send(page, actor=ACTOR)
 
     async def work(self) -> None:
-        """Everything that is due for runs, without sending a mail."""
+        """Do all due work on runs, without sending messages."""
         await drain_mailouts(self.service)
 
     async def deliver(self, provider: Provider | None = None) -> None:
         await self.bench.drain(provider or self.provider)
 
     async def finish(self, run: MailoutRun, provider: Provider | None = None) -> MailoutRun:
-        """Prepared, sent and reported."""
+        """Prepare, send and write back the results."""
         await self.work()
         await self.deliver(provider)
         self.clock.advance(10_000)
-        await self.deliver(provider)  # a lane that stood back for a moment
+        await self.deliver(provider)  # A lane may have been deferred.
         await self.work()
         return await self.find(run)
 
@@ -112,7 +112,7 @@ class MailoutBench:
         return await self.service.runs.find(run_id, tenant_id=None)
 
     async def report(self, what: str, *emails: str) -> None:
-        """As the provider's webhook would tell it, of the latest mail to each."""
+        """Report an event of the latest message to each address, as a provider's webhook would."""
         async with self.database.read() as tx:
             newest = select(messages.c.to_email, messages.c.outbox_id).where(messages.c.to_email.in_(emails))
             rows = await tx.execute(newest.order_by(messages.c.id))
@@ -144,11 +144,11 @@ class MailoutBench:
 
     @property
     def reached(self) -> list[str]:
-        """Who was handed to the provider, in that order."""
+        """The recipients that were handed to the provider, in order."""
         return [mail.recipients[0] for mail in self.provider.mails]
 
     def errors(self) -> list[dict[str, Any]]:
-        """What stands in Notion's table of errors."""
+        """The rows of the errors table in Notion."""
         return self.notion.rows(self.errors_database)
 
     def cells(self, page: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks of mailouts: the tables in Notion, the subscribers in Supabase and the footer, before a page finds out."""
+"""Check the Notion tables, the Supabase subscribers and the footer of mailouts."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
@@ -13,13 +13,13 @@ from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, build_
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
 
-_NOTHING_SENT: Final = "no page can be sent until this is put right"
-_ERRORS_WAIT: Final = "errors are kept here until this is put right"
-_SOME_TIME: Final = "2027-01-01T00:00:00.000Z"
+_NOTHING_SENT: Final = "no page can be sent until this is fixed"
+_ERRORS_WAIT: Final = "errors are not written to Notion until this is fixed"
+_EXAMPLE_TIME: Final = "2027-01-01T00:00:00.000Z"
 
 
 async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
-    """Nothing where no mailout was ever meant to be sent."""
+    """Check mailouts, if Notion is configured."""
     if settings.notion_token is None:
         return
     setup = mailout_setup(settings, 0)
@@ -49,8 +49,8 @@ def _footer(settings: Settings, setup: MailoutSetup) -> Iterator[Finding]:
     if public_url_of(settings) is None:
         yield warning(
             "mailouts",
-            "readers will not see pictures of Notion, which we keep for them",
-            "set MAILWRIGHT_BASE_URL to where they reach us",
+            "recipients cannot load images from Notion pages",
+            "set MAILWRIGHT_BASE_URL to the public address of this installation",
         )
 
 
@@ -65,7 +65,7 @@ async def _table(
         return problem("notion", str(error), advice)
     skipped = {sentence for some in cells for sentence in build_properties(source, some).skipped.values()}
     if skipped:
-        return warning("notion", " ".join(sorted(skipped)), "until then, what it would hold is not told")
+        return warning("notion", " ".join(sorted(skipped)), "until then, these values are not written")
     return ok("notion", f"{setting}: the table {source.name!r} has every column")
 
 
@@ -79,15 +79,15 @@ async def _subscribers(supabase: Supabase) -> Finding:
 
 
 def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
-    """All that is ever written to a mailout, and the box that is read there."""
+    """Return all cells that are written to a mailout, and the test checkbox, which is read."""
     names = setup.columns
     counts = (names.sent_count, names.failed_count, names.delivered_count, names.bounce_rate, names.unsub_rate)
-    told: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _SOME_TIME, names.test: False}
-    return [{**told, names.status: status} for status in (setup.statuses.send, setup.statuses.failed)]
+    cells: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _EXAMPLE_TIME, names.test: False}
+    return [{**cells, names.status: status} for status in (setup.statuses.send, setup.statuses.failed)]
 
 
 def _error_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
     names = setup.error_columns
     words = (names.name, names.mailout_id, names.provider, names.stage, names.email, names.error_code)
-    told: dict[str, Cell] = {**dict.fromkeys(words, "x"), names.error_message: "x"}
-    return [{**told, names.timestamp: _SOME_TIME, names.is_test: False, names.retry_count: 0}]
+    cells: dict[str, Cell] = {**dict.fromkeys(words, "x"), names.error_message: "x"}
+    return [{**cells, names.timestamp: _EXAMPLE_TIME, names.is_test: False, names.retry_count: 0}]

@@ -1,4 +1,4 @@
-"""Mailouts, on both engines: a page goes to its readers once, whatever breaks, and Notion is told how it went."""
+"""Mailouts on both engines: a page is sent once, whatever fails, and Notion gets the results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -66,12 +66,12 @@ async def bench(engine: DatabaseAddress) -> AsyncIterator[MailoutBench]:
 
 @pytest.fixture
 def opened(engine: DatabaseAddress) -> Open:
-    """A bench with other settings."""
+    """Open a bench with other settings."""
     return lambda **settings: a_mailout_bench(engine.url, **settings)
 
 
 def refusing(*emails: str) -> ScriptedProvider:
-    """Takes every mail but those to these addresses."""
+    """Return a provider that refuses messages to these addresses."""
 
     class Choosy(ScriptedProvider):
         async def send(self, message: OutgoingMessage) -> SendResult:
@@ -96,10 +96,10 @@ def bodies_of(message: OutgoingMessage) -> tuple[str, str]:
     return html.get_content(), text.get_content()
 
 
-# Who gets it.
+# Recipients.
 
 
-async def test_a_page_goes_to_every_active_subscriber_and_notion_is_told(bench: MailoutBench) -> None:
+async def test_page_goes_to_all_active_subscribers_and_updates_notion(bench: MailoutBench) -> None:
     bench.subscribe("bob@example.com", "Ada@Example.com", "carl@example.com")
     bench.subscribe("left@example.com", status="unsubscribed")
     bench.subscribe("dead@example.com", status="bounced")
@@ -113,15 +113,15 @@ async def test_a_page_goes_to_every_active_subscriber_and_notion_is_told(bench: 
     assert bench.errors() == []
 
 
-async def test_spellings_of_one_address_are_one_reader_and_the_order_is_that_of_addresses(bench: MailoutBench) -> None:
+async def test_spellings_of_an_address_are_one_recipient(bench: MailoutBench) -> None:
     bench.subscribe("Zoe@example.com", "zoe@EXAMPLE.com", "bob@example.com", "ZOE@example.com", "nonsense", "b@")
     bench.subscribe("_x@example.com")
     await bench.finish(await bench.send(bench.page()))
     assert bench.reached == sorted(["_x@example.com", "bob@example.com", "zoe@example.com"])
 
 
-async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutBench) -> None:
-    """A domain has a form that every server takes; a name before the @ has none."""
+async def test_non_ascii_address_is_sent_or_reported(bench: MailoutBench) -> None:
+    """A domain has an ASCII form; the part before the @ has none."""
     bench.subscribe("ada@Bücher.example", "Éva@example.com", "zoe@example.com")
     page = bench.page()
     run = await bench.finish(await bench.send(page))
@@ -135,7 +135,7 @@ async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutB
 
 
 @pytest.mark.promise("mailout-test")
-async def test_a_test_goes_to_the_test_addresses_only_and_leaves_the_page_unsent(bench: MailoutBench) -> None:
+async def test_test_goes_to_test_addresses_and_leaves_page_unsent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Test=True)
     run = await bench.finish(await bench.send(page))
@@ -146,7 +146,7 @@ async def test_a_test_goes_to_the_test_addresses_only_and_leaves_the_page_unsent
 
 
 @pytest.mark.promise("mailout-test")
-async def test_a_page_can_be_tested_again_and_then_sent(bench: MailoutBench) -> None:
+async def test_page_can_be_tested_repeatedly_and_then_sent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Test=True)
     for _ in range(2):
@@ -157,7 +157,7 @@ async def test_a_page_can_be_tested_again_and_then_sent(bench: MailoutBench) -> 
     assert bench.reached == ["second@example.com", "tester@example.com"] * 2 + ["ada@example.com"]
 
 
-async def test_contacts_of_ours_serve_where_there_is_no_supabase(opened: Open) -> None:
+async def test_contacts_are_the_audience_without_supabase(opened: Open) -> None:
     async with opened(with_supabase=False) as bench:
         await a_contact(bench.database, "ours@example.com")
         await a_contact(bench.database, "gone@example.com", status="bounced")
@@ -166,7 +166,7 @@ async def test_contacts_of_ours_serve_where_there_is_no_supabase(opened: Open) -
 
 
 @pytest.mark.promise("mailout-suppressed")
-async def test_whoever_left_here_gets_nothing_although_supabase_calls_them_active(bench: MailoutBench) -> None:
+async def test_suppressed_recipient_is_skipped_despite_active_in_supabase(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "left@example.com")
     await suppress(bench.database, "left@example.com")
     page = bench.page()
@@ -175,7 +175,7 @@ async def test_whoever_left_here_gets_nothing_although_supabase_calls_them_activ
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
 
 
-async def test_each_subscriber_gets_it_from_their_own_name_or_from_ours(bench: MailoutBench) -> None:
+async def test_from_name_of_subscriber_overrides_default(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", from_name="Grace at Example")
     bench.subscribe("bob@example.com")
     await bench.finish(await bench.send(bench.page()))
@@ -183,10 +183,10 @@ async def test_each_subscriber_gets_it_from_their_own_name_or_from_ours(bench: M
     assert senders == ["Grace at Example <news@example.com>", "Example News <news@example.com>"]
 
 
-# What it says.
+# Content.
 
 
-async def test_every_mail_ends_with_who_sends_it_and_the_readers_own_way_out(bench: MailoutBench) -> None:
+async def test_footer_has_sender_and_own_unsubscribe_link(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
     links = set()
@@ -202,7 +202,7 @@ async def test_every_mail_ends_with_who_sends_it_and_the_readers_own_way_out(ben
     assert len(links) == 2
 
 
-async def test_braces_in_a_page_are_words_and_no_template(bench: MailoutBench) -> None:
+async def test_braces_in_a_page_are_literal(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     words = "{{ email }} {% if %} {# no #} {{{ }}} {"
     page = bench.page(Subject="{{ subject }} 100 {%", blocks=[said("paragraph", words)])
@@ -214,7 +214,7 @@ async def test_braces_in_a_page_are_words_and_no_template(bench: MailoutBench) -
     assert "{% if %}" in html.replace("&#123;", "{")
 
 
-async def test_its_messages_are_of_the_source_mailout_and_its_run_is_a_campaign(bench: MailoutBench) -> None:
+async def test_messages_have_source_mailout_and_run_is_a_campaign(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
     async with bench.database.read() as tx:
@@ -224,7 +224,7 @@ async def test_its_messages_are_of_the_source_mailout_and_its_run_is_a_campaign(
     assert (campaign.status, campaign.name) == ("SENT", "Mailout: News of March")
 
 
-# What is refused, before anything is sent.
+# Refusals.
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("subject_required", {"Subject": "  "}, {}),
@@ -241,7 +241,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "page", "settings"), REFUSED)
-async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothing_leaves(
+async def test_invalid_page_is_refused_with_code_in_notion(
     opened: Open, code: str, page: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     async with opened(**settings) as bench:
@@ -259,7 +259,7 @@ async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothin
 
 
 @pytest.mark.parametrize("is_test", [False, True], ids=["everybody", "test"])
-async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(opened: Open, is_test: bool) -> None:
+async def test_all_refusals_are_reported_at_once_in_order(opened: Open, is_test: bool) -> None:
     async with opened(org_name=None, test_emails="") as bench:
         bench.subscribe("ada@example.com")
         page = bench.page(Subject="", Status="Send", Test=is_test, blocks=[])
@@ -284,25 +284,25 @@ async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(o
     ],
     ids=["inside", "picture", "copied"],
 )
-async def test_a_page_is_not_called_empty_where_one_look_cannot_tell(bench: MailoutBench, blocks: Any) -> None:
+async def test_page_is_not_reported_empty_without_reading_all_blocks(bench: MailoutBench, blocks: Any) -> None:
     run = await bench.send(bench.page(Subject="", blocks=blocks))
     assert [each.code for each in await bench.service.runs.list_errors(run)] == ["subject_required"]
 
 
-async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench: MailoutBench) -> None:
+async def test_known_refusals_are_reported_if_content_is_unavailable(bench: MailoutBench) -> None:
     page = bench.page(Subject="", blocks=[])
     bench.notion.answer(Answer(503), path=f"/v1/blocks/{page}/children")
     run = await bench.send(page)
     assert (run.status, run.error_code) == ("refused", "subject_required")
 
 
-async def test_a_mailout_for_nobody_is_refused(bench: MailoutBench) -> None:
+async def test_mailout_without_recipients_is_refused(bench: MailoutBench) -> None:
     bench.subscribe("left@example.com", status="unsubscribed")
     run = await bench.finish(await bench.send(bench.page()))
     assert (run.error_code, bench.errors()[0]["Error Code"]) == ("recipients_empty", "recipients_empty")
 
 
-async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBench) -> None:
+async def test_refused_page_can_be_sent_after_a_fix(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(blocks=[])
     assert (await bench.finish(await bench.send(page))).status is MailoutRunStatus.REFUSED
@@ -310,7 +310,7 @@ async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBen
     assert (await bench.finish(await bench.send(page))).status is MailoutRunStatus.SENT
 
 
-async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench: MailoutBench) -> None:
+async def test_unshared_page_is_reported_with_the_next_step(bench: MailoutBench) -> None:
     page = bench.page()
     bench.notion.hide(page)
     run = await bench.finish(await bench.send(page))
@@ -319,7 +319,7 @@ async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench
     assert bench.errors()[0]["Error Code"] == "NOTION_NOT_SHARED"
 
 
-async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(bench: MailoutBench) -> None:
+async def test_ambiguous_data_source_is_reported_before_sending(bench: MailoutBench) -> None:
     two = bench.notion.add_database("Two", {"Name": "title"}, sources=("One", "Other"))
     settings = bench.bench.engine.settings.model_copy(update={"notion_db_mailouts": two})
     service = bench.another_service(settings)
@@ -330,7 +330,7 @@ async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(
     await service.close()
 
 
-async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -> None:
+async def test_key_that_sees_no_subscribers_ends_the_run(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     bench.supabase.keys = dict.fromkeys(bench.supabase.keys, "anon")
     run = await bench.finish(await bench.send(bench.page()))
@@ -338,7 +338,7 @@ async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -
     assert bench.reached == []
 
 
-async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: MailoutBench) -> None:
+async def test_unsupported_block_is_reported_and_the_rest_sent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     odd = block("hologram", colour="blue")
     spoken = block("speech", rich_text=said("paragraph", "Said aloud.")["paragraph"]["rich_text"])
@@ -352,16 +352,16 @@ async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: 
     assert bench.cells(page)["Status"] == "Send"
 
 
-def test_two_things_that_one_block_lacks_are_two_errors() -> None:
+def test_two_issues_of_a_block_are_two_errors() -> None:
     lacks = [ContentIssue("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
     assert len({error_of_issue(each, 0).key for each in lacks}) == 2
 
 
-# Once, whoever asks how often.
+# Sent once.
 
 
 @pytest.mark.promise("mailout-page-once")
-async def test_a_page_goes_out_once_although_it_is_asked_for_twice_before_notion_knows(bench: MailoutBench) -> None:
+async def test_page_requested_twice_is_sent_once(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
     first, second = await asyncio.gather(bench.send(page), bench.send(page))
@@ -372,7 +372,7 @@ async def test_a_page_goes_out_once_although_it_is_asked_for_twice_before_notion
 
 
 @pytest.mark.promise("mailout-page-once")
-async def test_a_page_that_was_sent_stays_sent_although_its_row_says_nothing(bench: MailoutBench) -> None:
+async def test_sent_page_stays_sent_if_its_row_is_reset(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
     await bench.finish(await bench.send(page))
@@ -382,7 +382,7 @@ async def test_a_page_that_was_sent_stays_sent_although_its_row_says_nothing(ben
     assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
 
 
-async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> None:
+async def test_recipients_are_enqueued_in_configured_batches(opened: Open) -> None:
     async with opened() as bench:
         assert bench.bench.engine.settings.batch_size == 50
         bench.subscribe(*(f"reader{number:03}@example.com" for number in range(120)))
@@ -393,7 +393,7 @@ async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> No
         assert [row.accepted for row in rows] == [50, 50, 20]
 
 
-async def test_its_campaign_has_the_interval_of_the_rate_and_goes_one_at_a_time(opened: Open) -> None:
+async def test_campaign_has_the_interval_of_the_rate(opened: Open) -> None:
     async with opened(send_rate_per_sec=3) as bench:
         bench.subscribe("ada@example.com")
         run = await bench.send(bench.page())
@@ -403,7 +403,7 @@ async def test_its_campaign_has_the_interval_of_the_rate_and_goes_one_at_a_time(
 
 
 class Timed(ScriptedProvider):
-    """Notes when each mail begins, by a clock that nobody sets."""
+    """Records when each send starts, by a monotonic clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -414,7 +414,7 @@ class Timed(ScriptedProvider):
         return await super().send(message)
 
 
-async def test_no_mail_begins_sooner_after_the_last_than_the_rate_allows(opened: Open) -> None:
+async def test_send_interval_never_exceeds_the_rate(opened: Open) -> None:
     async with opened(send_rate_per_sec=8) as bench:
         bench.subscribe(*(f"reader{number:02}@example.com" for number in range(17)))
         await bench.send(bench.page())
@@ -428,13 +428,13 @@ async def test_no_mail_begins_sooner_after_the_last_than_the_rate_allows(opened:
 
 
 async def stumble() -> None:
-    """Again and again the whole process stands still for longer than any moment waits, as on a crowded machine."""
+    """Blocks the process repeatedly for longer than a send slot, as on a busy machine."""
     while True:
         await asyncio.sleep(0.13)
         block_for(0.6)
 
 
-async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_missed(opened: Open) -> None:
+async def test_address_order_is_kept_when_slots_are_missed(opened: Open) -> None:
     async with opened(send_rate_per_sec=20) as bench:
         emails = [f"reader{number:03}@example.com" for number in range(12)]
         bench.subscribe(*reversed(emails))
@@ -448,7 +448,7 @@ async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_m
         assert bench.provider.most_under_way == 1
 
 
-async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
+async def test_two_workers_keep_the_order(bench: MailoutBench) -> None:
     emails = [f"reader{number:03}@example.com" for number in range(60)]
     bench.subscribe(*emails)
     await bench.send(bench.page())
@@ -459,8 +459,8 @@ async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
     assert bench.reached == emails
 
 
-async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: MailoutBench) -> None:
-    """A worker has claimed the first, and dies: the others wait until they are free again."""
+async def test_messages_of_dead_worker_go_before_later_ones(bench: MailoutBench) -> None:
+    """A worker dies after it claimed the first message: the others wait until the claim expires."""
     emails = [f"reader{number:03}@example.com" for number in range(20)]
     bench.subscribe(*emails)
     await bench.send(bench.page())
@@ -476,10 +476,10 @@ async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: Ma
     assert bench.reached == emails
 
 
-# Whatever breaks on the way.
+# Failures.
 
 
-async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: MailoutBench) -> None:
+async def test_failed_address_is_recorded_and_others_are_sent(bench: MailoutBench) -> None:
     emails = [f"reader{number}@example.com" for number in range(5)]
     bench.subscribe(*emails)
     page = bench.page()
@@ -495,7 +495,7 @@ async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: Ma
     assert run.status is MailoutRunStatus.SENT
 
 
-async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
+async def test_each_message_is_logged_once_in_supabase(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
     bench.supabase.cut(Step.ANSWERED, path="/rest/v1/send_logs", nth=1)
@@ -508,13 +508,13 @@ async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
     assert {row["mailout_id"] for row in bench.supabase.rows("send_logs")} == {page}
 
 
-async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_again(bench: MailoutBench) -> None:
+async def test_log_rows_in_doubt_are_searched_before_rewriting(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.send(bench.page())
     await bench.work()
     await bench.deliver()
     bench.clock.advance(10_000)
-    # The first look finds none; the lines are taken, and the answer is lost.
+    # The first search finds no rows; the insert succeeds, and its response is lost.
     bench.supabase.cut(Step.ANSWERED, path="/rest/v1/send_logs", nth=2)
     await bench.work()
     bench.clock.advance(HOUR)
@@ -522,8 +522,8 @@ async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_ag
     assert [row["email"] for row in bench.supabase.rows("send_logs")] == ["ada@example.com"]
 
 
-async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench) -> None:
-    """One asks whether there is such a table, for all of them; the other one writes."""
+async def test_thousand_log_rows_cost_two_requests(bench: MailoutBench) -> None:
+    """One request checks that the table exists, the other one writes."""
     emails = [f"reader{number:04}@example.com" for number in range(LOG_BATCH_SIZE + 200)]
     bench.subscribe(*emails)
     await bench.send(bench.page())
@@ -539,7 +539,7 @@ async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench
     assert asked == ["GET", "POST", "POST"]
 
 
-async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) -> None:
+async def test_missing_log_table_is_not_an_error(bench: MailoutBench) -> None:
     del bench.supabase.columns["send_logs"]
     bench.subscribe("ada@example.com")
     page = bench.page()
@@ -548,7 +548,7 @@ async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) 
 
 
 @pytest.mark.promise("mailout-told-in-the-end")
-async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_sent_again(bench: MailoutBench) -> None:
+async def test_results_are_written_after_notion_recovers(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
     run = await bench.send(page)
@@ -579,7 +579,7 @@ GONE: list[tuple[str, str, str]] = [("trash", "restore", "NOTION_IN_TRASH"), ("h
 
 
 @pytest.mark.parametrize(("take_away", "bring_back", "code"), GONE, ids=["trash", "deleted"])
-async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
+async def test_missing_page_is_recorded_once_and_updated_when_restored(
     bench: MailoutBench, take_away: str, bring_back: str, code: str
 ) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
@@ -610,7 +610,7 @@ async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
     assert len(provider.mails) == 2
 
 
-async def test_a_page_that_stays_gone_is_looked_for_no_longer_than_figures_are(bench: MailoutBench) -> None:
+async def test_missing_page_is_not_checked_after_the_last_update(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
     run = await bench.send(page)
@@ -631,7 +631,7 @@ async def test_a_page_that_stays_gone_is_looked_for_no_longer_than_figures_are(b
 
 
 @pytest.mark.promise("mailout-told-in-the-end")
-async def test_an_error_that_notion_may_have_is_looked_for_before_it_is_written_again(bench: MailoutBench) -> None:
+async def test_error_row_in_doubt_is_searched_before_rewriting(bench: MailoutBench) -> None:
     page = bench.page(Subject="")
     bench.notion.cut(Step.ANSWERED, path="/v1/pages", nth=1)
     bench.notion.answer(b"", step=Step.MIDDLE, path="/v1/pages", nth=1)
@@ -643,8 +643,8 @@ async def test_an_error_that_notion_may_have_is_looked_for_before_it_is_written_
 
 
 @pytest.mark.promise("mailout-told-in-the-end")
-async def test_an_error_is_not_taken_for_another_of_the_same_name_and_time(bench: MailoutBench) -> None:
-    """Of two blocks that cannot be shown, the second may be there, and is not."""
+async def test_errors_of_same_name_and_time_are_distinguished(bench: MailoutBench) -> None:
+    """Of two unsupported blocks, the second is in doubt and does not exist yet."""
     bench.subscribe("ada@example.com")
     page = bench.page(blocks=[said("paragraph", "Before."), block("hologram"), block("scent")])
     run = await bench.send(page)
@@ -658,7 +658,7 @@ async def test_an_error_is_not_taken_for_another_of_the_same_name_and_time(bench
 
 
 @pytest.mark.parametrize("who", ["notion", "supabase"])
-async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who: str) -> None:
+async def test_run_waits_for_unavailable_service(bench: MailoutBench, who: str) -> None:
     bench.subscribe("ada@example.com")
     down = bench.notion if who == "notion" else bench.supabase
     down.answer(Answer(503))
@@ -672,7 +672,7 @@ async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who:
     assert bench.reached == ["ada@example.com"]
 
 
-async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBench) -> None:
+async def test_retry_after_of_notion_is_respected(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     bench.notion.answer(busy(429, seconds=600), times=1)
     before = bench.clock.now()
@@ -680,7 +680,7 @@ async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBe
     assert (run.due_at or 0) >= before + 600_000
 
 
-async def test_processes_together_ask_notion_no_faster_than_one_may(bench: MailoutBench) -> None:
+async def test_processes_share_the_rate_limit_of_notion(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
     for service in [bench.another_service() for _ in range(3)]:
@@ -691,7 +691,7 @@ async def test_processes_together_ask_notion_no_faster_than_one_may(bench: Mailo
 
 
 @pytest.mark.parametrize("version", ["2025-09-03", "2026-03-11"])
-async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opened: Open, version: str) -> None:
+async def test_both_notion_api_versions_work(opened: Open, version: str) -> None:
     async with opened(notion_version=version) as bench:
         bench.subscribe("ada@example.com", "bob@example.com")
         page = bench.page(Status="Ready")
@@ -704,10 +704,8 @@ async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opene
 
 @pytest.mark.promise("mailout-resumes")
 @pytest.mark.parametrize("turns", [3, 20, 60, 150])
-async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up_by_another(
-    bench: MailoutBench, turns: int
-) -> None:
-    """In the middle of a write, wherever that is: nothing stays locked, and nobody is lost or doubled."""
+async def test_run_cancelled_during_enqueue_is_resumed_by_another_process(bench: MailoutBench, turns: int) -> None:
+    """Cancelled during any write: nothing stays locked, and no recipient is lost or duplicated."""
     emails = [f"reader{number:03}@example.com" for number in range(130)]
     bench.subscribe(*emails)
     run = await bench.send(bench.page())
@@ -726,7 +724,7 @@ async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up
 
 @pytest.mark.promise("mailout-resumes")
 @pytest.mark.parametrize("step", ["content", "readers"])
-async def test_a_run_that_was_cut_off_is_taken_up_by_another(
+async def test_interrupted_run_is_resumed_by_another_process(
     bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies does not release its lease."""
@@ -754,8 +752,8 @@ async def test_a_run_that_was_cut_off_is_taken_up_by_another(
 
 
 @pytest.mark.promise("mailout-resumes")
-async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutBench) -> None:
-    """Whoever is started after it need not wait until the hold ends."""
+async def test_stopping_process_releases_its_run(bench: MailoutBench) -> None:
+    """The next process need not wait until the lease expires."""
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
     stopping = bench.another_service()
@@ -771,7 +769,7 @@ async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutB
 
 
 @pytest.mark.promise("mailout-resumes")
-async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -> None:
+async def test_lost_lease_cannot_change_the_run(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
     slow = await bench.service.runs.claim(run)
@@ -783,8 +781,8 @@ async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -
 
 
 @pytest.mark.promise("mailout-resumes")
-async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench) -> None:
-    """A process that stood still while it read readers, and wakes up after another one has sent to them."""
+async def test_lost_lease_cannot_add_recipients(bench: MailoutBench) -> None:
+    """A process stalls while it reads recipients, and continues after another one has sent to them."""
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
     slow = bench.another_service()
@@ -801,7 +799,7 @@ async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench
         assert await tx.execute(select(mailout_recipients)) == []
 
 
-async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: MailoutBench) -> None:
+async def test_cancelled_campaign_ends_the_mailout_in_notion(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
     run = await bench.send(page)
@@ -812,7 +810,7 @@ async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: M
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 0)
 
 
-async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBench) -> None:
+async def test_extending_a_mailout_campaign_finds_nobody(bench: MailoutBench) -> None:
     await a_contact(bench.database, "bystander@example.com")
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
@@ -820,10 +818,10 @@ async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBe
         await _campaigns(bench).extend(Actor("tester", None), run.mailout_id)
 
 
-# Figures that come later.
+# Later results.
 
 
-async def test_what_is_reported_of_its_mails_is_written_to_notion_as_it_comes(bench: MailoutBench) -> None:
+async def test_reports_update_the_results_in_notion(bench: MailoutBench) -> None:
     emails = [f"reader{number}@example.com" for number in range(4)]
     bench.subscribe(*emails)
     page = bench.page()
@@ -839,7 +837,7 @@ async def test_what_is_reported_of_its_mails_is_written_to_notion_as_it_comes(be
     assert (cells["Status"], cells["Sent Count"]) == ("Send", 4)
 
 
-async def test_figures_are_looked_at_less_and_less_and_in_the_end_no_more(bench: MailoutBench) -> None:
+async def test_updates_become_rarer_and_end(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
     pauses = []
@@ -854,7 +852,7 @@ async def test_figures_are_looked_at_less_and_less_and_in_the_end_no_more(bench:
     assert (await bench.find(run)).due_at is None
 
 
-async def test_columns_that_the_table_does_not_have_are_passed_over(bench: MailoutBench) -> None:
+async def test_missing_columns_are_skipped(bench: MailoutBench) -> None:
     for name in ("Delivered Count", "Bounce Rate", "Unsub Rate", "Failed Count"):
         bench.notion.remove_column(bench.mailouts_database, name)
     bench.subscribe("ada@example.com")
@@ -863,7 +861,7 @@ async def test_columns_that_the_table_does_not_have_are_passed_over(bench: Mailo
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
 
 
-async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench: MailoutBench) -> None:
+async def test_page_of_another_table_uses_its_columns(bench: MailoutBench) -> None:
     columns = {"Title": "title", "Status": ("select", ("Send",)), "Sent Count": "number"}
     other = bench.notion.add_database("Other", columns)
     bench.subscribe("ada@example.com")
@@ -872,7 +870,7 @@ async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench:
     assert (run.delay, bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == (None, "Send", 1)
 
 
-async def test_columns_may_have_other_names(opened: Open) -> None:
+async def test_column_names_are_configurable(opened: Open) -> None:
     async with opened(
         notion_mailout_properties={"sent_count": "Failed Count", "failed_count": "Sent Count"},
         notion_statuses={"send": "Draft"},
@@ -884,10 +882,10 @@ async def test_columns_may_have_other_names(opened: Open) -> None:
         assert (cells["Failed Count"], cells["Sent Count"], cells["Status"]) == (1, 0, "Draft")
 
 
-# Statuses of people, told to Supabase.
+# Statuses synced to Supabase.
 
 
-async def test_a_bounce_is_told_to_supabase_with_its_type(bench: MailoutBench) -> None:
+async def test_bounce_is_synced_to_supabase_with_type(bench: MailoutBench) -> None:
     bench.subscribe("Ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
     await bench.report("bounce", "ada@example.com")
@@ -898,7 +896,7 @@ async def test_a_bounce_is_told_to_supabase_with_its_type(bench: MailoutBench) -
     assert bench.supabase.subscriber("bob@example.com")["status"] == "active"
 
 
-async def test_a_complaint_is_told_as_a_leaving_and_a_delivery_is_not_told(bench: MailoutBench) -> None:
+async def test_complaint_is_synced_as_unsubscribe(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
     await bench.report("complaint", "ada@example.com")
@@ -909,7 +907,7 @@ async def test_a_complaint_is_told_as_a_leaving_and_a_delivery_is_not_told(bench
 
 
 @pytest.mark.parametrize(("first", "then"), [("complaint", "bounce"), ("bounce", "complaint")])
-async def test_bounced_weighs_more_than_left_in_either_order(bench: MailoutBench, first: str, then: str) -> None:
+async def test_bounced_outranks_unsubscribed_in_either_order(bench: MailoutBench, first: str, then: str) -> None:
     bench.subscribe("ada@example.com")
     await bench.finish(await bench.send(bench.page()))
     for what in (first, then):
@@ -918,7 +916,7 @@ async def test_bounced_weighs_more_than_left_in_either_order(bench: MailoutBench
     assert bench.supabase.subscriber("ada@example.com")["status"] == "bounced"
 
 
-async def test_whoever_leaves_by_a_link_is_told_also_if_no_mailout_went_to_them(bench: MailoutBench) -> None:
+async def test_unsubscribe_without_mailout_is_synced(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.leave("ada@example.com")
     await bench.work()
@@ -928,7 +926,7 @@ async def test_whoever_leaves_by_a_link_is_told_also_if_no_mailout_went_to_them(
     assert bench.supabase.subscriber("ada@example.com")["status"] == "active"
 
 
-async def test_supabase_that_is_down_is_told_when_it_is_back(bench: MailoutBench) -> None:
+async def test_statuses_are_synced_after_supabase_recovers(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.leave("ada@example.com")
     bench.supabase.answer(Answer(503))
@@ -942,7 +940,7 @@ async def test_supabase_that_is_down_is_told_when_it_is_back(bench: MailoutBench
     assert len(bench.supabase.requests) == told
 
 
-async def test_one_whom_supabase_does_not_take_keeps_nobody_waiting(bench: MailoutBench) -> None:
+async def test_refused_contact_does_not_block_others(bench: MailoutBench) -> None:
     bench.subscribe(*["ada@example.com"] * 30, "bob@example.com")
     await bench.leave("ada@example.com")
     await bench.leave("bob@example.com")
@@ -953,7 +951,7 @@ async def test_one_whom_supabase_does_not_take_keeps_nobody_waiting(bench: Mailo
 # Watching.
 
 
-async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) -> None:
+async def test_ready_page_is_sent_once(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready")
     bench.page(Status="Draft")
@@ -965,7 +963,7 @@ async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) ->
     assert await mailouts_.send_ready_pages("watch") == []
 
 
-async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutBench) -> None:
+async def test_refused_page_is_not_retried_before_it_changes(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", Subject="")
     mailouts_ = await bench.mailouts()
@@ -976,7 +974,7 @@ async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutB
     assert again.status is MailoutRunStatus.ACCEPTED
 
 
-async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: MailoutBench) -> None:
+async def test_refused_page_is_retried_after_content_change(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", blocks=[])
     mailouts_ = await bench.mailouts()
@@ -988,7 +986,7 @@ async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: 
     assert (await bench.finish(again)).status is MailoutRunStatus.SENT
 
 
-async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_change_the_page(
+async def test_ready_test_page_is_sent_once(
     bench: MailoutBench,
 ) -> None:
     page = bench.page(Status="Ready", Test=True)
@@ -1002,7 +1000,7 @@ async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_ch
 # Erasing.
 
 
-async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: MailoutBench) -> None:
+async def test_erased_contact_is_removed_from_lists_and_errors(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     run = await bench.finish(await bench.send(bench.page()), refusing("ada@example.com"))
     async with bench.database.write() as tx:
@@ -1016,10 +1014,10 @@ async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: 
     assert "ada@example.com" not in str(kept).lower()
 
 
-# Rehearsing.
+# Dry runs.
 
 
-async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBench) -> None:
+async def test_dry_run_renders_and_stores_nothing(bench: MailoutBench) -> None:
     bench.subscribe("Ada@example.com", "bob@example.com", from_name="Grace")
     found = await (await bench.mailouts()).dry_run(bench.page())
     assert found.recipients == {"ada@example.com": "Grace", "bob@example.com": "Grace"}
@@ -1029,7 +1027,7 @@ async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBe
             assert await tx.execute(select(table)) == []
 
 
-async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere_else_in_our_network(
+async def test_images_are_fetched_from_public_addresses_and_notion_only(
     bench: MailoutBench,
 ) -> None:
     bench.subscribe("ada@example.com")
@@ -1042,7 +1040,7 @@ async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere
     assert not [each for each in bench.supabase.requests if "picture" in each.path]
 
 
-async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_told(opened: Open) -> None:
+async def test_images_need_a_public_address(opened: Open) -> None:
     async with opened() as bench:
         written = await (await bench.mailouts()).read_content(
             bench.page(blocks=[picture(bench.notion.add_file(), "Kept")])
@@ -1056,7 +1054,7 @@ async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_t
         assert [each.code for each in written.issues] == ["content_image_unreachable"]
 
 
-async def test_a_rehearsal_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
+async def test_dry_run_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
     with pytest.raises(Exception, match="no subject"):
         await (await bench.mailouts()).dry_run(bench.page(Subject=""))
     assert bench.errors() == []

@@ -1,4 +1,4 @@
-"""What `check` says of mailouts: tables that cannot hold what is told, readers whom nobody sees, what is not set."""
+"""The checks of mailouts: Notion tables, Supabase subscribers and missing settings."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -46,15 +46,15 @@ async def stage() -> AsyncIterator[Stage]:
         assert not [*notion.violations, *supabase.violations]
 
 
-async def test_what_is_as_it_must_be_is_said_to_be(stage: Stage) -> None:
+async def test_correct_settings_pass(stage: Stage) -> None:
     assert await stage.verdicts() == [("notion", "ok"), ("notion", "ok"), ("supabase", "ok")]
 
 
-async def test_nothing_is_said_where_there_is_no_notion(stage: Stage) -> None:
+async def test_checks_are_skipped_without_notion(stage: Stage) -> None:
     assert await stage.findings(notion_token=None) == []
 
 
-async def test_columns_and_options_that_a_table_lacks_are_named(stage: Stage) -> None:
+async def test_missing_columns_and_options_are_named(stage: Stage) -> None:
     columns = {**MAILOUT_COLUMNS, "Status": ("status", ("Draft", "Send")), "Sent Count": "rich_text"}
     del columns["Test"]
     [found, *_] = await stage.findings(notion_db_mailouts=stage.notion.add_database("Poor", columns))
@@ -64,7 +64,7 @@ async def test_columns_and_options_that_a_table_lacks_are_named(stage: Stage) ->
     assert "'Send'" not in found.summary
 
 
-async def test_tables_that_are_not_shared_and_readers_whom_the_key_does_not_see_are_problems(stage: Stage) -> None:
+async def test_unshared_table_and_blind_key_are_problems(stage: Stage) -> None:
     stage.notion.hide(stage.settings["notion_db_errors"])
     found = await stage.findings(supabase_service_role_key=PUBLISHABLE_KEY)
     assert [finding.verdict for finding in found] == ["ok", "problem", "problem"]
@@ -72,12 +72,12 @@ async def test_tables_that_are_not_shared_and_readers_whom_the_key_does_not_see_
     assert "service_role" in found[2].summary
 
 
-async def test_subscribers_without_a_column_that_is_written_are_a_problem(stage: Stage) -> None:
+async def test_missing_subscriber_column_is_a_problem(stage: Stage) -> None:
     stage.supabase.columns["subscribers"] = {"email": None, "status": "active", "from_name": None}
     assert "bounce_type" in (await stage.findings())[-1].summary
 
 
-async def test_a_footer_that_is_missing_and_pictures_that_nobody_reaches_are_told(stage: Stage) -> None:
+async def test_missing_footer_and_public_url_are_reported(stage: Stage) -> None:
     first, second, *_ = await stage.findings(org_name=None, unsubscribe_base_url="https://news.example.com/leave")
     assert (first.verdict, first.advice) == ("problem", "set ORG_NAME")
     assert (second.verdict, "MAILWRIGHT_BASE_URL" in (second.advice or "")) == ("warning", True)

@@ -1,4 +1,4 @@
-"""Mailouts without a database: addresses as people type them, the footer, and words that are no template."""
+"""Mailouts without a database: addresses, the footer, literal text and settings."""
 
 import pytest
 import structlog
@@ -17,7 +17,7 @@ from mailwright.sources.mailouts.verify import verify_mailouts
 from tests.mailouts import SETTINGS
 
 
-def test_test_addresses_stand_between_commas_semicolons_and_spaces() -> None:
+def test_test_addresses_are_separated_by_commas_semicolons_or_spaces() -> None:
     text = "ada@example.com, bob@example.com;carl@example.com dora@example.com\n;,eve@example.com"
     assert parse_test_emails(text) == [f"{name}@example.com" for name in ("ada", "bob", "carl", "dora", "eve")]
 
@@ -26,20 +26,20 @@ def test_spellings_of_one_test_address_are_one() -> None:
     assert parse_test_emails("Ada@Example.com ada@example.com ADA@EXAMPLE.COM") == ["ada@example.com"]
 
 
-def test_what_is_no_address_is_left_out_and_logged() -> None:
+def test_invalid_address_is_skipped_and_logged() -> None:
     with structlog.testing.capture_logs() as lines:
         assert parse_test_emails("nonsense, a@, @b, ada@example.com, x y@z") == ["ada@example.com"]
     assert [(line["event"], line["log_level"]) for line in lines] == [("mailout_address_invalid", "warning")] * 5
     assert parse_test_emails(" ,; ") == []
 
 
-def test_of_several_spellings_the_first_that_has_a_name_gives_it() -> None:
+def test_first_name_among_spellings_counts() -> None:
     people = [("b@example.com", None), ("A@example.com", None), ("a@example.com", "Ann"), ("a@Example.com", "Other")]
     assert dict(deduplicate(people)) == {"a@example.com": "Ann", "b@example.com": None}
     assert list(deduplicate(people)) == ["a@example.com", "b@example.com"]
 
 
-def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
+def test_footer_has_sender_and_unsubscribe_link_in_both_parts() -> None:
     html, text = footers(FooterDetails("Ash & Oak", "1 Example Street"))
     tokens = UnsubscribeTokens("s" * 32)
     link = unsubscribe_link("https://news.example.com/unsubscribe", tokens.make("ada@example.com"))
@@ -53,7 +53,7 @@ def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
     assert tokens.make("ada@example.com") == tokens.make("ada@example.com")
 
 
-def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None:
+def test_missing_footer_settings_are_named() -> None:
     setup = mailout_setup(load(**{**SETTINGS, "org_name": None, "unsubscribe_secret": None}), 1)
     with pytest.raises(MailoutRefused, match="ORG_NAME, UNSUBSCRIBE_SECRET") as refused:
         footers(setup.footer)
@@ -63,7 +63,7 @@ def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None
 @pytest.mark.parametrize(
     "words", ["{{ email }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b']
 )
-def test_words_with_braces_come_out_as_they_went_in(words: str) -> None:
+def test_text_with_braces_is_rendered_unchanged(words: str) -> None:
     mail = Template(subject=literal_text(words), html=f"<p>{literal_html(words)}</p>", text=literal_text(words)).render(
         {}
     )
@@ -72,13 +72,13 @@ def test_words_with_braces_come_out_as_they_went_in(words: str) -> None:
     assert mail.html.replace("&#123;", "{") == f"<p>{words}</p>"
 
 
-def test_the_rate_and_the_batch_have_the_usual_values_and_the_interval_follows() -> None:
+def test_default_rate_batch_size_and_interval() -> None:
     setup = mailout_setup(load(), 1)
     assert (setup.rate_per_second, setup.interval_ms, setup.batch_size) == (5, 200, 50)
     assert mailout_setup(load(send_rate_per_sec=3), 1).interval_ms == 334
 
 
-def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_from_their_documented_names(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {
         "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
         "UNSUBSCRIBE_SECRET": "s" * 32,
@@ -114,7 +114,7 @@ def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [secret and secret.get_secret_value() for secret in secrets] == [usual[name] for name in named]
 
 
-def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alternative_setting_names_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {
         "NOTION_API_TOKEN": "secret",
         "NOTION_DB_MAILOUTS_ID": "1" * 32,
@@ -132,7 +132,7 @@ def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pyte
     assert found == ("1" * 32, "2" * 32, "news@example.com", 7, "answers@example.com")
 
 
-def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_with_it() -> None:
+def test_all_setting_problems_are_reported_without_secrets() -> None:
     settings = load(
         from_email="nobody",
         notion_db_mailouts="nothing",
@@ -147,5 +147,5 @@ def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_wi
     assert "sb_publishable_visible" not in str(invalid.value)
 
 
-def test_looking_for_something_to_do_never_takes_more_than_a_twentieth_of_the_time() -> None:
+def test_checks_take_at_most_a_twentieth_of_the_time() -> None:
     assert [pause_after(seconds) for seconds in (0.001, 0.5, 60)] == [1, 10, 300]
