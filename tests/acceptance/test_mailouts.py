@@ -1,4 +1,4 @@
-"""Mailouts as a whole: real processes between a Notion, a Supabase and an SES that stand in, and what can break."""
+"""Mailouts end to end: real processes, stand-ins for Notion, Supabase and SES, and failures."""
 
 import asyncio
 import csv
@@ -116,7 +116,7 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
 
 
 async def _read_log(service: Service) -> None:
-    """A process whose log nobody reads stands still after a while."""
+    """Read the log of the process, which would block on a full pipe otherwise."""
     assert service._process.stderr is not None
     while await service._process.stderr.readline():
         pass
@@ -132,9 +132,9 @@ async def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_
 
 
 @pytest.mark.timeout(600)
-async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right_in_the_end(stage: Stage) -> None:
-    """2,503 subscribers in three pages, five of them twice in other cases; three addresses that SES refuses; the
-    process is killed in the middle; Notion is down when it is to be told."""
+async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) -> None:
+    """2,503 subscribers in three pages, five of them duplicated in another case; SES refuses three addresses; the
+    process is killed halfway; Notion is down when the results are written."""
     for number in range(2_498):
         stage.supabase.add("subscribers", email=f"reader{number:04}@example.com")
     for number in range(5):
@@ -196,10 +196,8 @@ async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right
 
 @pytest.mark.promise("mailout-resumes")
 @pytest.mark.parametrize("pages", [1, 3])
-async def test_a_process_that_is_killed_while_readers_are_read_loses_and_doubles_nobody(
-    stage: Stage, pages: int
-) -> None:
-    """At the first look at Supabase, or at a page of readers after others."""
+async def test_kill_while_reading_recipients_loses_nobody(stage: Stage, pages: int) -> None:
+    """Killed at the first request to Supabase, or at a later page of subscribers."""
     stage.supabase.max_rows = 40
     everyone = [f"reader{number:03}@example.com" for number in range(100)]
     for email in everyone:
@@ -214,7 +212,7 @@ async def test_a_process_that_is_killed_while_readers_are_read_loses_and_doubles
     assert stage.reached == everyone
 
 
-async def test_a_bounce_that_sns_tells_of_reaches_supabase_and_notion(stage: Stage) -> None:
+async def test_bounce_from_sns_reaches_supabase_and_notion(stage: Stage) -> None:
     for email in ("Ada@example.com", "bob@example.com"):
         stage.supabase.add("subscribers", email=email)
     page = stage.page()
@@ -236,8 +234,8 @@ async def test_a_bounce_that_sns_tells_of_reaches_supabase_and_notion(stage: Sta
 
 
 async def _gaps(stage: Stage) -> list[int]:
-    """Milliseconds between the beginnings of mails, whichever process began them. What was under way when a process
-    was killed has no beginning that anybody noted."""
+    """Return the milliseconds between starts of sends across processes. Sends that a kill interrupted have no start
+    time."""
     database = Database(stage.database_url)
     begun = (events.c.type == EventType.SENT_ATTEMPT) & (deliveries.c.status == Status.SENT)
     try:

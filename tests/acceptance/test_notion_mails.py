@@ -1,4 +1,4 @@
-"""Mails written in Notion as readers see them: at a desk and on a phone, by day and by night."""
+"""Emails from Notion pages as recipients see them: on desktop and phone, in light and dark mode."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -53,9 +53,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_mail_fits_the_screen_and_every_word_can_be_read(
-    browser: Browser, scheme: Literal["light", "dark"]
-) -> None:
+async def test_email_fits_the_screen_and_is_readable(browser: Browser, scheme: Literal["light", "dark"]) -> None:
     for size in (DESK, PHONE):
         context = await browser.new_context(viewport=size, color_scheme=scheme)
         page = await context.new_page()
@@ -69,7 +67,7 @@ async def test_a_mail_fits_the_screen_and_every_word_can_be_read(
         await context.close()
 
 
-async def test_columns_stand_side_by_side_at_a_desk_and_one_under_the_other_on_a_phone(browser: Browser) -> None:
+async def test_columns_are_stacked_on_phones(browser: Browser) -> None:
     tops = {}
     for size in (DESK, PHONE):
         page = await browser.new_page(viewport=size)

@@ -1,4 +1,4 @@
-"""Pictures of Notion's pages: copied to where they stay, and nothing of our own network is fetched for anybody."""
+"""Images of Notion pages: copied permanently, and never fetched from private addresses."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore
     return ImageStore(database, clock, tmp_path / "images")
 
 
-async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_time(
+async def test_page_with_images_renders_the_same_each_time(
     api: NotionStandIn, http: HttpClient, images: ImageStore, clock: ManualClock
 ) -> None:
     async def nap(seconds: float) -> None:
@@ -48,7 +48,7 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
     pictures = ImageCopier(http, images, PUBLIC)
 
     def a_page() -> str:
-        """Each look at a page has its files under new addresses."""
+        """Every read of a page returns new addresses of its files."""
         emoji = mention(":a:", "custom_emoji", {"name": "a", "url": api.add_file()})
         icon = {"type": "file", "file": {"url": api.add_file(PIXEL + b"icon")}}
         return api.add_page(
@@ -82,7 +82,7 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
         (Answer(302, b"", {"Location": "?again"}), "too many redirects"),
     ],
 )
-async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
+async def test_unavailable_image_is_reported_and_others_copied(
     api: NotionStandIn, http: HttpClient, images: ImageStore, answer: Answer, reason: str
 ) -> None:
     good, bad = api.add_file(), api.add_file()
@@ -98,7 +98,7 @@ async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
     assert [each.code for each in found.issues] == ["content_image_not_copied"]
 
 
-async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images: ImageStore) -> None:
+async def test_private_addresses_are_not_fetched(api: NotionStandIn, images: ImageStore) -> None:
     http = HttpClient(connections=2, resolve=public_only())
     inside = api.add_file()
     blocks = as_blocks(
@@ -116,9 +116,7 @@ async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images:
     assert api.connections == 0
 
 
-async def test_a_picture_that_stands_elsewhere_and_stays_is_left_there(
-    api: NotionStandIn, http: HttpClient, images: ImageStore
-) -> None:
+async def test_permanent_external_image_is_not_copied(api: NotionStandIn, http: HttpClient, images: ImageStore) -> None:
     blocks = as_blocks([picture(f"{api.url}/harbour.png", expires=False)])
     assert await ImageCopier(http, images, PUBLIC).copy(1, blocks) == {}
     assert api.requests == []

@@ -1,4 +1,4 @@
-"""Supabase as its makers understand it: their own small server answers what our client asks.
+"""Our Supabase client against the small server of the Supabase project itself.
 
 It comes from npm, once, into `var/supabase-lite`, and its tables are made there once: it starts six times as fast with
 them. Where it cannot be had, these tests say so and are passed over. `SUPABASE_LITE` names a folder that has it.
@@ -91,7 +91,7 @@ class Lite:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One for all tests, on tables of its own."""
+    """One server for all tests, with its own tables."""
     _install()
     if not PREPARED.exists():
         _prepare()
@@ -111,7 +111,7 @@ async def lite(server: Server) -> AsyncIterator[Lite]:
     await http.close()
 
 
-async def test_every_active_subscriber_is_read_past_the_cap_on_rows(lite: Lite) -> None:
+async def test_all_active_subscribers_are_read_past_the_row_cap(lite: Lite) -> None:
     await lite.add(*({"email": f"reader{number:04}@example.com", "status": "active"} for number in range(1_203)))
     await lite.add(
         {"email": "a+b,c@example.com", "status": "active"}, {"email": "left@example.com", "status": "bounced"}
@@ -138,7 +138,7 @@ async def test_lower_status_never_replaces_a_higher_one(lite: Lite) -> None:
     }
 
 
-async def test_lines_of_the_log_are_written_and_found_again(lite: Lite) -> None:
+async def test_log_rows_are_written_and_found(lite: Lite) -> None:
     assert await lite.supabase.has_logs()
     assert await lite.supabase.logged("page", ["ada@example.com"]) == set()
     await lite.supabase.log(
@@ -150,14 +150,14 @@ async def test_lines_of_the_log_are_written_and_found_again(lite: Lite) -> None:
     }
 
 
-async def test_a_table_that_shows_no_row_is_not_believed(lite: Lite) -> None:
+async def test_empty_table_is_refused(lite: Lite) -> None:
     with pytest.raises(SupabaseRefused) as refused:
         await lite.supabase.probe()
     assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
 
 
 def _install() -> None:
-    """Whole or not at all: what another run has put there meanwhile is as good."""
+    """Install it completely or not at all; the copy of a concurrent run is just as good."""
     if PROGRAM.exists():
         return
     if "SUPABASE_LITE" in os.environ:
@@ -185,7 +185,7 @@ def _install() -> None:
 
 
 def _prepare() -> None:
-    """Whole or not at all, too."""
+    """Write it completely or not at all."""
     fresh = Path(mkdtemp(prefix="prepared-", dir=FOLDER))
     assert _start(fresh, "init", "--pglite").wait(START_SECONDS) == 0
     (fresh / "supabase/schemas/schema.sql").write_text(SCHEMA)
@@ -218,7 +218,7 @@ def _serving(folder: Path, command: str) -> Iterator[Server]:
 
 
 def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """Its makers are told nothing of this."""
+    """Start the server without telemetry."""
     quiet = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "DO_NOT_TRACK": "1"}
     nowhere = subprocess.DEVNULL
     command = [NODE, PROGRAM, "--no-telemetry", *words]

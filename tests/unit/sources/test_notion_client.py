@@ -1,4 +1,4 @@
-"""Asking Notion: at its pace, again where that does no harm, and with a sentence for whoever wrote the page."""
+"""The Notion client: rate limit, safe retries and helpful messages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ EVERY_ROW = {"property": "Name", "title": {"is_not_empty": True}}
 
 
 class Stage:
-    """A Notion with tables and a client whose naps move the clock."""
+    """A Notion stand-in with tables, and a client whose sleeps advance the clock."""
 
     def __init__(self, api: NotionStandIn, http: HttpClient, clock: ManualClock, version: str) -> None:
         self.api = api
@@ -77,14 +77,14 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
         f"<https://www.notion.so/{BARE}/>",
     ],
 )
-def test_an_id_is_understood_in_every_form_that_people_paste(pasted: str) -> None:
+def test_id_is_parsed_in_every_pasted_form(pasted: str) -> None:
     assert notion_id(pasted) == ID
 
 
 @pytest.mark.parametrize(
     "pasted", ["", "March", "https://example.com/", BARE[:-1], f"{BARE}0", "../" + BARE, "http://[", "g" * 32]
 )
-def test_what_is_no_id_is_refused_with_what_to_paste(pasted: str) -> None:
+def test_invalid_id_is_refused_with_the_next_step(pasted: str) -> None:
     with pytest.raises(InvalidInput, match="Copy link") as refused:
         notion_id(pasted)
     assert refused.value.field == "notionPageId"
@@ -93,7 +93,7 @@ def test_what_is_no_id_is_refused_with_what_to_paste(pasted: str) -> None:
 # Reading.
 
 
-async def test_a_page_and_its_table_are_read(stage: Stage) -> None:
+async def test_page_and_table_are_read(stage: Stage) -> None:
     page_id = stage.api.add_page(stage.mailouts, {"Name": "March", "Test": True, "Status": "Ready"})
     page = await stage.notion.page(page_id.replace("-", ""))
     table = await stage.notion.data_source(stage.mailouts)
@@ -104,7 +104,7 @@ async def test_a_page_and_its_table_are_read(stage: Stage) -> None:
     assert {request.headers["Authorization"] for request in stage.api.requests} == {f"Bearer {TOKEN}"}
 
 
-async def test_every_row_of_a_long_table_is_read_in_order(stage: Stage) -> None:
+async def test_all_rows_of_a_long_table_are_read_in_order(stage: Stage) -> None:
     made = [stage.api.add_page(stage.errors, {"Name": f"{number:03}"}) for number in range(230)]
     table = await stage.notion.data_source(stage.errors)
     assert [page.id async for page in stage.notion.query(table, where=EVERY_ROW)] == made
@@ -112,7 +112,7 @@ async def test_every_row_of_a_long_table_is_read_in_order(stage: Stage) -> None:
     assert [page.id async for page in stage.notion.query(table, where=where)] == made[10:20]
 
 
-async def test_a_table_that_notion_hands_out_in_part_only_is_no_whole_table(stage: Stage) -> None:
+async def test_incomplete_query_result_is_refused(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     status = {"type": "incomplete", "incomplete_reason": "query_result_limit_reached"}
     part = {"object": "list", "results": [], "has_more": False, "next_cursor": None, "request_status": status}
@@ -122,7 +122,7 @@ async def test_a_table_that_notion_hands_out_in_part_only_is_no_whole_table(stag
     assert refused.value.code == "NOTION_TOO_MANY_ROWS"
 
 
-async def test_pages_that_lead_round_in_circles_end(stage: Stage) -> None:
+async def test_repeated_cursor_ends_the_query(stage: Stage) -> None:
     page = stage.api.add_page()
     circle = {"object": "list", "results": [], "has_more": True, "next_cursor": "again"}
     stage.api.answer(json_answer(200, circle))
@@ -131,7 +131,7 @@ async def test_pages_that_lead_round_in_circles_end(stage: Stage) -> None:
     assert refused.value.code == "NOTION_GARBLED"
 
 
-async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage: Stage) -> None:
+async def test_content_is_read_depth_first_across_pages(stage: Stage) -> None:
     long = [said("paragraph", f"{number}") for number in range(205)]
     nested = said("toggle", "outer", said("bulleted_list_item", "inner", said("paragraph", "innermost")))
     page = stage.api.add_page(blocks=[nested, *long])
@@ -140,7 +140,7 @@ async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage:
     assert blocks[0].children[0].children[0].type == "paragraph"
 
 
-async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -> None:
+async def test_child_pages_and_private_notes_are_not_read(stage: Stage) -> None:
     kinds = ("child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported")
     page = stage.api.add_page(blocks=[block(kind, said("paragraph", "private"), title="x") for kind in kinds])
     blocks = await read_content(stage.notion, page)
@@ -148,7 +148,7 @@ async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -
     assert not any(each.children for each in blocks)
 
 
-async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walked(stage: Stage) -> None:
+async def test_synced_block_shows_its_original_without_cycles(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "shared words"), synced_from=None)])
     (original,) = stage.api._blocks[home].inside
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
@@ -160,7 +160,7 @@ async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walk
     assert (shown.children[1].children, shown.children[1].missing) == ((), "it contains itself")
 
 
-async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage: Stage) -> None:
+async def test_unshared_original_is_reported_and_the_rest_read(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "hidden"), synced_from=None)])
     (original,) = stage.api._blocks[home].inside
     stage.api.hide(original)
@@ -171,7 +171,7 @@ async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage
     assert _words([after]) == ["after"]
 
 
-async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
+async def test_too_deep_nesting_is_reported(stage: Stage) -> None:
     deep: Described = said("paragraph", "bottom")
     for _ in range(MAX_DEPTH + 2):
         deep = said("toggle", "more", deep)
@@ -185,7 +185,7 @@ async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
     assert found.missing == f"it is nested more than {MAX_DEPTH} levels deep"
 
 
-async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_with_too_many_blocks_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailwright.sources.mailouts.notion.content.MAX_BLOCKS", 10)
     page = stage.api.add_page(blocks=[said("paragraph", "x")] * 11)
     with pytest.raises(NotionRefused) as refused:
@@ -193,7 +193,7 @@ async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: p
     assert refused.value.code == "NOTION_PAGE_TOO_LARGE"
 
 
-async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage: Stage) -> None:
+async def test_link_to_page_has_title_and_public_address(stage: Stage) -> None:
     public = stage.api.add_page(cells={"title": "Visitors"}, public_url="https://example.notion.site/Visitors")
     hidden = stage.api.add_page(cells={"title": "Secret"})
     stage.api.hide(hidden)
@@ -206,7 +206,7 @@ async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage:
 # Refusals say what to do.
 
 
-async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(stage: Stage) -> None:
+async def test_unshared_page_is_refused_with_the_next_step(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.hide(page)
     with pytest.raises(NotionRefused, match="add the integration under ••• and Connections") as refused:
@@ -216,7 +216,7 @@ async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(st
     assert len(stage.api.requests) == 1
 
 
-async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
+async def test_page_in_trash_is_refused(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.trash(page)
     with pytest.raises(NotionRefused, match="trash") as refused:
@@ -224,7 +224,7 @@ async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
     assert refused.value.code == "NOTION_IN_TRASH"
 
 
-async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -> None:
+async def test_page_in_trash_is_not_updated(stage: Stage) -> None:
     database = stage.api.add_database("Mailouts", {"Name": "title", "Sent Count": "number"})
     page = stage.api.add_page(database, {"Name": "March"})
     source = await stage.notion.data_source(database)
@@ -234,7 +234,7 @@ async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -
     assert refused.value.code == "NOTION_IN_TRASH"
 
 
-async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
+async def test_wrong_token_names_the_setting(stage: Stage) -> None:
     wrong = Notion(stage.http, "ntn_wrong", stage.clock, url=stage.api.url, sleep=stage.nap)
     with pytest.raises(NotionRefused, match="NOTION_TOKEN") as refused:
         await wrong.page(stage.api.add_page())
@@ -242,20 +242,20 @@ async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
     assert "ntn_wrong" not in str(refused.value)
 
 
-async def test_a_table_in_place_of_a_page_is_told(stage: Stage) -> None:
+async def test_table_instead_of_page_is_refused(stage: Stage) -> None:
     with pytest.raises(NotionRefused, match="Use the address of one of its pages") as refused:
         await stage.notion.page(stage.mailouts)
     assert refused.value.code == "NOTION_NOT_A_PAGE"
 
 
-async def test_an_integration_without_the_right_is_told_where_to_allow_it(stage: Stage) -> None:
+async def test_missing_permission_is_explained(stage: Stage) -> None:
     stage.api.answer(error(403, "restricted_resource", "Insufficient permissions for this endpoint."))
     with pytest.raises(NotionRefused, match="In its settings in Notion, allow it") as refused:
         await stage.notion.page(ID)
     assert refused.value.code == "NOTION_RESTRICTED"
 
 
-async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
+async def test_other_refusals_are_quoted(stage: Stage) -> None:
     stage.api.answer(error(400, "validation_error", "Title is expected to be\n  title."), times=1)
     stage.api.answer(error(418, "teapot", ""))
     with pytest.raises(NotionRefused, match=r"Title is expected to be title\.$") as refused:
@@ -265,7 +265,7 @@ async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
         await stage.notion.page(ID)
 
 
-async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage: Stage) -> None:
+async def test_two_data_sources_are_refused_with_their_ids(stage: Stage) -> None:
     two = stage.api.add_database("Mail", MAILOUT_COLUMNS, sources=("March", "April"))
     with pytest.raises(NotionRefused, match="Set NOTION_DB_ERRORS to the id of one of them") as refused:
         await stage.notion.data_source(two, setting="NOTION_DB_ERRORS")
@@ -275,7 +275,7 @@ async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage:
     assert (chosen.id, chosen.name) == (stage.api.source_of(two), "March")
 
 
-async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> None:
+async def test_unshared_database_names_its_setting(stage: Stage) -> None:
     stage.api.hide(stage.mailouts)
     with pytest.raises(NotionRefused, match=r"of NOTION_DB_MAILOUTS\. Open it in Notion") as refused:
         await stage.notion.data_source(stage.mailouts)
@@ -285,14 +285,14 @@ async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> 
 # Pace and patience.
 
 
-async def test_requests_never_come_faster_than_notion_allows(stage: Stage) -> None:
+async def test_requests_keep_the_rate_limit(stage: Stage) -> None:
     for _ in range(12):
         await stage.notion.page(stage.api.add_page())
     assert stage.api.too_fast == 0
     assert sum(stage.naps) >= 11 / 3
 
 
-async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> None:
+async def test_concurrent_requests_share_the_rate_limit(stage: Stage) -> None:
     async with NotionStandIn() as patient:  # it looks at no clock: what is on the wire does not age with ours
         notion = Notion(stage.http, TOKEN, stage.clock, url=patient.url, sleep=stage.nap)
         pages = [patient.add_page() for _ in range(12)]
@@ -301,7 +301,7 @@ async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> No
         assert stage.clock.now() - began >= 11_000 / 3
 
 
-async def test_a_request_that_is_slow_on_its_way_does_not_come_together_with_those_behind_it(stage: Stage) -> None:
+async def test_slow_request_does_not_arrive_with_later_ones(stage: Stage) -> None:
     pages = [stage.api.add_page() for _ in range(6)]
     stage.api.call(Step.ANSWER, lambda: stage.clock.advance(300))
     for page in pages:
@@ -310,7 +310,7 @@ async def test_a_request_that_is_slow_on_its_way_does_not_come_together_with_tho
 
 
 @pytest.mark.parametrize("status", [429, 529])
-async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Stage, status: int) -> None:
+async def test_retry_after_is_respected(stage: Stage, status: int) -> None:
     page = stage.api.add_page()
     stage.api.answer(busy(status, seconds=7), times=2)
     began = stage.clock.now()
@@ -319,7 +319,7 @@ async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Sta
     assert len(stage.api.requests) == 3
 
 
-async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stage: Stage) -> None:
+async def test_long_wait_is_raised_with_its_length(stage: Stage) -> None:
     stage.api.answer(busy(429, seconds=600))
     with pytest.raises(NotionUnavailable) as refused:
         await stage.notion.page(ID)
@@ -327,7 +327,7 @@ async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stag
     assert len(stage.api.requests) == 1
 
 
-async def test_nobody_asks_notion_before_the_time_that_it_named_to_one(stage: Stage) -> None:
+async def test_retry_after_applies_to_all_requests(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.answer(busy(429, seconds=600), times=1)
     for expected in (600_000, 600_000 - 30_000):
@@ -344,7 +344,7 @@ async def test_nobody_asks_notion_before_the_time_that_it_named_to_one(stage: St
 @pytest.mark.parametrize(
     "trouble", [Answer(500), error(503, "service_unavailable", "x"), Answer(504), HTML, EMPTY, WRONG_JSON, BROKEN_JSON]
 )
-async def test_a_bad_moment_is_survived_and_a_bad_day_is_told(stage: Stage, trouble: Answer) -> None:
+async def test_short_outage_is_retried_and_long_one_raised(stage: Stage, trouble: Answer) -> None:
     page = stage.api.add_page()
     stage.api.answer(trouble, times=2)
     assert (await stage.notion.page(page)).id == page
@@ -355,14 +355,14 @@ async def test_a_bad_moment_is_survived_and_a_bad_day_is_told(stage: Stage, trou
     assert len(stage.api.requests) == 3 + 5
 
 
-async def test_a_connection_that_is_cut_or_speaks_garbage_is_tried_again(stage: Stage) -> None:
+async def test_broken_connection_is_retried(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.answer(GARBAGE, times=1)
     stage.api.cut(Step.MIDDLE, times=1)
     assert (await stage.notion.page(page)).id == page
 
 
-async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None:
+async def test_unreachable_notion_is_unavailable(stage: Stage) -> None:
     async with NotionStandIn() as gone:
         url = gone.url
     nowhere = Notion(stage.http, TOKEN, stage.clock, url=url, sleep=stage.nap)
@@ -373,7 +373,7 @@ async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None
 # Writing.
 
 
-async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> None:
+async def test_values_are_written_in_the_type_of_each_column(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     table = await stage.notion.data_source(stage.mailouts)
     cells = {"Status": "Failed", "Sent Count": 2, "Sent At": "2027-01-15T08:00:00.000+00:00", "Bounce Rate": 0.25}
@@ -381,7 +381,7 @@ async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> N
     assert {name: stage.api.cells(page)[name] for name in cells} == cells
 
 
-async def test_an_error_row_takes_what_fits_and_splits_what_is_long(stage: Stage) -> None:
+async def test_long_error_message_is_split(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     long = "x" * 4_500 + "🚧" * 10
     row = await stage.notion.create_page(
@@ -391,7 +391,7 @@ async def test_an_error_row_takes_what_fits_and_splits_what_is_long(stage: Stage
     assert (cells["Error Message"], cells["Email"], cells["Stage"]) == (long, "ada@example.com", "send  then settle")
 
 
-async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage) -> None:
+async def test_missing_column_is_skipped_with_one_warning(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     stage.api.remove_column(stage.mailouts, "Failed Count")
     table = await stage.notion.data_source(stage.mailouts)
@@ -406,7 +406,7 @@ async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage
 
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(504), EMPTY, HTML])
-async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage, answer: Answer) -> None:
+async def test_insert_in_doubt_is_not_repeated(stage: Stage, answer: Answer) -> None:
     table = await stage.notion.data_source(stage.errors)
     before = len(stage.api.requests)
     stage.api.answer(answer)
@@ -415,7 +415,7 @@ async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage
     assert len(stage.api.requests) == before + 1
 
 
-async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: Stage) -> None:
+async def test_insert_without_response_is_in_doubt(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     stage.api.cut(Step.MIDDLE, path="/v1/pages")
     with pytest.raises(NotionInDoubt, match="did not confirm that it wrote"):
@@ -423,7 +423,7 @@ async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: S
     assert len(stage.api.created) == 1
 
 
-async def test_a_row_that_was_surely_not_made_is_asked_for_again(stage: Stage) -> None:
+async def test_failed_insert_is_repeated(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     stage.api.answer(busy(429), times=1)
     stage.api.answer(error(409, "conflict_error", "Conflict."), times=1)
@@ -431,7 +431,7 @@ async def test_a_row_that_was_surely_not_made_is_asked_for_again(stage: Stage) -
     assert len(stage.api.created) == 1
 
 
-async def test_figures_are_written_again_after_a_cut_as_that_changes_nothing(stage: Stage) -> None:
+async def test_update_without_response_is_repeated(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     table = await stage.notion.data_source(stage.mailouts)
     stage.api.cut(Step.MIDDLE, times=1)

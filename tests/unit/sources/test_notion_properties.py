@@ -1,4 +1,4 @@
-"""Cells of Notion's tables, under the names that people gave them and in their own type."""
+"""Properties of Notion pages: reading, writing, names and types."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ NAMES = MailoutColumns()
 
 
 def a_page(**properties: Any) -> NotionPage:
-    """Underscores are spaces; each property is its type and its value."""
+    """Return a page. Underscores in names stand for spaces; each property is a pair of type and value."""
     named = {name.replace("_", " "): {"type": kind, kind: value} for name, (kind, value) in properties.items()}
     return NotionPage("p", named)
 
@@ -29,7 +29,7 @@ def a_table(**types: str) -> DataSource:
 
 
 @pytest.mark.parametrize("kind", ["status", "select"])
-def test_a_mailout_is_read_whatever_type_its_status_has(kind: str) -> None:
+def test_status_may_be_a_status_or_a_select(kind: str) -> None:
     page = a_page(
         Name=("title", [text("internal name")]),
         Subject=("rich_text", [text("Hello "), text("harbour\n", bold=True)]),
@@ -42,20 +42,20 @@ def test_a_mailout_is_read_whatever_type_its_status_has(kind: str) -> None:
     assert found.lacking == ()
 
 
-def test_without_a_subject_column_the_title_is_the_subject_and_an_empty_subject_is_empty() -> None:
+def test_title_is_the_subject_without_subject_column() -> None:
     assert read_mailout(a_page(Letter=("title", [text("March")])), NAMES).subject == "March"
     both = a_page(Letter=("title", [text("internal name")]), Subject=("rich_text", []))
     assert read_mailout(both, NAMES).subject == ""
 
 
-def test_columns_have_the_names_that_were_set_and_those_that_are_missing_are_told() -> None:
+def test_configured_column_names_are_used() -> None:
     page = a_page(Betreff=("title", [text("März")]), Stand=("select", None))
     found = read_mailout(page, MailoutColumns(subject="Betreff", status="Stand", test="Probe"))
     assert (found.subject, found.status, found.is_test, found.sent_at) == ("März", None, False, None)
     assert found.lacking == ("Probe", "Sent At")
 
 
-def test_a_formula_counts_by_its_result() -> None:
+def test_formula_is_read_as_its_result() -> None:
     page = a_page(
         Subject=("formula", {"type": "string", "string": "Made up"}),
         Test=("formula", {"type": "boolean", "boolean": True}),
@@ -75,7 +75,7 @@ def test_a_formula_counts_by_its_result() -> None:
         ("Sent At", "number", 3),
     ],
 )
-def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, kind: str, value: Any) -> None:
+def test_wrong_column_type_is_refused_with_the_next_step(name: str, kind: str, value: Any) -> None:
     with pytest.raises(NotionRefused, match=f"'{name}' in Notion has the type {kind}. Change it to a") as refused:
         read_mailout(a_page(**{name.replace(" ", "_"): (kind, value)}), NAMES)
     assert (refused.value.code, refused.value.field) == ("NOTION_PROPERTY_TYPE", name)
@@ -100,11 +100,11 @@ def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, 
         ("title", None, []),
     ],
 )
-def test_a_value_is_written_in_the_form_of_its_column(kind: str, cell: Any, value: Any) -> None:
+def test_value_is_written_in_the_format_of_its_column(kind: str, cell: Any, value: Any) -> None:
     assert build_properties(a_table(X=kind), {"X": cell}).properties == {"X": {kind: value}}
 
 
-def test_an_option_is_written_as_the_table_spells_it() -> None:
+def test_option_is_written_in_the_spelling_of_the_table() -> None:
     for kind in ("status", "select"):
         assert build_properties(a_table(Status=kind), {"Status": "Failed"}).properties == {
             "Status": {kind: {"name": "failed"}}
@@ -112,7 +112,7 @@ def test_an_option_is_written_as_the_table_spells_it() -> None:
 
 
 @pytest.mark.parametrize("words", ["x" * 2_000, "x" * 2_001, "🚧" * 2_500, "ab" * 150_000])
-def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
+def test_long_text_is_split_by_utf16_units(words: str) -> None:
     pieces = build_properties(a_table(X="rich_text"), {"X": words}).properties["X"]["rich_text"]
     contents = [piece["text"]["content"] for piece in pieces]
     assert words.startswith("".join(contents))
@@ -133,9 +133,7 @@ def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
         ("date", 5, "does not fit"),
     ],
 )
-def test_what_cannot_be_written_is_skipped_with_what_to_do_and_the_rest_is_written(
-    kind: str | None, cell: Any, reason: str
-) -> None:
+def test_unwritable_column_is_skipped_and_the_rest_written(kind: str | None, cell: Any, reason: str) -> None:
     table = a_table(Sent="number", **({} if kind is None else {"Status": kind}))
     found = build_properties(table, {"Status": cell, "Sent": 3})
     assert found.properties == {"Sent": {"number": 3}}

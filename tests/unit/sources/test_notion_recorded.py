@@ -1,4 +1,4 @@
-"""What the real Notion said to others, said again to our client: it is read and rendered, and no word gets lost."""
+"""Recorded responses of the real Notion, read and rendered by our client without losing text."""
 
 import json
 from collections.abc import Iterator
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason="recorded answers of Notion ar
 
 
 class RecordedNotion(HttpStandIn):
-    """Answers a question as it was answered at last, in the version that it was asked in; what was never asked is not
-    there."""
+    """Replays the last recorded response of a request and API version; unknown requests are not found."""
 
     def __init__(self, calls: list[dict[str, Any]]) -> None:
         super().__init__()
@@ -49,14 +48,14 @@ class RecordedNotion(HttpStandIn):
         return json_answer(*found) if found else error(404, "object_not_found", "Never recorded.")
 
     def asked(self, beginning: str, ending: str = "") -> Iterator[str]:
-        """Ids in the paths of what was read."""
+        """Ids in the paths of the recorded requests."""
         for method, path in self.answers:
             if method == "GET" and path.startswith(beginning) and path.endswith(ending):
                 yield path.removeprefix(beginning).removesuffix(ending)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-async def test_a_recorded_page_is_read_and_rendered_without_losing_a_word(file: Path) -> None:
+async def test_recorded_page_is_rendered_completely(file: Path) -> None:
     clock, http = ManualClock(), HttpClient(connections=2)
 
     async def nap(seconds: float) -> None:
@@ -89,7 +88,7 @@ async def _read(notion: Notion, page_id: str) -> None:
     assert read_mailout(page, MailoutColumns()).status is None
 
 
-async def test_recorded_tables_are_understood() -> None:
+async def test_recorded_tables_are_parsed() -> None:
     clock, http = ManualClock(), HttpClient(connections=2)
 
     async def nap(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Pages of Notion as mails: a form for everything, the same bytes every time, and a word for what is left out."""
+"""Notion pages as emails: every block type, deterministic output, and reports of omissions."""
 
 import json
 import re
@@ -43,14 +43,14 @@ UNSEEN = {"breadcrumb", "table_of_contents", "template", "meeting_notes", "trans
 
 
 @pytest.mark.parametrize("page", notion_golden.PAGES)
-def test_the_sample_pages_look_as_their_golden_files(page: str) -> None:
+def test_sample_pages_match_their_golden_files(page: str) -> None:
     for name, content in notion_golden.files(page):
         assert content == (notion_golden.FOLDER / name).read_text(encoding="utf-8"), (
             f"{name} has changed: run `python -m tests.notion_golden`, and look at it"
         )
 
 
-def test_every_type_of_block_has_a_form_of_its_own() -> None:
+def test_every_block_type_has_a_renderer() -> None:
     described = every_type(notion_golden.EXPIRING)
     assert len(KNOWN_TYPES) == 37
     assert {each.type for each in every(as_blocks(described))} >= KNOWN_TYPES
@@ -62,7 +62,7 @@ def test_every_type_of_block_has_a_form_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("page", notion_golden.PAGES)
-def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
+def test_rendering_is_deterministic_and_shows_no_ids(page: str) -> None:
     first, second = notion_golden.rendered(page), notion_golden.rendered(page)
     assert first == second
     blocks = [
@@ -73,7 +73,7 @@ def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", notion_golden.PAGES)
-def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
+def test_rendered_page_passes_the_content_rules(page: str) -> None:
     subject, _ = notion_golden.PAGES[page]
     html = framed(subject, notion_golden.rendered(page).html, notion_golden.FOOTER)
     assert html_rules.html_problem(html) is None
@@ -84,7 +84,7 @@ def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="recorded blocks of Notion are not here")
-def test_nothing_of_the_recorded_blocks_is_dropped_without_a_word() -> None:
+def test_recorded_blocks_are_rendered_or_reported() -> None:
     seen: set[str] = set()
     for described in _recorded_blocks():
         each = NotionBlock(described.get("id", "x"), described["type"], described[described["type"]])
@@ -143,7 +143,7 @@ def _blocks_in(value: Any) -> Iterator[dict[str, Any]]:
         (text("\x00\x07\u202ebell"), "bell", "bell"),
     ],
 )
-def test_a_piece_of_text_keeps_its_words_and_looks(piece: dict[str, Any], html: str, plain: str) -> None:
+def test_rich_text_keeps_text_and_annotations(piece: dict[str, Any], html: str, plain: str) -> None:
     found = render(as_blocks([said("paragraph", [piece])]), {})
     assert found.html == f'<p style="margin:0 0 16px">{html}</p>'
     assert found.text == f"{plain}\n"
@@ -159,7 +159,7 @@ def test_a_piece_of_text_keeps_its_words_and_looks(piece: dict[str, Any], html: 
         ({"start": "soon"}, "@Soon"),
     ],
 )
-def test_a_date_is_the_same_in_every_language(about: dict[str, Any], plain: str) -> None:
+def test_date_format_is_language_independent(about: dict[str, Any], plain: str) -> None:
     assert render(as_blocks([said("paragraph", [mention("@Soon", "date", about)])]), {}).text == f"{plain}\n"
 
 
@@ -171,7 +171,7 @@ def test_a_date_is_the_same_in_every_language(about: dict[str, Any], plain: str)
         ("tel:+351210000000", "here (+351210000000)\n"),
     ],
 )
-def test_a_link_is_kept_and_said_in_the_text(link: str, plain: str) -> None:
+def test_link_is_kept_and_shown_in_text(link: str, plain: str) -> None:
     found = render(as_blocks([said("paragraph", [text("here", link=link)])]), {})
     (anchor,) = LexborHTMLParser(found.html).css("a")
     assert anchor.attributes["href"] == link
@@ -183,14 +183,14 @@ def test_a_link_is_kept_and_said_in_the_text(link: str, plain: str) -> None:
     "link",
     ["javascript:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "/b0b0", "//example.com", "https://", "x y"],
 )
-def test_a_link_that_readers_cannot_or_must_not_follow_loses_its_address_and_is_told(link: str) -> None:
+def test_unusable_link_is_dropped_and_reported(link: str) -> None:
     found = render(as_blocks([said("paragraph", [text("here", link=link)])]), {})
     assert "<a" not in found.html
     assert found.text == "here\n"
     assert [each.code for each in found.issues] == ["content_link_dropped"]
 
 
-def test_a_link_in_pieces_is_one_link() -> None:
+def test_split_link_is_rendered_as_one() -> None:
     link = "https://example.com/"
     pieces = [text("read ", link=link), text("this", bold=True, link=link), text(" now")]
     found = render(as_blocks([said("paragraph", pieces)]), {})
@@ -201,7 +201,7 @@ def test_a_link_in_pieces_is_one_link() -> None:
 # Lists.
 
 
-def test_lists_are_counted_nested_and_begun_anew_after_something_else() -> None:
+def test_lists_are_nested_and_renumbered() -> None:
     page = [
         said("numbered_list_item", "a", said("numbered_list_item", "b", said("numbered_list_item", "c"))),
         said("numbered_list_item", "d", said("bulleted_list_item", "e", said("numbered_list_item", "f"))),
@@ -227,14 +227,14 @@ def test_lists_are_counted_nested_and_begun_anew_after_something_else() -> None:
         (1994, "i", "mcmxciv"),
     ],
 )
-def test_numbers_are_counted_as_browsers_do(number: int, form: str, shown: str) -> None:
+def test_list_numbers_match_browsers(number: int, form: str, shown: str) -> None:
     assert numeral(number, form) == shown
 
 
 # Pictures and files.
 
 
-def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None:
+def test_expiring_image_shows_copy_or_caption() -> None:
     page = as_blocks([picture(notion_golden.EXPIRING, "A crane")])
     copied = render(page, {notion_golden.EXPIRING: ImageCopy("https://mail.example.com/images/1.png", 2400)})
     assert 'src="https://mail.example.com/images/1.png" alt="A crane" width="640"' in copied.html
@@ -261,25 +261,25 @@ def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None
         (b"", None),
     ],
 )
-def test_a_picture_tells_its_width(content: bytes, width: int | None) -> None:
+def test_image_has_its_width(content: bytes, width: int | None) -> None:
     assert width_of(content) == width
 
 
 @pytest.mark.parametrize("kind", ["file", "video", "audio", "pdf"])
-def test_a_file_that_notion_keeps_is_named_and_not_linked(kind: str) -> None:
+def test_file_stored_in_notion_is_not_linked(kind: str) -> None:
     kept = block(kind, type="file", file={"url": notion_golden.EXPIRING}, caption=[], name="plans.pdf")
     found = render(as_blocks([kept]), {})
     assert "amazonaws" not in found.html + found.text
     assert [each.code for each in found.issues] == ["content_file_expires"]
 
 
-def test_no_signed_address_is_in_any_sample() -> None:
+def test_no_sample_contains_a_signed_address() -> None:
     for page in notion_golden.PAGES:
         found = render(as_blocks(notion_golden.PAGES[page][1]), {})
         assert "X-Amz" not in found.html + found.text
 
 
-def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
+def test_signed_external_address_counts_as_expiring() -> None:
     signed = "https://bucket.example.com/a.png?x-amz-signature=1"
     found = render(as_blocks([picture(signed, expires=False)]), {})
     assert [each.code for each in found.issues] == ["content_image_not_copied"]
@@ -288,7 +288,7 @@ def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
 # What is missing, unknown or empty.
 
 
-def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
+def test_unknown_block_shows_its_text_and_is_reported() -> None:
     page = (as_block(said("hologram", "words", said("paragraph", "inside")), "h"), as_block(block("smell"), "s"))
     found = render(page, {})
     assert found.text == "words\n\n  inside\n"
@@ -299,7 +299,7 @@ def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
 
 
 @pytest.mark.parametrize("kind", ["synced_block", "toggle", "bulleted_list_item", "numbered_list_item", "to_do"])
-def test_children_that_are_missing_are_told(kind: str) -> None:
+def test_missing_children_are_reported(kind: str) -> None:
     found = render([NotionBlock("x", kind, {"rich_text": [text("words")]}, missing="it contains itself")], {})
     assert [(each.reason, each.code) for each in found.issues] == [("it contains itself", "content_block_incomplete")]
 
@@ -315,12 +315,12 @@ def test_children_that_are_missing_are_told(kind: str) -> None:
         [block("column_list", block("column"), block("column"))],
     ],
 )
-def test_a_page_with_nothing_to_read_or_see_is_empty(page: list[dict[str, Any]]) -> None:
+def test_page_without_visible_content_is_empty(page: list[dict[str, Any]]) -> None:
     found = render(as_blocks(page), {})
     assert (found.html, found.text, found.is_empty) == ("", "", True)
 
 
-def test_a_page_with_one_picture_is_not_empty_and_empty_ends_are_cut() -> None:
+def test_page_with_an_image_is_not_empty() -> None:
     spacer = said("paragraph", "")
     assert not render(as_blocks([picture("https://example.com/a.png", expires=False)]), {}).is_empty
     found = render(as_blocks([spacer, said("paragraph", "a"), spacer, said("paragraph", "b"), spacer]), {})
@@ -328,7 +328,7 @@ def test_a_page_with_one_picture_is_not_empty_and_empty_ends_are_cut() -> None:
     assert found.html.count("&nbsp;") == 1
 
 
-def test_a_table_has_the_heads_that_it_says_and_rows_of_one_length() -> None:
+def test_table_has_headers_and_equal_rows() -> None:
     page = table(["", "a"], ["b", "c"], head=True, side=True)
     page["children"].append(block("table_row", cells=[[text("short")]]))
     tree = LexborHTMLParser(render(as_blocks([page]), {}).html)
@@ -378,7 +378,7 @@ _BLOCKS = st.recursive(
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(_BLOCKS, max_size=4))
-def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[NotionBlock]) -> None:
+def test_any_page_renders_without_active_content(blocks: list[NotionBlock]) -> None:
     found = render(blocks, {})
     tags = {node.tag for node in LexborHTMLParser(found.html).css("*")}
     assert tags <= _TAGS
@@ -392,7 +392,7 @@ _TAG_NAMES = """
 _TAGS = set(_TAG_NAMES.split())
 
 
-def test_what_is_nested_without_end_ends() -> None:
+def test_endless_nesting_is_cut_off() -> None:
     deep = NotionBlock("x", "toggle", {"rich_text": [text("x")]})
     for _ in range(500):
         deep = NotionBlock("x", "toggle", {"rich_text": [text("x")]}, (deep,))
@@ -425,13 +425,13 @@ def test_what_is_nested_without_end_ends() -> None:
         *((LINK_DARK, colour.paper_dark) for colour in COLOURS.values()),
     ],
 )
-def test_every_colour_can_be_read_by_day_and_by_night(ink: str, paper: str) -> None:
+def test_every_colour_has_contrast_in_both_modes(ink: str, paper: str) -> None:
     light, dark = sorted((_luminance(ink), _luminance(paper)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 def _luminance(colour: str) -> float:
-    """As the accessibility guidelines reckon it."""
+    """Return the contrast ratio as defined by WCAG."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""The stand-in of Notion behaves towards a client that others wrote as Notion does, as far as we ask it."""
+"""The Notion stand-in behaves like Notion towards the official client, as far as we use it."""
 
 import json
 import re
@@ -30,7 +30,7 @@ async def client(api: NotionStandIn, request: pytest.FixtureRequest) -> AsyncIte
         yield client
 
 
-async def test_a_page_is_made_read_and_changed(api: NotionStandIn, client: AsyncClient) -> None:
+async def test_page_is_created_read_and_updated(api: NotionStandIn, client: AsyncClient) -> None:
     database = api.add_database("Mailouts", MAILOUT_COLUMNS)
     source = (await client.databases.retrieve(database))["data_sources"][0]["id"]
     schema = (await client.data_sources.retrieve(source))["properties"]
@@ -46,7 +46,7 @@ async def test_a_page_is_made_read_and_changed(api: NotionStandIn, client: Async
     assert api.cells(made["id"])["Test"] is True
 
 
-async def test_lists_come_in_pages_and_a_cursor_goes_on(api: NotionStandIn, client: AsyncClient) -> None:
+async def test_lists_are_paginated(api: NotionStandIn, client: AsyncClient) -> None:
     page = api.add_page(blocks=[said("paragraph", str(number)) for number in range(250)])
     blocks = await async_collect_paginated_api(client.blocks.children.list, block_id=page)
     assert [each["paragraph"]["rich_text"][0]["plain_text"] for each in blocks] == [str(n) for n in range(250)]
@@ -64,7 +64,7 @@ async def _refused(call: Any) -> tuple[int, str]:
     return refused.value.status, str(APIErrorCode(refused.value.code).value)
 
 
-async def test_refusals_are_those_of_notion(api: NotionStandIn, client: AsyncClient) -> None:
+async def test_refusals_match_those_of_notion(api: NotionStandIn, client: AsyncClient) -> None:
     database = api.add_database("Mailouts", MAILOUT_COLUMNS)
     page = api.add_page(database, {"Name": "March"})
     source, update = api.source_of(database), client.pages.update
@@ -94,7 +94,7 @@ async def test_refusals_are_those_of_notion(api: NotionStandIn, client: AsyncCli
     assert await _refused(client.pages.retrieve(page)) == (429, "rate_limited")
 
 
-async def test_whoever_asks_without_a_version_or_too_often_is_refused() -> None:
+async def test_missing_version_and_excess_requests_are_refused() -> None:
     clock = ManualClock()
     async with NotionStandIn(clock=clock) as api, AsyncClient(auth=TOKEN, base_url=api.url, retry=False) as client:
         for _ in range(3):
@@ -107,7 +107,7 @@ async def test_whoever_asks_without_a_version_or_too_often_is_refused() -> None:
         await old.aclose()
 
 
-async def test_what_a_rehearsal_needs_is_there(api: NotionStandIn, client: AsyncClient) -> None:
+async def test_sample_workspace_exists(api: NotionStandIn, client: AsyncClient) -> None:
     named = dict(sample(api))
     blocks = await async_collect_paginated_api(client.blocks.children.list, block_id=named["a page to send"])
     assert len(blocks) == len(a_newsletter(""))
@@ -125,7 +125,7 @@ async def test_what_a_rehearsal_needs_is_there(api: NotionStandIn, client: Async
     assert (await client.blocks.children.list(page_id))["results"][0]["type"] == "quote"
 
 
-async def test_the_file_that_the_page_shows_is_taken(api: NotionStandIn, client: AsyncClient) -> None:
+async def test_file_of_a_page_is_served(api: NotionStandIn, client: AsyncClient) -> None:
     [shown] = re.findall(r"^```json\n(.*?)^```", MAILOUTS_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     named = dict(api.load(json.loads(shown)))
     assert list(named) == ["NOTION_DB_MAILOUTS", "a page May"]
@@ -135,9 +135,7 @@ async def test_the_file_that_the_page_shows_is_taken(api: NotionStandIn, client:
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="Notion's recorded answers are not here")
 @pytest.mark.parametrize("kind", ["page", "database", "data_source", "block", "list"])
-async def test_its_answers_have_no_field_that_recorded_ones_do_not_have(
-    api: NotionStandIn, client: AsyncClient, kind: str
-) -> None:
+async def test_responses_have_only_recorded_fields(api: NotionStandIn, client: AsyncClient, kind: str) -> None:
     database = api.add_database("Mailouts", MAILOUT_COLUMNS)
     page = api.add_page(database, {"Name": "March"}, blocks=[said("paragraph", "x")])
     calls = {

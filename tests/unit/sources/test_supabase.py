@@ -1,4 +1,4 @@
-"""Supabase as mailouts use it: everybody is read, nobody twice, and a race never turns a status back."""
+"""The Supabase client: complete reads, no duplicates, and status updates that are safe in a race."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def http() -> AsyncIterator[HttpClient]:
 
 
 async def no_wait(_seconds: float) -> None:
-    """Nothing sleeps in a test."""
+    """Do not sleep in tests."""
 
 
 def asking(server: SupabaseStandIn, http: HttpClient, key: str = SECRET_KEY) -> Supabase:
@@ -57,7 +57,7 @@ def a_token(role: str) -> str:
 
 
 @pytest.mark.parametrize("max_rows", [1_000, 700])
-async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: HttpClient, max_rows: int) -> None:
+async def test_all_subscribers_are_read_past_the_row_cap(http: HttpClient, max_rows: int) -> None:
     async with SupabaseStandIn(max_rows=max_rows) as server:
         for number in range(2_503):
             server.add("subscribers", email=f"reader{number:05}@example.com")
@@ -67,7 +67,7 @@ async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: 
     assert found == [f"reader{number:05}@example.com" for number in range(2_503)]
 
 
-async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: SupabaseStandIn, http: HttpClient) -> None:
+async def test_unsubscribe_during_paging_shifts_nobody(server: SupabaseStandIn, http: HttpClient) -> None:
     server.max_rows = 2
     for letter in "abcdef":
         server.add("subscribers", email=f"{letter}@example.com")
@@ -78,9 +78,7 @@ async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: Sup
     assert seen == [f"{letter}@example.com" for letter in "abcdef"]
 
 
-async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_once(
-    server: SupabaseStandIn, http: HttpClient
-) -> None:
+async def test_special_characters_in_addresses_are_escaped(server: SupabaseStandIn, http: HttpClient) -> None:
     server.max_rows = 1
     signs = ["a&b@example.com", "a+b@example.com", "a%41@example.com", 'q"u@example.com', "o'hara@example.com"]
     for email in signs:
@@ -89,7 +87,7 @@ async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_o
 
 
 @pytest.mark.parametrize("key", [PUBLISHABLE_KEY, a_token("anon"), a_token("authenticated")])
-async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: HttpClient, key: str) -> None:
+async def test_browser_key_is_refused_by_its_format(server: SupabaseStandIn, http: HttpClient, key: str) -> None:
     with pytest.raises(SupabaseRefused, match="service_role key or a secret key") as refused:
         await asking(server, http, key).probe()
     assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
@@ -97,9 +95,7 @@ async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandI
     assert key not in str(refused.value)
 
 
-async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
-    server: SupabaseStandIn, http: HttpClient
-) -> None:
+async def test_key_that_sees_nothing_is_refused_despite_200(server: SupabaseStandIn, http: HttpClient) -> None:
     server.add("subscribers", email="ada@example.com")
     server.keys["opaque"] = "anon"
     with pytest.raises(SupabaseRefused, match="row level security") as refused:
@@ -108,7 +104,7 @@ async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
     await asking(server, http).probe()
 
 
-async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: SupabaseStandIn, http: HttpClient) -> None:
+async def test_old_keys_are_sent_in_both_headers(server: SupabaseStandIn, http: HttpClient) -> None:
     token = a_token("service_role")
     server.keys[token] = "service_role"
     server.add("subscribers", email="ada@example.com")
@@ -140,9 +136,7 @@ async def test_lower_status_never_replaces_a_higher_one(
     assert server.subscriber("adaXb@example.com")["status"] == "active"
 
 
-async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
-    server: SupabaseStandIn, http: HttpClient
-) -> None:
+async def test_bounce_updates_every_spelling_of_the_address(server: SupabaseStandIn, http: HttpClient) -> None:
     for email in ("a_b@example.com", "A_B@example.com", "aXb@example.com"):
         server.add("subscribers", email=email)
     await asking(server, http).update_status(
@@ -155,7 +149,9 @@ async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
 
 
 @pytest.mark.parametrize("odd", ["star*@example.com", "per%cent@example.com", "back\\slash@example.com"])
-async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: HttpClient, odd: str) -> None:
+async def test_special_characters_never_match_other_subscribers(
+    server: SupabaseStandIn, http: HttpClient, odd: str
+) -> None:
     for email in (odd, "starfish@example.com", "per-a-cent@example.com", "backslash@example.com"):
         server.add("subscribers", email=email)
     await asking(server, http).update_status(SubscriberStatus(odd, "unsubscribed", NOW))
@@ -163,13 +159,13 @@ async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandI
 
 
 @pytest.mark.parametrize("trouble", [Answer(503), Answer(429), HTML, BROKEN_JSON, GARBAGE])
-async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: HttpClient, trouble: Any) -> None:
+async def test_temporary_failure_is_retried(server: SupabaseStandIn, http: HttpClient, trouble: Any) -> None:
     server.add("subscribers", email="ada@example.com")
     server.answer(trouble, times=2)
     assert await everybody(asking(server, http)) == ["ada@example.com"]
 
 
-async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseStandIn, http: HttpClient) -> None:
+async def test_permanent_failure_is_raised_without_retry(server: SupabaseStandIn, http: HttpClient) -> None:
     server.keys.clear()
     with pytest.raises(SupabaseRefused, match="SUPABASE_SERVICE_ROLE_KEY"):
         await everybody(asking(server, http))
@@ -179,9 +175,7 @@ async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseSt
         await everybody(asking(server, http))
 
 
-async def test_lines_of_the_log_are_never_written_twice_by_asking_again(
-    server: SupabaseStandIn, http: HttpClient
-) -> None:
+async def test_log_insert_is_never_repeated(server: SupabaseStandIn, http: HttpClient) -> None:
     supabase = asking(server, http)
     lines = [LogLine("ada@example.com", "sent", None), LogLine("bob,(x)@example.com", "failed", "550 no")]
     server.answer(Answer(503), times=1)
@@ -197,9 +191,7 @@ async def test_lines_of_the_log_are_never_written_twice_by_asking_again(
     assert server.rows("send_logs")[1]["error_message"] == "550 no"
 
 
-async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_is_taken(
-    server: SupabaseStandIn, http: HttpClient
-) -> None:
+async def test_long_address_lists_are_split_into_requests(server: SupabaseStandIn, http: HttpClient) -> None:
     supabase = asking(server, http)
     lines = [LogLine(f"{'long' * 12}{number:04}@{'example' * 8}.com", "sent", None) for number in range(200)]
     await supabase.log("page", lines[1:])
@@ -209,7 +201,7 @@ async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_i
     assert max(len(request.query) for request in server.requests) < 5_000
 
 
-async def test_whether_there_is_a_log_is_asked_in_one_request(server: SupabaseStandIn, http: HttpClient) -> None:
+async def test_log_table_check_is_one_request(server: SupabaseStandIn, http: HttpClient) -> None:
     assert await asking(server, http).has_logs()
     async with SupabaseStandIn(has_send_logs=False) as other:
         assert not await asking(other, http).has_logs()
@@ -223,7 +215,7 @@ def other_client(server: SupabaseStandIn, key: str = SECRET_KEY) -> AsyncPostgre
     return AsyncPostgrestClient(f"{server.url}{BASE}", headers={"apikey": key})
 
 
-async def test_another_client_reads_pages_and_counts(server: SupabaseStandIn) -> None:
+async def test_other_client_reads_pages_and_counts(server: SupabaseStandIn) -> None:
     for number in range(1_200):
         server.add("subscribers", email=f"reader{number:05}@example.com")
     async with other_client(server) as client:
@@ -232,7 +224,7 @@ async def test_another_client_reads_pages_and_counts(server: SupabaseStandIn) ->
     assert (len(page.data), page.count) == (1_000, 1_200)
 
 
-async def test_another_client_changes_under_a_condition(server: SupabaseStandIn) -> None:
+async def test_other_client_updates_under_a_condition(server: SupabaseStandIn) -> None:
     server.add("subscribers", email="ada@example.com", status="bounced")
     async with other_client(server) as client:
         table = client.from_("subscribers")
@@ -251,7 +243,7 @@ async def test_another_client_changes_under_a_condition(server: SupabaseStandIn)
         assert everyone.value.code == "21000"
 
 
-async def test_another_client_with_a_key_for_browsers_sees_no_rows_and_no_error(server: SupabaseStandIn) -> None:
+async def test_other_client_with_browser_key_sees_no_rows(server: SupabaseStandIn) -> None:
     server.add("subscribers", email="ada@example.com")
     async with other_client(server, PUBLISHABLE_KEY) as client:
         assert (await client.from_("subscribers").select("*").execute()).data == []
