@@ -171,20 +171,9 @@ class MailoutPreparation:
 
     async def _validate(self, page: MailoutPage) -> None:
         """Raise all refusals at once, always in the same order."""
-        of_page, of_settings = [*self._check_properties(page)], [*self._check_settings(page)]
+        of_page, of_settings = [*_check_properties(self._setup, page)], [*_check_settings(self._setup, page)]
         if of_page or of_settings:
             raise combine([*of_page, *await self._check_content(page), *of_settings])
-
-    def _check_properties(self, page: MailoutPage) -> Iterator[MailoutRefused]:
-        if not page.subject.strip():
-            yield no_subject()
-        if not page.is_test and (how := self._how_sent(page)) is not None:
-            yield already_sent(how)
-
-    def _how_sent(self, page: MailoutPage) -> str | None:
-        if (page.status or "").casefold() == self._setup.statuses.send.casefold():
-            return f"its status is {page.status}"
-        return None if page.sent_at is None else f"it was sent at {page.sent_at}"
 
     async def _check_content(self, page: MailoutPage) -> list[MailoutRefused]:
         """Check the content with one request. If Notion is unavailable, report the other refusals only."""
@@ -194,12 +183,6 @@ class MailoutPreparation:
             return []
         holds_others = any(each.missing is not None for each in blocks)
         return [] if holds_others or not render(blocks, {}).is_empty else [empty_body()]
-
-    def _check_settings(self, page: MailoutPage) -> Iterator[MailoutRefused]:
-        if page.is_test and not parse_test_emails(self._setup.test_emails):
-            yield no_test_emails()
-        if missing := self._setup.footer.missing:
-            yield no_footer(missing)
 
     def _test_emails(self) -> list[str]:
         found = parse_test_emails(self._setup.test_emails)
@@ -301,7 +284,7 @@ class MailoutPreparation:
             query = select(people.email, people.from_name).where(mine).order_by(people.email)
             rows = await tx.execute(query.limit(self._setup.batch_size))
             batch = [ExternalRecipient(row.email, self._payload(row.from_name)) for row in rows]
-            # False if somebody has cancelled the campaign.
+            # `add_recipients` returns false if the campaign was cancelled.
             if not batch or not await external.add_recipients(tx, Source.MAILOUT, run.campaign_key, batch, now):
                 await tx.execute(delete(mailout_recipients).where(mine))
                 await external.close_recipients(tx, run.campaign_key, now)
@@ -319,6 +302,26 @@ class MailoutPreparation:
         if self._setup.reply_to is not None:
             payload["replyTo"] = self._setup.reply_to
         return payload
+
+
+def _check_properties(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutRefused]:
+    if not page.subject.strip():
+        yield no_subject()
+    if not page.is_test and (how := _how_sent(setup, page)) is not None:
+        yield already_sent(how)
+
+
+def _how_sent(setup: MailoutSetup, page: MailoutPage) -> str | None:
+    if (page.status or "").casefold() == setup.statuses.send.casefold():
+        return f"its status is {page.status}"
+    return None if page.sent_at is None else f"it was sent at {page.sent_at}"
+
+
+def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutRefused]:
+    if page.is_test and not parse_test_emails(setup.test_emails):
+        yield no_test_emails()
+    if missing := setup.footer.missing:
+        yield no_footer(missing)
 
 
 def _unreachable_images(page: MailoutPage) -> ContentIssue:

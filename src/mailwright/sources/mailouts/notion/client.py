@@ -297,8 +297,8 @@ def _failure(call: _NotionRequest, reply: HttpResponse | Disconnect, answer: Map
 
 
 def _retry_after(reply: HttpResponse) -> Instant | None:
-    told = reply.headers.get("Retry-After", "")
-    return int(told) * SECOND if told.isascii() and told.isdigit() and len(told) < 8 else None
+    seconds = reply.headers.get("Retry-After", "")
+    return int(seconds) * SECOND if seconds.isascii() and seconds.isdigit() and len(seconds) < 8 else None
 
 
 def _page(answer: Mapping[str, Any]) -> NotionPage:

@@ -20,19 +20,19 @@ def image(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     caption = page.words(block, "caption")
     said = " ".join(caption.text.split())
     expiring = expiring_url(block.content)
-    picture = page.images.get(expiring) if expiring is not None else _external_image(block.content)
-    if picture is None:
+    shown_image = page.images.get(expiring) if expiring is not None else _external_image(block.content)
+    if shown_image is None:
         page.report(block, "the image could not be copied from Notion", "content_image_not_copied")
         named = f"[Image: {said}]" if said else "[Image]"
         return Piece(f'<p class="mw-muted" style="margin:0 0 16px;color:{MUTED}">{shown(named)}</p>', named)
     # Outlook supports this attribute, but not max-width.
-    width = f' width="{min(picture.width, WIDTH)}"' if picture.width else ""
+    width = f' width="{min(shown_image.width, WIDTH)}"' if shown_image.width else ""
     style = "display:block;max-width:100%;height:auto;border:0;border-radius:6px"
     html = (
         f'<div style="margin:0 0 {4 if caption.html else 16}px">'
-        f'<img src="{escape(picture.url)}" alt="{escape(said)}"{width} style="{style}"></div>{captioned(caption)}'
+        f'<img src="{escape(shown_image.url)}" alt="{escape(said)}"{width} style="{style}"></div>{captioned(caption)}'
     )
-    return Piece(html, f"[Image: {said}] {picture.url}" if said else f"[Image] {picture.url}")
+    return Piece(html, f"[Image: {said}] {shown_image.url}" if said else f"[Image] {shown_image.url}")
 
 
 def file(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:

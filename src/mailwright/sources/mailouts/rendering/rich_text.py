@@ -144,12 +144,12 @@ def _mention(piece: Mapping[str, Any], around: RichTextContext) -> _LinkedText:
 def _emoji(about: Mapping[str, Any], plain: str, around: RichTextContext) -> RichText:
     name = clean(about.get("name")).strip(":")
     spoken = f":{name}:" if name else plain
-    picture = around.images.get(str(about.get("url")))
-    if picture is None:
+    copy = around.images.get(str(about.get("url")))
+    if copy is None:
         return RichText(shown(spoken), spoken)
     style = "height:1.2em;width:1.2em;vertical-align:-0.2em;border:0"
     return RichText(
-        f'<img src="{escape(picture.url)}" alt="{escape(spoken)}" width="20" height="20" style="{style}">', spoken
+        f'<img src="{escape(copy.url)}" alt="{escape(spoken)}" width="20" height="20" style="{style}">', spoken
     )
 
 
