@@ -46,19 +46,19 @@ def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
     if parser is None:
         return ParsedSesEvent(kind, is_known=False)
     part, parse_part = parser
-    mail = _object(event, "mail")
-    return ParsedSesEvent(kind, tuple(parse_part(_SesMessage(mail, now), _object(event, part))))
+    message = _object(event, "mail")
+    return ParsedSesEvent(kind, tuple(parse_part(_SesMessage(message, now), _object(event, part))))
 
 
 class _SesMessage:
     """The part of every event that identifies the message."""
 
-    def __init__(self, mail: Mapping[str, Any], now: Instant) -> None:
+    def __init__(self, message: Mapping[str, Any], now: Instant) -> None:
         self.now = now
-        self.message_id = _text(mail, "messageId")
-        self.outbox_id = _outbox_id(mail)
-        self.at = parse_time(mail.get("timestamp"), now)
-        recipients = mail.get("destination")
+        self.message_id = _text(message, "messageId")
+        self.outbox_id = _outbox_id(message)
+        self.at = parse_time(message.get("timestamp"), now)
+        recipients = message.get("destination")
         # Open and click events do not name the recipient, so it is known only if there is exactly one.
         only = recipients[0] if isinstance(recipients, list) and len(recipients) == 1 else None
         self.only_recipient = only if isinstance(only, str) else None
@@ -89,14 +89,14 @@ class _SesMessage:
         )
 
 
-def _bounces(mail: _SesMessage, bounce: Mapping[str, Any]) -> Iterator[Report]:
+def _bounces(message: _SesMessage, bounce: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _text(bounce, "bounceType"), _optional(bounce, "bounceSubType")
     for each in _recipients(bounce, "bouncedRecipients"):
-        yield mail.report(
+        yield message.report(
             EventType.BOUNCED,
             _text(each, "emailAddress"),
             bounce.get("timestamp"),
-            _feedback_id(mail, bounce),
+            _feedback_id(message, bounce),
             verdict=_verdict(kind, subtype, each),
             bounce=(kind, subtype),
             action=each.get("action"),
@@ -133,14 +133,14 @@ def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> Co
 _NOT_COMPLAINTS = frozenset({"not-spam", "auth-failure"})
 
 
-def _complaints(mail: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Report]:
+def _complaints(message: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _optional(complaint, "complaintFeedbackType"), _optional(complaint, "complaintSubType")
     for each in _recipients(complaint, "complainedRecipients"):
-        yield mail.report(
+        yield message.report(
             EventType.COMPLAINED,
             _text(each, "emailAddress"),
             complaint.get("timestamp"),
-            _feedback_id(mail, complaint),
+            _feedback_id(message, complaint),
             verdict=ContactVerdict.NOTHING if kind in _NOT_COMPLAINTS else ContactVerdict.COMPLAINT,
             feedbackType=kind,
             subType=subtype,
@@ -148,12 +148,12 @@ def _complaints(mail: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Rep
         )
 
 
-def _deliveries(mail: _SesMessage, delivery: Mapping[str, Any]) -> Iterator[Report]:
+def _deliveries(message: _SesMessage, delivery: Mapping[str, Any]) -> Iterator[Report]:
     recipients = delivery.get("recipients")
     if not isinstance(recipients, list) or not all(isinstance(each, str) for each in recipients):
         raise MalformedEvent("recipients is not a list of addresses.")
     for recipient in recipients[:MAX_RECIPIENTS]:
-        yield mail.report(
+        yield message.report(
             EventType.DELIVERED,
             recipient,
             delivery.get("timestamp"),
@@ -163,43 +163,43 @@ def _deliveries(mail: _SesMessage, delivery: Mapping[str, Any]) -> Iterator[Repo
         )
 
 
-def _acceptance(mail: _SesMessage, _send: Mapping[str, Any]) -> Iterator[Report]:
-    yield mail.report(EventType.ACCEPTED, mail.only_recipient, None)
+def _acceptance(message: _SesMessage, _send: Mapping[str, Any]) -> Iterator[Report]:
+    yield message.report(EventType.ACCEPTED, message.only_recipient, None)
 
 
-def _rejection(mail: _SesMessage, reject: Mapping[str, Any]) -> Iterator[Report]:
+def _rejection(message: _SesMessage, reject: Mapping[str, Any]) -> Iterator[Report]:
     """SES accepted the message and then rejected its content; the address is not at fault."""
-    yield mail.report(
+    yield message.report(
         EventType.BOUNCED,
-        mail.only_recipient,
+        message.only_recipient,
         None,
         "reject",
-        mail.message_id,
+        message.message_id,
         bounce=("Reject", None),
         reason=reject.get("reason"),
     )
 
 
-def _rendering_failure(mail: _SesMessage, failure: Mapping[str, Any]) -> Iterator[Report]:
-    yield mail.report(
+def _rendering_failure(message: _SesMessage, failure: Mapping[str, Any]) -> Iterator[Report]:
+    yield message.report(
         EventType.BOUNCED,
-        mail.only_recipient,
+        message.only_recipient,
         None,
         "rendering",
-        mail.message_id,
+        message.message_id,
         bounce=("Rendering Failure", None),
         reason=failure.get("errorMessage"),
         template=failure.get("templateName"),
     )
 
 
-def _delays(mail: _SesMessage, delay: Mapping[str, Any]) -> Iterator[Report]:
+def _delays(message: _SesMessage, delay: Mapping[str, Any]) -> Iterator[Report]:
     for each in _recipients(delay, "delayedRecipients"):
-        yield mail.report(
+        yield message.report(
             EventType.DEFERRED,
             _text(each, "emailAddress"),
             delay.get("timestamp"),
-            mail.message_id,
+            message.message_id,
             str(delay.get("timestamp")),
             delayType=delay.get("delayType"),
             status=each.get("status"),
@@ -207,20 +207,20 @@ def _delays(mail: _SesMessage, delay: Mapping[str, Any]) -> Iterator[Report]:
         )
 
 
-def _open(mail: _SesMessage, details: Mapping[str, Any]) -> Iterator[Report]:
+def _open(message: _SesMessage, details: Mapping[str, Any]) -> Iterator[Report]:
     at = details.get("timestamp")
-    yield mail.report(
-        EventType.OPENED, mail.only_recipient, at, mail.message_id, str(at), userAgent=details.get("userAgent")
+    yield message.report(
+        EventType.OPENED, message.only_recipient, at, message.message_id, str(at), userAgent=details.get("userAgent")
     )
 
 
-def _click(mail: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
+def _click(message: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
     at, link = click.get("timestamp"), click.get("link")
-    yield mail.report(
+    yield message.report(
         EventType.CLICKED,
-        mail.only_recipient,
+        message.only_recipient,
         at,
-        mail.message_id,
+        message.message_id,
         str(at),
         sha256(str(link).encode()).hexdigest()[:16],
         link=link_without_query(link),
@@ -228,16 +228,16 @@ def _click(mail: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
     )
 
 
-def _subscription(mail: _SesMessage, subscription: Mapping[str, Any]) -> Iterator[Report]:
+def _subscription(message: _SesMessage, subscription: Mapping[str, Any]) -> Iterator[Report]:
     """Only a global unsubscribe counts; topics of SES contact lists are ignored."""
     preferences = subscription.get("newTopicPreferences")
     at = subscription.get("timestamp")
     if isinstance(preferences, dict) and preferences.get("unsubscribeAll") is True:
-        yield mail.report(
+        yield message.report(
             EventType.UNSUBSCRIBED,
-            mail.only_recipient,
+            message.only_recipient,
             at,
-            mail.message_id,
+            message.message_id,
             str(at),
             verdict=ContactVerdict.UNSUBSCRIBE,
             contactList=subscription.get("contactList"),
@@ -260,14 +260,14 @@ EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_SesMessage, Mapping[str, Any]]
 }
 
 
-def _feedback_id(mail: _SesMessage, part: Mapping[str, Any]) -> str:
+def _feedback_id(message: _SesMessage, part: Mapping[str, Any]) -> str:
     """Return the feedback id, the same in both formats; without it, message id and time."""
-    return _optional(part, "feedbackId") or f"{mail.message_id}@{part.get('timestamp')}"
+    return _optional(part, "feedbackId") or f"{message.message_id}@{part.get('timestamp')}"
 
 
-def _outbox_id(mail: Mapping[str, Any]) -> str | None:
+def _outbox_id(message: Mapping[str, Any]) -> str | None:
     """Find our id. Tags come first: SES replaces the Message-ID header with its own."""
-    tags, headers, common = mail.get("tags"), mail.get("headers"), mail.get("commonHeaders")
+    tags, headers, common = message.get("tags"), message.get("headers"), message.get("commonHeaders")
     candidates: list[Any] = []
     if isinstance(tags, dict):
         values = tags.get(TAG)

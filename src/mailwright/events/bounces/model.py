@@ -67,7 +67,7 @@ class BounceReport:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
-    """A feedback report; `feedback_type.is_complaint` tells whether it is a complaint."""
+    """A feedback report; `feedback_type.is_complaint` is true for complaints."""
 
     identity: str
     original: OriginalMessage

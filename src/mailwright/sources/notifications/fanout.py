@@ -253,31 +253,16 @@ class NotificationFanout:
         related = await self._queue.related(rows)
         steps = []
         for row in rows:
-            step = self._step(row, known.get(row.key), row_context(row, related, in_progress), now)
+            link = known.get(row.key)
+            if link is not None and _has_unrecorded_result(row, link):
+                step: RowStep | None = _finish_step(row, link)
+            else:
+                step = self._new_step(row, link, row_context(row, related, in_progress), now)
             if step is not None:
                 steps.append((row, step))
             if isinstance(step, CreateMessage | ReleaseMessage):
                 in_progress[row.subscription_id] += 1
         return steps
-
-    def _step(
-        self, row: NotificationRow, link: MessageLink | None, context: RowContext, now: Instant
-    ) -> RowStep | None:
-        return (
-            self._finish_step(row, link)
-            if link and _has_unrecorded_result(row, link)
-            else self._new_step(row, link, context, now)
-        )
-
-    def _finish_step(self, row: NotificationRow, link: MessageLink) -> RowStep:
-        """Finish what an expired lock left undone for an existing message."""
-        result = result_of(link)
-        if result is None:
-            return AdoptMessage(link)
-        if link.state is MessageLinkState.SENDING and not is_recorded(result, row.last_attempt_at):
-            return RecordResult(result, link, is_result=True)
-        # A late report about an attempt that is counted already, or an operator reset a row whose message was sent.
-        return RecordResult(replace(result, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
 
     def _new_step(
         self, row: NotificationRow, link: MessageLink | None, context: RowContext, now: Instant
@@ -302,7 +287,7 @@ class NotificationFanout:
                 assert_never(decision)
 
     async def _record(self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock) -> None:
-        """Record results in the transaction that locks the rows, so that nobody sees these rows locked."""
+        """Record results in the transaction that locks the rows, so that no other program sees these rows locked."""
         new: list[tuple[MessageLink, NotificationResult]] = []
         plain: list[tuple[int, str, str, NotificationResult]] = []
         for row, step in ours:
@@ -333,7 +318,9 @@ class NotificationFanout:
         released = [{"message_key": step.link.message_key} for _, step in ours if isinstance(step, ReleaseMessage)]
         if released:
             await tx.run(RELEASE_MESSAGES, released=released, now=now, parked=PARKED)
-        await self._end(tx, [step for _, step in ours if isinstance(step, RecordResult) and step.link is not None], now)
+        await _end_steps(
+            tx, [step for _, step in ours if isinstance(step, RecordResult) and step.link is not None], now
+        )
         return ours
 
     async def _beyond_maximum(
@@ -369,23 +356,6 @@ class NotificationFanout:
         await accept(tx, messages, now)
         rows = [self._link(row, step, message, lock) for (row, step), message in zip(new, messages, strict=True)]
         await tx.count(INSERT_LINKS, links=rows, now=now)
-
-    async def _end(self, tx: Runner, steps: Sequence[RecordResult], now: Instant) -> None:
-        """End the links of recorded results, and cancel parked messages whose row has ended."""
-        recorded = [(step.link, step.result.state) for step in steps if step.link is not None]
-        await links.end_links(tx, [pair for pair in recorded if pair[1] is not MessageLinkState.CLOSED])
-        closed = [link for link, state in recorded if state is MessageLinkState.CLOSED]
-        if closed:
-            await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
-        if withdrawn := [link for link in closed if link.is_parked]:
-            ended = [{"message_key": link.message_key} for link in withdrawn]
-            rows = await tx.run(WITHDRAW_MESSAGES, ended=ended, parked=PARKED)
-            metadata = {"previousStatus": "parked", "message": "The notification ended before this message was sent."}
-            events = [
-                event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows
-            ]
-            if events:
-                await tx.count(APPEND_EVENTS, events=events)
 
     def _message(self, row: NotificationRow, step: CreateMessage) -> NewMessage:
         job, kind = step.send.job, step.send.kind
@@ -430,6 +400,22 @@ class NotificationFanout:
         }
 
 
+async def _end_steps(tx: Runner, steps: Sequence[RecordResult], now: Instant) -> None:
+    """End the links of recorded results, and cancel parked messages whose row has ended."""
+    recorded = [(step.link, step.result.state) for step in steps if step.link is not None]
+    await links.end_links(tx, [pair for pair in recorded if pair[1] is not MessageLinkState.CLOSED])
+    closed = [link for link, state in recorded if state is MessageLinkState.CLOSED]
+    if closed:
+        await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
+    if withdrawn := [link for link in closed if link.is_parked]:
+        ended = [{"message_key": link.message_key} for link in withdrawn]
+        rows = await tx.run(WITHDRAW_MESSAGES, ended=ended, parked=PARKED)
+        metadata = {"previousStatus": "parked", "message": "The notification ended before this message was sent."}
+        events = [event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows]
+        if events:
+            await tx.count(APPEND_EVENTS, events=events)
+
+
 def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping[int, int]) -> RowContext:
     duplicates = related.duplicates.get((row.dedupe_key, row.subscription_id), ())
     return RowContext(
@@ -438,6 +424,17 @@ def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping
         in_progress.get(row.subscription_id, 0),
         [duplicate for duplicate in duplicates if duplicate.notification_id != row.notification_id],
     )
+
+
+def _finish_step(row: NotificationRow, link: MessageLink) -> RowStep:
+    """Finish what an expired lock left undone for an existing message."""
+    result = result_of(link)
+    if result is None:
+        return AdoptMessage(link)
+    if link.state is MessageLinkState.SENDING and not is_recorded(result, row.last_attempt_at):
+        return RecordResult(result, link, is_result=True)
+    # A late report about an attempt that is counted already, or an operator reset a row whose message was sent.
+    return RecordResult(replace(result, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
 
 
 def _payload(job: Mapping[str, Any]) -> dict[str, Any]:

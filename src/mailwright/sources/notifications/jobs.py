@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 VERSION = "1.0"
 MAJOR = "1"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
-SHORTEST_LOCK_TTL: Instant = 30 * SECOND  # the minimum of the schema
 _WEEK = {"MONDAY": "M", "TUESDAY": "T", "WEDNESDAY": "W", "THURSDAY": "TH", "FRIDAY": "F", "SATURDAY": "S"}
 
 
