@@ -43,8 +43,8 @@ async def test_webhook_is_tested_listed_redelivered_and_removed(here: Commands, 
     assert "failing" in (await here.ok("webhook", "list")).out
     receiver.forget_rules()
 
-    [_, told] = (await here.ok("webhook", "deliveries", webhook_id, "--json")).json
-    await here.ok("webhook", "redeliver", told["deliveryId"])
+    [_, delivery] = (await here.ok("webhook", "deliveries", webhook_id, "--json")).json
+    await here.ok("webhook", "redeliver", delivery["deliveryId"])
     [waiting] = (
         await here.ok("webhook", "deliveries", webhook_id, "--status", "pending", "--limit", "1", "--json")
     ).json
@@ -65,5 +65,5 @@ async def test_running_service_dispatches_events(here: Commands, receiver: HttpS
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as client:
             accepted = await client.post(f"{address}/v1/email/send", json=MAIL)
         async with asyncio.timeout(20):
-            [told] = await receiver.received(1)
-    assert (told.json()["type"], told.json()["message"]["outboxId"]) == ("SENT", accepted.json()["outboxId"])
+            [request] = await receiver.received(1)
+    assert (request.json()["type"], request.json()["message"]["outboxId"]) == ("SENT", accepted.json()["outboxId"])

@@ -111,8 +111,8 @@ async def traces(database: Database) -> int:
 
 
 def counted(answer: httpx.Response) -> tuple[int, int, int, int]:
-    told = answer.json()
-    return answer.status_code, told["new"], told["repeated"], told["unknown"]
+    counts = answer.json()
+    return answer.status_code, counts["new"], counts["repeated"], counts["unknown"]
 
 
 # SES.

@@ -409,16 +409,16 @@ def test_all_invalid_inbound_settings_are_reported(tmp_path: Path) -> None:
         sqs_queue_url="http://sqs.eu-west-1.amazonaws.com/1/q",
         bounce_mailbox="pop3://user:s3cret@mail.example.com",
     )
-    with pytest.raises(ConfigurationInvalid) as told:
+    with pytest.raises(ConfigurationInvalid) as raised:
         verify_inbound(settings)
-    names = [problem.partition(":")[0] for problem in told.value.problems]
+    names = [problem.partition(":")[0] for problem in raised.value.problems]
     assert names == [
         "SENDGRID_WEBHOOK_PUBLIC_KEY",
         "MAILWRIGHT_SNS_CERTS",
         "MAILWRIGHT_SQS_QUEUE_URL",
         "MAILWRIGHT_BOUNCE_MAILBOX",
     ]
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(raised.value)
 
 
 # The bounce command.
@@ -443,9 +443,9 @@ async def test_bounce_command_records_a_bounce(engine: DatabaseAddress, database
     clock = ManualClock()
     outbox_id = await a_sent_mail(database, clock)
     code, out, _ = await bounce(engine.url, tmp_path, a_bounce_mail(outbox_id) + b"x" * 3_000_000, "--json")
-    told = json.loads(out)
-    assert (code, told["kind"], told["new"]) == (0, "bounce", 1)
-    assert (told["reports"][0]["recipient"], told["reports"][0]["verdict"]) == (ADA, "hard_bounce")
+    output = json.loads(out)
+    assert (code, output["kind"], output["new"]) == (0, "bounce", 1)
+    assert (output["reports"][0]["recipient"], output["reports"][0]["verdict"]) == (ADA, "hard_bounce")
     assert await contact_state(database) == ("bounced", ["*"])
 
 

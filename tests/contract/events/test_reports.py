@@ -185,22 +185,22 @@ async def test_unsent_message_reverts_to_pending_despite_report(database: Databa
 @pytest.mark.promise("report-once")
 async def test_repeated_report_changes_nothing(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     report = a_bounce(clock, message)
-    assert await door.receive([report, report]) == ReportCounts(new=1, repeated=1)
+    assert await recorder.receive([report, report]) == ReportCounts(new=1, repeated=1)
     clock.advance(DAY)
-    assert await door.receive([report]) == ReportCounts(repeated=1)
+    assert await recorder.receive([report]) == ReportCounts(repeated=1)
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 1
     await suppressions.remove(database, 1, message.to_email)  # an operator lifts the suppression
-    await door.receive([report])
+    await recorder.receive([report])
     assert await scopes(database, message.to_email) == {}
 
 
 @pytest.mark.promise("report-once")
 async def test_concurrent_identical_reports_count_once(database: Database, clock: ManualClock) -> None:
     messages = [await a_sent_message(database, clock, provider_message_id=f"id-{n}") for n in range(6)]
-    told = [a_bounce(clock, message, key=f"k{n}") for n, message in enumerate(messages)]
-    orders = [told, told[::-1], told[3:] + told[:3], told]
+    reports = [a_bounce(clock, message, key=f"k{n}") for n, message in enumerate(messages)]
+    orders = [reports, reports[::-1], reports[3:] + reports[:3], reports]
     answers = await asyncio.gather(*(Reports(database, clock).receive(order) for order in orders))
     assert sum(answer.new for answer in answers) == 6
     assert sum(answer.repeated for answer in answers) == 18
@@ -211,10 +211,10 @@ async def test_concurrent_identical_reports_count_once(database: Database, clock
 @pytest.mark.promise("report-once")
 async def test_concurrent_callers_share_commits(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
-    door = Reports(database, clock)
-    told = [a_report(clock, EventType.OPENED, key=f"k{n % 30}", outbox_id=message.outbox_id) for n in range(60)]
-    answers = await asyncio.gather(*(door.receive([report]) for report in told))
-    await door.close()
+    recorder = Reports(database, clock)
+    reports = [a_report(clock, EventType.OPENED, key=f"k{n % 30}", outbox_id=message.outbox_id) for n in range(60)]
+    answers = await asyncio.gather(*(recorder.receive([report]) for report in reports))
+    await recorder.close()
     assert [sum(answer.new for answer in answers), sum(answer.repeated for answer in answers)] == [30, 30]
 
 
@@ -222,8 +222,8 @@ async def test_concurrent_callers_share_commits(database: Database, clock: Manua
 async def test_large_call_is_split_into_commits(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     count = LARGEST_COMMIT + 10
-    told = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
-    assert await Reports(database, clock).receive(told) == ReportCounts(new=count)
+    reports = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
+    assert await Reports(database, clock).receive(reports) == ReportCounts(new=count)
 
 
 async def test_only_reportable_event_types_are_accepted(database: Database, clock: ManualClock) -> None:
@@ -242,9 +242,9 @@ async def test_most_reliable_match_wins(database: Database, clock: ManualClock) 
     second = await a_sent_message(database, clock, "sendgrid", "x-2", to=ada)
     clock.advance(1_000)
     other = await a_sent_message(database, clock, "ses", "x-3", to=ada)
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     by = {"source": "sendgrid", "recipient": "Ada@Example.com"}
-    told = [
+    reports = [
         a_report(clock, key="by id", outbox_id=first.outbox_id, provider_message_id="x-2", **by),
         a_report(clock, EventType.OPENED, key="by provider", provider_message_id="x-1", **by),
         a_report(clock, EventType.CLICKED, key="by recipient", **by),
@@ -253,7 +253,7 @@ async def test_most_reliable_match_wins(database: Database, clock: ManualClock) 
         a_report(clock, EventType.OPENED, key="of nobody", source="sendgrid", recipient="who@example.com"),
         a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
     ]
-    assert await door.receive(told, by_address=True) == ReportCounts(new=4, unknown=3)
+    assert await recorder.receive(reports, by_address=True) == ReportCounts(new=4, unknown=3)
     assert steps(await record_of(database, first.outbox_id))[4:] == ["delivered", "open"]
     assert steps(await record_of(database, second.outbox_id))[4:] == ["click", "deferred"]
     assert steps(await record_of(database, other.outbox_id))[4:] == []
@@ -290,9 +290,9 @@ async def test_report_changes_only_its_tenant(database: Database, clock: ManualC
 async def test_report_without_message_changes_nothing(database: Database, clock: ManualClock, by_address: bool) -> None:
     """Not even with a single tenant and from a trusted source."""
     lost = {"recipient": "ada@example.com", "verdict": ContactVerdict.HARD_BOUNCE}
-    told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
+    reports = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
     with capture_logs() as lines:
-        assert await Reports(database, clock).receive(told, by_address=by_address) == ReportCounts(unknown=1)
+        assert await Reports(database, clock).receive(reports, by_address=by_address) == ReportCounts(unknown=1)
     assert [line["event"] for line in lines] == ["report_without_mail"]
     assert "ada@" not in str(lines)
     assert await scopes(database, "ada@example.com") == {}
@@ -302,10 +302,12 @@ async def test_report_without_message_changes_nothing(database: Database, clock:
 
 async def test_match_by_address_requires_trusted_source(database: Database, clock: ManualClock) -> None:
     await a_sent_message(database, clock, to="ada@example.com")
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=ContactVerdict.HARD_BOUNCE)
     # Both in one call: one must not affect the other.
-    answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
+    answers = await asyncio.gather(
+        recorder.receive([bounce]), recorder.receive([replace(bounce, key="k2")], by_address=True)
+    )
     assert answers == [ReportCounts(unknown=1), ReportCounts(new=1)]
     async with database.read() as tx:
         assert [row.key for row in await tx.execute(select(reports.c.key))] == ["ses:k2"]
@@ -318,8 +320,8 @@ async def test_match_by_address_requires_trusted_source(database: Database, cloc
 async def test_event_keeps_text_and_masks_addresses(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     words = {"diagnosticCode": "550 <ada@example.com>: no\0 such user \ud800", "recipient": "x", "also": ["b@c.eu"]}
-    told = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
-    await Reports(database, clock).receive([replace(told, bounce_subtype="No\0Email")])
+    report = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
+    await Reports(database, clock).receive([replace(report, bounce_subtype="No\0Email")])
     event = the_event(await record_of(database, message.outbox_id), EventType.BOUNCED)
     assert event.metadata == {
         "diagnosticCode": "550 <a***@e***.com>: no such user ?",
@@ -369,12 +371,12 @@ async def test_only_recipients_of_the_message_are_changed(database: Database, cl
         "bcc": ["c@d.eu"],
     }
     message = await a_sent_message(database, clock, to="ada@example.com", payload=payload)
-    door = Reports(database, clock)
-    told = [
+    recorder = Reports(database, clock)
+    reports = [
         a_bounce(clock, message, key=f"k{n}", recipient=recipient)
         for n, recipient in enumerate(["bob@EXAMPLE.com", "C@d.eu", "eve@example.com", "not an address", None])
     ]
-    assert await door.receive(told) == ReportCounts(new=5)
+    assert await recorder.receive(reports) == ReportCounts(new=5)
     assert [await scopes(database, email) for email in ("bob@example.com", "c@d.eu")] == [{"*": "bounce"}] * 2
     assert [await scopes(database, email) for email in ("ada@example.com", "eve@example.com")] == [{}, {}]
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 5
@@ -382,8 +384,8 @@ async def test_only_recipients_of_the_message_are_changed(database: Database, cl
 
 async def test_hidden_recipient_means_the_only_recipient(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
-    told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=ContactVerdict.COMPLAINT)
-    await Reports(database, clock).receive([told])
+    report = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=ContactVerdict.COMPLAINT)
+    await Reports(database, clock).receive([report])
     assert await scopes(database, "ada@example.com") == {"*": "complaint"}
 
 
@@ -396,11 +398,11 @@ async def test_three_soft_bounces_in_thirty_days_suppress(
     database: Database, clock: ManualClock, days: Sequence[int], expected: dict[str, str]
 ) -> None:
     start = clock.now()
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     for number, day in enumerate(days):
         message = await a_sent_message(database, clock, to="ada@example.com")
-        told = a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE, at=start + day * DAY)
-        assert await door.receive([told, told]) == ReportCounts(new=1, repeated=1)
+        report = a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE, at=start + day * DAY)
+        assert await recorder.receive([report, report]) == ReportCounts(new=1, repeated=1)
     assert await scopes(database, "ada@example.com") == expected
     assert await contact_status(database, "ada@example.com") == ("bounced" if expected else "active")
 
@@ -412,8 +414,8 @@ async def test_soft_bounce_order_does_not_matter(database: Database, clock: Manu
     for number, order in enumerate(orders):
         mails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
         for message, day in zip(mails, order, strict=True):
-            told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=ContactVerdict.SOFT_BOUNCE, at=day * DAY)
-            await Reports(database, clock).receive([told])
+            report = a_bounce(clock, message, key=f"k{number}-{day}", verdict=ContactVerdict.SOFT_BOUNCE, at=day * DAY)
+            await Reports(database, clock).receive([report])
         person = await contacts.load_details(database, 1, message.to_email)
         [entry] = person.suppressions
         ends.append((person.contact.status, person.contact.status_updated_at, entry.created_at))
@@ -423,11 +425,11 @@ async def test_soft_bounce_order_does_not_matter(database: Database, clock: Manu
 @pytest.mark.promise("soft-bounces-counted")
 async def test_reports_about_one_message_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
-        await door.receive([a_bounce(clock, mail, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE)])
+        await recorder.receive([a_bounce(clock, mail, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {}
-    await door.receive([a_bounce(clock, mails[2], key="k9", verdict=ContactVerdict.SOFT_BOUNCE)])
+    await recorder.receive([a_bounce(clock, mails[2], key="k9", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
@@ -435,33 +437,33 @@ async def test_reports_about_one_message_are_one_soft_bounce(database: Database,
 async def test_soft_bounces_before_reactivation_do_not_count(
     database: Database, clock: ManualClock, leaves: bool
 ) -> None:
-    door, people = Reports(database, clock), ContactStatusService(database, clock)
+    recorder, people = Reports(database, clock), ContactStatusService(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
-    told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
-    await door.receive(told[:3])
+    reports = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await recorder.receive(reports[:3])
     assert await contact_status(database, "ada@example.com") == "bounced"
     clock.advance(DAY)
     await people.activate(1, "ada@example.com", source="cli")
-    await door.receive([told[3]])  # happened earlier, reported late
+    await recorder.receive([reports[3]])  # happened earlier, reported late
     if leaves:
         await people.unsubscribe_by_link(1, "ada@example.com", source="reader")
         await people.resubscribe_by_link(1, "ada@example.com", source="reader")
     clock.advance(DAY)
-    await door.receive([replace(each, at=clock.now()) for each in told[4:6]])
+    await recorder.receive([replace(each, at=clock.now()) for each in reports[4:6]])
     assert await scopes(database, "ada@example.com") == {}
     assert await contact_status(database, "ada@example.com") == "active"
-    await door.receive([replace(told[6], at=clock.now())])
+    await recorder.receive([replace(reports[6], at=clock.now())])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
 async def test_late_soft_bounce_does_not_revive_old_ones(database: Database, clock: ManualClock) -> None:
-    door = Reports(database, clock)
+    recorder = Reports(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
-    told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
-    await door.receive(told[:3])
+    reports = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await recorder.receive(reports[:3])
     await suppressions.remove(database, 1, "ada@example.com")
     clock.advance(300 * DAY)
-    await door.receive([replace(told[3], at=clock.now())])
+    await recorder.receive([replace(reports[3], at=clock.now())])
     assert await scopes(database, "ada@example.com") == {}
 
 
@@ -469,18 +471,18 @@ async def test_old_reports_are_deleted_unless_they_count(database: Database, clo
     message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
     by = {"source": "sendgrid", "recipient": message.to_email}
     soft = {**by, "type_": EventType.BOUNCED, "verdict": ContactVerdict.SOFT_BOUNCE}
-    told = [
+    reports = [
         a_report(clock, key="open", **by),
         a_report(clock, key="proof", outbox_id=message.outbox_id, **by),
         a_report(clock, key="old", **soft),
         a_report(clock, key="counted", **{**soft, "at": clock.now() + 80 * DAY}),
     ]
-    await Reports(database, clock).receive(told, by_address=True)
+    await Reports(database, clock).receive(reports, by_address=True)
     clock.advance(90 * DAY)
     young = a_report(clock, key="young", **by)
     for left in (["counted", "old", "open", "proof", "young"], ["counted", "young"]):
-        await (door := Reports(database, clock)).receive([young], by_address=True)
-        await door.close()
+        await (recorder := Reports(database, clock)).receive([young], by_address=True)
+        await recorder.close()
         async with database.read() as tx:
             rows = await tx.execute(select(reports.c.key))
         assert sorted(row.key.removeprefix("sendgrid:") for row in rows) == left
@@ -504,8 +506,8 @@ async def test_proof_is_kept_until_message_is_settled(database: Database, clock:
 async def test_worker_deletes_old_reports_without_new_ones(bench: Bench) -> None:
     message = await a_sent_message(bench.database, bench.clock, "sendgrid")
     proof = a_report(bench.clock, outbox_id=message.outbox_id)
-    await (door := Reports(bench.database, bench.clock)).receive([proof])
-    await door.close()
+    await (recorder := Reports(bench.database, bench.clock)).receive([proof])
+    await recorder.close()
     for age, left in ((89 * DAY, 1), (2 * DAY, 0)):
         bench.clock.advance(age)
         keeper = (await bench.worker(ScriptedProvider())).parts.maintenance
@@ -526,8 +528,8 @@ async def test_new_reports_are_counted_by_type(database: Database, clock: Manual
 @pytest.mark.promise("soft-bounces-counted")
 async def test_soft_bounce_limit_is_configurable(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
-    door = Reports(database, clock, SoftBounces(count=1, days=1))
-    await door.receive([a_bounce(clock, message, verdict=ContactVerdict.SOFT_BOUNCE)])
+    recorder = Reports(database, clock, SoftBounces(count=1, days=1))
+    await recorder.receive([a_bounce(clock, message, verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 

@@ -63,7 +63,7 @@ def expected(folder: Path) -> dict[str, Any]:
     return found
 
 
-def letter(file: Path) -> BounceMail:
+def parse_file(file: Path) -> BounceMail:
     return parse_bounce_mail(file.read_bytes())
 
 
@@ -96,13 +96,14 @@ def complains_alike(read_letter: BounceMail, wanted: list[str]) -> bool:
 def test_real_bounces_are_classified_as_expected() -> None:
     verdicts = {
         **{
-            name: judges_alike(letter(DSN / "sisimai" / name), want) for name, want in expected(DSN / "sisimai").items()
+            name: judges_alike(parse_file(DSN / "sisimai" / name), want)
+            for name, want in expected(DSN / "sisimai").items()
         },
         **{
-            name: names_and_times_alike(letter(DSN / "flufl" / name), want)
+            name: names_and_times_alike(parse_file(DSN / "flufl" / name), want)
             for name, want in expected(DSN / "flufl").items()
         },
-        **{name: complains_alike(letter(ARF / name), want) for name, want in expected(ARF).items()},
+        **{name: complains_alike(parse_file(ARF / name), want) for name, want in expected(ARF).items()},
     }
     score = sum(verdicts.values()) / len(verdicts)
     print(f"{sum(verdicts.values())} of {len(verdicts)} as expected: {score:.1%}")
@@ -112,7 +113,7 @@ def test_real_bounces_are_classified_as_expected() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_bounces_of_well_known_servers(name: str) -> None:
-    found = letter(DSN / "sisimai" / name)
+    found = parse_file(DSN / "sisimai" / name)
     assert isinstance(found, BounceReport)
     assert [(each.address, each.kind, each.status) for each in found.recipients] == OURS[name]
 
@@ -124,23 +125,23 @@ def test_every_email_of_the_corpus_is_parsed() -> None:
 
 
 def test_other_emails_are_no_bounces() -> None:
-    assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
-    assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
-    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # forwarded by a person
+    assert isinstance(parse_file(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
+    assert isinstance(parse_file(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
+    assert isinstance(parse_file(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # forwarded by a person
 
 
 def test_complaining_recipient_is_parsed_if_present() -> None:
-    told = letter(ARF / "arf-17.eml")
-    hidden = letter(ARF / "arf-15.eml")
-    assert isinstance(told, FeedbackReport)
+    named = parse_file(ARF / "arf-17.eml")
+    hidden = parse_file(ARF / "arf-15.eml")
+    assert isinstance(named, FeedbackReport)
     assert isinstance(hidden, FeedbackReport)
-    assert told.recipients == ("kijitora@example.com", "sabatora@example.net")
+    assert named.recipients == ("kijitora@example.com", "sabatora@example.net")
     assert hidden.recipients == ()
     assert hidden.feedback_type is FeedbackType.ABUSE
 
 
 def test_original_of_nearly_every_report_is_found() -> None:
-    found = [letter(file) for file in sorted((DSN / "sisimai").glob("*-*.eml"))]
+    found = [parse_file(file) for file in sorted((DSN / "sisimai").glob("*-*.eml"))]
     bounces = [each for each in found if isinstance(each, BounceReport)]
     assert sum(each.original.message_id is not None for each in bounces) / len(bounces) > 0.85
 
@@ -149,7 +150,7 @@ def test_our_id_is_found_in_real_reports() -> None:
     """Parse each email with our Message-ID in place of the original one."""
     ours = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
-        found = letter(file)
+        found = parse_file(file)
         if isinstance(found, BounceReport | FeedbackReport) and found.original.message_id:
             of_theirs = found.original.message_id.strip("<>").encode()
             again = parse_bounce_mail(file.read_bytes().replace(of_theirs, f"{ours}@sender.example".encode()))

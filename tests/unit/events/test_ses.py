@@ -73,9 +73,9 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_amazon_examples_are_parsed(name: str) -> None:
     event = json.loads((FIXTURES / f"{name}.json").read_text())
-    told = ses.parse_event(json.dumps(event), NOW)
-    assert [(each.type, each.verdict, each.recipient) for each in told.reports] == EXAMPLES[name]
-    for report in told.reports:
+    parsed = ses.parse_event(json.dumps(event), NOW)
+    assert [(each.type, each.verdict, each.recipient) for each in parsed.reports] == EXAMPLES[name]
+    for report in parsed.reports:
         assert report.provider_message_id == event["mail"]["messageId"]
         assert (isoformat(report.at) or "")[:4] in ("2016", "2017", "2018", "2020", "2022")
 
@@ -191,10 +191,13 @@ def test_recipient_is_unknown_among_several(events: tuple[str, str, Any]) -> Non
 
 
 def test_ses_topic_preferences_are_ignored() -> None:
-    wishes = {"unsubscribeAll": False, "topicSubscriptionStatus": [{"topicName": "a", "subscriptionStatus": "OptOut"}]}
-    told = ses.parse_event(an_event("Subscription", "subscription", {"newTopicPreferences": wishes}), NOW)
-    assert told.is_known
-    assert told.reports == ()
+    preferences = {
+        "unsubscribeAll": False,
+        "topicSubscriptionStatus": [{"topicName": "a", "subscriptionStatus": "OptOut"}],
+    }
+    parsed = ses.parse_event(an_event("Subscription", "subscription", {"newTopicPreferences": preferences}), NOW)
+    assert parsed.is_known
+    assert parsed.reports == ()
 
 
 def test_link_is_stored_without_query() -> None:
@@ -204,8 +207,8 @@ def test_link_is_stored_without_query() -> None:
 
 @pytest.mark.parametrize("text", ["Successfully validated SNS topic for Amazon SES event publishing.", "", "{"])
 def test_plain_text_is_no_event(text: str) -> None:
-    told = ses.parse_event(text, NOW)
-    assert (told.reports, told.is_known) == ((), False)
+    parsed = ses.parse_event(text, NOW)
+    assert (parsed.reports, parsed.is_known) == ((), False)
 
 
 def test_unknown_event_has_no_reports() -> None:
@@ -341,7 +344,7 @@ JSON = st.recursive(
 )
 def test_random_json_is_only_ever_rejected(kind: str, mail: dict[str, Any], part: Any) -> None:
     try:
-        told = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **mail), NOW)
+        parsed = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **mail), NOW)
     except MalformedEvent:
         return
-    assert all(isinstance(each, Report) for each in told.reports)
+    assert all(isinstance(each, Report) for each in parsed.reports)

@@ -110,9 +110,9 @@ async def test_unreachable_queue_is_reported(
     sqs.cut(Step.ANSWER, times=1)
     with pytest.raises(SqsUnavailable):
         await queue.receive()
-    nobody = SqsQueue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
+    unreachable = SqsQueue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
     with pytest.raises(SqsUnavailable, match="unreachable"):
-        await nobody.receive()
+        await unreachable.receive()
 
 
 async def test_missing_or_wrong_keys_are_reported(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> None:
