@@ -96,8 +96,8 @@ class QueueOwner:
         row = {"dedupe_key": f"dedupe-{number}", "created_at": self.now, **changes}
         return await self._insert("open_event_notifications", "notification_id", row)
 
-    async def event(self, number: int, payload: Any = None, **changes: Any) -> int:
-        fields = {"courseTitle": "Data Structures", "sectionNumber": "01", **(payload or {})}
+    async def event(self, number: int, details: Any = None, **changes: Any) -> int:
+        fields = {"courseTitle": "Data Structures", "sectionNumber": "01", **(details or {})}
         row = {
             "section_id": 7,
             "term_id": "92026",

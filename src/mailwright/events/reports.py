@@ -1,7 +1,7 @@
-"""Reports: the one door for what is told later about a mail, whoever tells it. Each counts once, in any order.
+"""Record provider reports about messages, from any source. Each report counts once, in any order.
 
-A report becomes an event on its message's timeline, ends a doubt about it, and changes the standing of the person whom
-it speaks of. Callers that arrive together share a commit; nobody is answered before it.
+A report becomes an event on the timeline of its message, settles a message in doubt, and changes the status of the
+contact. Concurrent callers share a commit, and each call returns after it.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", 
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 
-# One transaction takes at most this many: a commit must stay short while workers wait for their turn.
+# The maximum of reports per transaction, which must be short because workers wait for it.
 LARGEST_COMMIT: Final = 500
 
-# A copy that comes later than this is a new report; nobody tries again for so long.
+# A copy that arrives later counts as a new report; no provider retries for so long.
 KEPT_FOR: Final = 90 * DAY
 FORGET_EVERY: Final = HOUR
 MOST_FORGOTTEN: Final = 5_000
 
-# What only a provider can say. Each of them, good or bad, proves that the provider had the mail.
+# Event types that only a provider can report. Each of them proves that the provider had the message.
 REPORTABLE: Final = frozenset(
     {
         EventType.ACCEPTED,
@@ -66,12 +66,12 @@ log = logger(__name__)
 class Effect(Enum):
     NEW = auto()
     REPEATED = auto()
-    UNKNOWN = auto()  # about no mail of ours: nothing follows from it
+    UNKNOWN = auto()  # about no message of ours; ignored
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCounts:
-    """What became of the reports of one call."""
+    """How many reports of one call were new, repeated or unknown."""
 
     new: int = 0
     repeated: int = 0
@@ -89,10 +89,10 @@ class Reports:
         self._forgets_at: Instant = 0
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
-        """When this returns they are on disk, with all that follows from them. Telling them again is harmless.
+        """Record reports and their consequences durably. Repeating a call is harmless.
 
-        `by_address`: whoever tells is surely our provider. Then a report that names no mail is about the latest one to
-        that address; anybody else has to name the mail.
+        `by_address`: the source is certainly our provider. Then a report that names no message is about the latest one
+        to that address; other sources must name the message.
         """
         for report in reports:
             if report.type not in REPORTABLE:
@@ -123,19 +123,19 @@ class Reports:
         return effects
 
     async def _forget(self) -> None:
-        """Whoever adds rows takes old ones away, some of them at a time."""
+        """Delete a batch of old reports from time to time."""
         now = self._clock.now()
         if now < self._forgets_at:
             return
         self._forgets_at = now + FORGET_EVERY
         try:
             await forget(self._database, self._soft, now)
-        except Exception as error:  # the reports are on disk all the same
-            log.warning("reports_not_forgotten", reason=type(error).__name__)
+        except Exception as error:  # the new reports are recorded all the same
+            log.warning("old_reports_not_deleted", reason=type(error).__name__)
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Old reports, but for those that may still be counted; answers how many are gone."""
+    """Delete a batch of old reports, except those that still count; return their number."""
     return await database.transact(
         lambda tx: tx.count(
             FORGET_REPORTS,
@@ -179,14 +179,14 @@ async def take(
     proves: bool = True,
     by_address: bool = False,
 ) -> list[Effect]:
-    """Answers, in the order of the reports, what each of them was. `proves`: whether the provider had these mails."""
+    """Record reports; return their effects in order. `proves`: whether the provider had the messages."""
     first: dict[str, Report] = {}
     for report in reports:
         first.setdefault(_key(report), report)
     taken = await _understood(tx, first, proves=proves, by_address=by_address)
     new = await _insert(tx, taken.values(), now)
     await _record(tx, new, now)
-    await _change_standing(tx, new, soft, now)
+    await _update_contacts(tx, new, soft, now)
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
     effects |= {one.key: Effect.NEW for one in new}
     return _in_order(reports, effects)
@@ -206,7 +206,7 @@ async def _understood(
             is_proof = proves and mail.is_certain
             taken[key] = _Taken(report, key, mail.tenant_id, mail, email, verdict, is_proof)
         else:
-            log.info("report_without_mail", source=report.source, type=report.type, verdict=report.verdict)
+            log.info("report_without_message", source=report.source, type=report.type, verdict=report.verdict)
     return taken
 
 
@@ -217,7 +217,7 @@ async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool)
     found |= await _by_provider_id(tx, missing)
     if not by_address:
         return found
-    # What carries an id of ours that we do not know is about somebody else's mail.
+    # A report with an unknown id of our form is about a message of another installation.
     missing = {key: report for key, report in missing.items() if key not in found and report.outbox_id is None}
     return found | await _by_recipient(tx, missing)
 
@@ -281,8 +281,8 @@ def _recipient(report: Report, mail: ReportedMessage, copies: set[str]) -> str |
 
 
 def _copies(payload: str) -> set[str]:
-    said = orjson.loads(payload)
-    emails = (_normal(each) for kind in ("cc", "bcc") for each in said.get(kind, ()))
+    message = orjson.loads(payload)
+    emails = (_normal(each) for kind in ("cc", "bcc") for each in message.get(kind, ()))
     return {email for email in emails if email is not None}
 
 
@@ -295,7 +295,7 @@ async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Ta
 
 
 async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
-    """On the timeline of each mail, and at the end of a doubt about it."""
+    """Add events to the timelines and settle messages in doubt."""
     events, proofs = [], []
     for one in new:
         event = Event(one.report.type, one.report.at, _metadata(one))
@@ -308,7 +308,7 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
     await record_proofs(tx, proofs, now)
 
 
-async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
+async def _update_contacts(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
     facts = [fact for one in new if one.email is not None and (fact := _fact(one, one.email)) is not None]
     softly = [
         (one.tenant_id, one.email, one.report.at)
@@ -316,14 +316,14 @@ async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
         if one.email and one.verdict is ContactVerdict.SOFT_BOUNCE
     ]
     if softly:
-        # Held before they are counted: of two that are told at once, the second counts both.
+        # Locked before counting, so that of two concurrent reports the second counts both.
         await status.lock_known_contacts(tx, {fact.contact for fact in facts} | {(each[0], each[1]) for each in softly})
         facts += await status.repeated_soft_bounces(tx, softly, soft)
     await status.apply_facts(tx, facts, now)
 
 
 def _fact(one: _Taken, email: str) -> StatusFact | None:
-    """What follows for the person; soft bounces have to be counted first."""
+    """Return the consequence for the contact; soft bounces are counted separately."""
     report = one.report
     match one.verdict:
         case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
@@ -334,8 +334,8 @@ def _fact(one: _Taken, email: str) -> StatusFact | None:
                 email,
                 source=report.source,
                 at=report.at,
-                bounce_type=_words(report.bounce_type),
-                bounce_subtype=_words(report.bounce_subtype),
+                bounce_type=_clean(report.bounce_type),
+                bounce_subtype=_clean(report.bounce_subtype),
             )
         case ContactVerdict.COMPLAINT:
             return status.complaint_fact(one.tenant_id, email, source=report.source, at=report.at)
@@ -346,7 +346,7 @@ def _fact(one: _Taken, email: str) -> StatusFact | None:
 
 
 def _key(report: Report) -> str:
-    """Nobody else's reports are taken for copies of these."""
+    """Return a key that is unique across sources."""
     return f"{report.source}:{_plain(report.key)}"
 
 
@@ -365,19 +365,19 @@ def _report_row(one: _Taken) -> dict[str, Any]:
 
 def _metadata(one: _Taken) -> dict[str, Any]:
     report = one.report
-    said = {
+    fields = {
         "source": report.source,
         "recipient": address.mask(report.recipient) if report.recipient else None,
         "providerMessageId": _plain(report.provider_message_id),
-        "bounceType": _words(report.bounce_type),
-        "bounceSubtype": _words(report.bounce_subtype),
+        "bounceType": _clean(report.bounce_type),
+        "bounceSubtype": _clean(report.bounce_subtype),
     }
-    known = {name: value for name, value in said.items() if value is not None}
-    return {**_words(report.metadata), **known}
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {**_clean(report.metadata), **known}
 
 
-def _words(value: Any) -> Any:
-    """What a reporter says, fit to keep, without anybody's address."""
+def _clean(value: Any) -> Any:
+    """Clean a value from a provider and mask addresses."""
     return _masked(_plain(value))
 
 
@@ -390,7 +390,7 @@ def _masked(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Words from outside, without what no database takes: NUL, and characters that are none."""
+    """Remove what no database accepts: NUL and invalid characters."""
     if isinstance(value, str):
         return value.replace("\0", "").encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -408,10 +408,10 @@ def _normal(text: str | None) -> str | None:
 
 
 def _in_order(reports: Sequence[Report], effects: dict[str, Effect]) -> list[Effect]:
-    told: list[Effect] = []
+    ordered: list[Effect] = []
     for report in reports:
         key = _key(report)
-        told.append(effects[key])
+        ordered.append(effects[key])
         if effects[key] is Effect.NEW:
-            effects[key] = Effect.REPEATED  # the next copy among these
-    return told
+            effects[key] = Effect.REPEATED  # for the next copy in this call
+    return ordered

@@ -265,7 +265,7 @@ async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: Manu
         event = ses_event(name, ADA, at=SIGNER.now, message_id="of a stranger")
         with capture_logs() as lines:
             assert counted(await from_ses(api, event, TopicArn=FOREIGN_TOPIC)) == (200, 0, 0, 1)
-        assert [line["event"] for line in lines if line["event"] != "sns_topics_not_set"] == ["report_without_mail"]
+        assert [line["event"] for line in lines if line["event"] != "sns_topics_not_set"] == ["report_without_message"]
         assert ADA not in str(lines)
     eve = ses_event("Bounce", "eve@example.com", at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, eve, TopicArn=FOREIGN_TOPIC)) == (200, 1, 0, 0)

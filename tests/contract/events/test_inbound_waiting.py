@@ -260,7 +260,7 @@ async def test_bounce_email_without_our_id_changes_no_contact(database: Database
             recorded = await recorder.record(mail)
             assert [report.verdict for report in recorded.reports] == ["nothing"]
             assert (recorded.counts.new, recorded.counts.unknown) == (0, 1)
-    assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
+    assert [line["event"] for line in lines] == ["report_without_message"] * len(forged)
     assert await contact_state(database) == ("active", [])
     assert [len(steps(await record_of(database, each))) for each in outbox_ids] == [4] * 4
 

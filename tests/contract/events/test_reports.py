@@ -293,7 +293,7 @@ async def test_report_without_message_changes_nothing(database: Database, clock:
     reports = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
     with capture_logs() as lines:
         assert await Reports(database, clock).receive(reports, by_address=by_address) == ReportCounts(unknown=1)
-    assert [line["event"] for line in lines] == ["report_without_mail"]
+    assert [line["event"] for line in lines] == ["report_without_message"]
     assert "ada@" not in str(lines)
     assert await scopes(database, "ada@example.com") == {}
     with pytest.raises(NotFound):
