@@ -20,8 +20,8 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.quotas import QuotaReport
 from mailwright.sources.campaigns.entries import CampaignSnapshot
-from mailwright.sources.campaigns.forecast import ASSUMED_RATE, Forecast, forecast
-from mailwright.sources.campaigns.forecast_values import CampaignForecast
+from mailwright.sources.campaigns.forecast import Forecast, forecast
+from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, CampaignForecast, ForecastAssumption
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages, queue_entries
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
 from tests.conftest import DatabaseAddress
@@ -39,32 +39,32 @@ class QueuedTestCampaign:
 
 
 async def a_queued_campaign(
-    bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT, **limits: Any
+    bench: Bench, recipients: int, *, tenant_id: int = DEFAULT_TENANT, **limits: Any
 ) -> QueuedTestCampaign:
     """Create a campaign whose messages are all enqueued."""
     now = bench.clock.now()
     campaign_id = uuid7(now)
     async with bench.database.write() as tx:
-        values = {"campaign_id": campaign_id, "tenant_id": tenant_id, "name": f"To {readers}"}
+        values = {"campaign_id": campaign_id, "tenant_id": tenant_id, "name": f"To {recipients}"}
         rest = {"status": CampaignStatus.SENDING, "definition": "{}", "created_at": now, "updated_at": now}
         [campaign] = await tx.execute(insert(campaigns).values(**values, **rest).returning(campaigns.c.id))
-        entry: dict[str, Any] = {
+        columns: dict[str, Any] = {
             "campaign_key": campaign.id,
             "tenant_id": tenant_id,
             "lane": 0,
             "content": CampaignSnapshot((), {}, (), None).as_text(),
             "limits": orjson.dumps(limits).decode(),
-            "planned": readers,
-            "processed": readers,
-            "recipients": readers,
+            "planned": recipients,
+            "processed": recipients,
+            "recipients": recipients,
             "enqueued_to": "z",
             "enqueue_ended_at": now,
             "created_at": now,
         }
-        [placed] = await tx.execute(insert(queue_entries).values(**entry).returning(queue_entries.c.id))
-        lane = lane_number(Priority.BULK, tenant_id, placed.id)
-        await tx.execute(update(queue_entries).where(queue_entries.c.id == placed.id).values(lane=lane))
-    ids = await bench.accept(*(a_newsletter(tenant_id=tenant_id) for _ in range(readers)))
+        [entry] = await tx.execute(insert(queue_entries).values(**columns).returning(queue_entries.c.id))
+        lane = lane_number(Priority.BULK, tenant_id, entry.id)
+        await tx.execute(update(queue_entries).where(queue_entries.c.id == entry.id).values(lane=lane))
+    ids = await bench.accept(*(a_newsletter(tenant_id=tenant_id) for _ in range(recipients)))
     async with bench.database.write() as tx:
         mine = select(messages.c.id).where(messages.c.outbox_id.in_(ids))
         await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(mine)).values(lane=lane))
@@ -77,19 +77,19 @@ async def a_forecast(bench: Bench, *, providers: Sequence[str] = (), tenant_id: 
 
 
 async def run_workers(
-    bench: Bench, line: Sequence[QueuedTestCampaign], within: Instant
+    bench: Bench, queue: Sequence[QueuedTestCampaign], within: Instant
 ) -> dict[int, list[tuple[Instant, int]]]:
     """Run workers whenever a deferral ends, and record how many messages of each lane were sent by then."""
     ends_at = bench.clock.now() + within
-    seen: dict[int, list[tuple[Instant, int]]] = {each.lane: [] for each in line}
+    seen: dict[int, list[tuple[Instant, int]]] = {each.lane: [] for each in queue}
     provider = ScriptedProvider()
     while True:
         await bench.drain(provider)
         async with bench.database.read() as tx:
             rows = await tx.execute(select(deliveries.c.lane, deliveries.c.status))
             until = [row.deferred_until for row in await tx.execute(select(lane_deferrals))]
-        for lane, story in seen.items():
-            story.append((bench.clock.now(), sum(row.lane == lane and row.status == Status.SENT for row in rows)))
+        for lane, history in seen.items():
+            history.append((bench.clock.now(), sum(row.lane == lane and row.status == Status.SENT for row in rows)))
         coming = [time for time in until if bench.clock.now() < time <= ends_at]
         if not coming or all(row.status == Status.SENT for row in rows):
             return seen
@@ -102,26 +102,26 @@ def sent_by(forecasted: CampaignForecast, time: Instant) -> int:
 
 
 async def assert_workers_follow_the_forecast(
-    bench: Bench, line: Sequence[QueuedTestCampaign], within: Instant, **how: Any
+    bench: Bench, queue: Sequence[QueuedTestCampaign], within: Instant, **how: Any
 ) -> None:
     found = await a_forecast(bench, **how)
-    courses = {forecasted.campaign_id: forecasted for forecasted in found.campaigns}
-    stories = await run_workers(bench, line, within)
+    forecasts = {forecasted.campaign_id: forecasted for forecasted in found.campaigns}
+    histories = await run_workers(bench, queue, within)
     worst = 0
-    for each in line:
-        forecasted, story = courses[each.campaign_id], stories[each.lane]
-        finished_at = next((time for time, sent in story if sent == forecasted.remaining), None)
+    for each in queue:
+        forecasted, history = forecasts[each.campaign_id], histories[each.lane]
+        finished_at = next((time for time, sent in history if sent == forecasted.remaining), None)
         if finished_at is not None:
             assert forecasted.finishes_at is not None
-            assert abs(forecasted.finishes_at - finished_at) <= MINUTE, (forecasted, story)
-        began_at = next((time for time, sent in story if sent), None)
+            assert abs(forecasted.finishes_at - finished_at) <= MINUTE, (forecasted, history)
+        began_at = next((time for time, sent in history if sent), None)
         if began_at is not None:
             assert forecasted.starts_at is not None
-            assert abs(forecasted.starts_at - began_at) <= MINUTE, (forecasted, story)
+            assert abs(forecasted.starts_at - began_at) <= MINUTE, (forecasted, history)
         if all(
             segment.sent == 0 or segment.reason is None for segment in forecasted.segments
         ):  # no day was summarized with others
-            worst = max(worst, *(abs(sent_by(forecasted, time + SECOND) - sent) for time, sent in story))
+            worst = max(worst, *(abs(sent_by(forecasted, time + SECOND) - sent) for time, sent in history))
     print(f"the forecast and the workers differ by at most {worst} mails at any time")
     assert worst <= ONE_BATCH
 
@@ -129,7 +129,7 @@ async def assert_workers_follow_the_forecast(
 @pytest.mark.promise("forecast-comes-true")
 async def test_forecast_of_an_hourly_limit(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
-    line = [await a_queued_campaign(bench, 150), await a_queued_campaign(bench, 30)]
+    queue = [await a_queued_campaign(bench, 150), await a_queued_campaign(bench, 30)]
     [first, second] = (await a_forecast(bench)).campaigns
     now = bench.clock.now()
     assert [(segment.sent, segment.reason) for segment in first.segments] == [
@@ -138,7 +138,7 @@ async def test_forecast_of_an_hourly_limit(bench: Bench) -> None:
         (50, None),
     ]
     assert (first.segments[1].ends_at, second.segments[0].reason) == (now + HOUR, "in_line")
-    await assert_workers_follow_the_forecast(bench, line, DAY)
+    await assert_workers_follow_the_forecast(bench, queue, DAY)
 
 
 @pytest.mark.promise("forecast-comes-true")
@@ -156,21 +156,21 @@ async def test_workers_send_what_the_forecast_predicted(bench: Bench, number: in
             working_hours=chance.choice([None, "09:00-18:00", "07:30-12:15"]),
             timezone=chance.choice(["UTC", "Europe/Lisbon", "Asia/Kolkata", "America/New_York"]),
         )
-    line = []
+    queue = []
     for _ in range(chance.randint(2, 4)):
         own = {"rate_per_hour": chance.choice([None, 25]), "daily_limit": chance.choice([None, 60])}
         tenant_id = chance.choice([DEFAULT_TENANT, other])
-        line.append(await a_queued_campaign(bench, chance.randint(20, 130), tenant_id=tenant_id, **own))
-    await assert_workers_follow_the_forecast(bench, line, 30 * DAY)
+        queue.append(await a_queued_campaign(bench, chance.randint(20, 130), tenant_id=tenant_id, **own))
+    await assert_workers_follow_the_forecast(bench, queue, 30 * DAY)
 
 
 @pytest.mark.promise("forecast-comes-true")
 async def test_forecast_includes_the_warm_up(bench: Bench) -> None:
-    line = [await a_queued_campaign(bench, 180, warmup=True)]
+    queue = [await a_queued_campaign(bench, 180, warmup=True)]
     [forecasted] = (await a_forecast(bench)).campaigns
     assert [segment.sent for segment in forecasted.segments if segment.sent] == [50, 100, 30]
     assert {segment.reason for segment in forecasted.segments if not segment.sent} == {"warmup"}
-    await assert_workers_follow_the_forecast(bench, line, 10 * DAY)
+    await assert_workers_follow_the_forecast(bench, queue, 10 * DAY)
 
 
 @pytest.mark.promise("forecast-comes-true")
@@ -178,18 +178,18 @@ async def test_forecast_includes_a_sliding_hour(engine: DatabaseAddress, clock: 
     async with a_bench(engine.url, clock, sliding_hour=True) as bench:
         clock.advance(40 * MINUTE)
         await change_tenant(bench.database, rate_per_hour=60)
-        line = [await a_queued_campaign(bench, 100)]
-        await assert_workers_follow_the_forecast(bench, line, DAY)
+        queue = [await a_queued_campaign(bench, 100)]
+        await assert_workers_follow_the_forecast(bench, queue, DAY)
 
 
 async def test_forecast_starts_from_the_current_counters(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     await bench.accept(*(a_newsletter() for _ in range(70)))
     await bench.drain(ScriptedProvider())
-    line = [await a_queued_campaign(bench, 50)]
+    queue = [await a_queued_campaign(bench, 50)]
     [forecasted] = (await a_forecast(bench)).campaigns
     assert [segment.sent for segment in forecasted.segments] == [30, 0, 20]
-    await assert_workers_follow_the_forecast(bench, line, DAY)
+    await assert_workers_follow_the_forecast(bench, queue, DAY)
 
 
 async def test_forecast_names_paused_and_scheduled_campaigns(bench: Bench) -> None:
@@ -205,8 +205,8 @@ async def test_forecast_names_paused_and_scheduled_campaigns(bench: Bench) -> No
 
 async def test_forecast_renews_a_daily_quota_after_a_day(bench: Bench) -> None:
     before = await quotas.read_pre_sync_state(bench.database, ["scripted"])
-    found = [QuotaReport("scripted", remaining=40, limit_per_day=100)]
-    assert await quotas.record_sync(bench.database, bench.clock, found, before)
+    reports = [QuotaReport("scripted", remaining=40, limit_per_day=100)]
+    assert await quotas.record_sync(bench.database, bench.clock, reports, before)
     await a_queued_campaign(bench, 200)
     found = await a_forecast(bench, providers=["scripted"])
     [forecasted] = found.campaigns
@@ -217,7 +217,7 @@ async def test_forecast_renews_a_daily_quota_after_a_day(bench: Bench) -> None:
         (0, "quota_exhausted"),
         (60, None),
     ]
-    assert any("quota" in assumption for assumption in found.assumptions)
+    assert ForecastAssumption.DAILY_QUOTA in found.assumptions
 
 
 async def test_forecast_does_not_renew_an_unknown_quota(bench: Bench) -> None:
@@ -241,4 +241,4 @@ async def test_forecast_of_an_empty_queue_assumes_a_rate(bench: Bench) -> None:
     defaults = DefaultLimits(default_limits(bench.engine.settings))
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
     assert (found.campaigns, found.rate, found.is_rate_measured) == ((), ASSUMED_RATE, False)
-    assert any("assumed" in assumption for assumption in found.assumptions)
+    assert ForecastAssumption.ASSUMED_RATE in found.assumptions
