@@ -1,4 +1,4 @@
-"""Builders: they fill in what a test does not care about."""
+"""Builders that fill in what a test does not care about."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -55,14 +55,14 @@ def a_newsletter(**changes: Any) -> NewMessage:
 
 
 def a_message_with(**content: Any) -> NewMessage:
-    """With these fields in its payload; None takes a field away."""
+    """Build a message with these fields in its payload. None removes a field."""
     plain = a_message()
     payload = {name: value for name, value in {**plain.payload, **content}.items() if value is not None}
     return replace(plain, payload=payload)
 
 
 async def ignore_wake() -> None:
-    """Nobody waits to be told of new messages."""
+    """Wake no worker."""
 
 
 def an_acceptor(database: Database, clock: ManualClock) -> Acceptor:
@@ -102,7 +102,7 @@ def an_in_doubt_handler(database: Database, clock: ManualClock, grace: Instant =
     return InDoubtHandler(database, clock, grace)
 
 
-# What a provider answers.
+# Responses of a provider.
 
 SENT = sent("scripted", "<id-of-the-provider>")
 FAULT = SendResult(
@@ -159,11 +159,11 @@ def ready(claimed: Claimed, attempted_at: Instant) -> ReadyMessage:
 
 
 def a_result(claimed: Claimed, result: SendResult, now: Instant, doubt_grace: Instant = 0) -> Settlement:
-    """What a worker writes once the provider has answered this."""
+    """Build what a worker settles after this response of the provider."""
     return conclude(ready(claimed, now), result, now, deferred_until=now + 10_000, doubt_until=now + doubt_grace)
 
 
-# What is in the database.
+# Rows of the database.
 
 
 async def a_tenant(database: Database, name: str, **fields: Any) -> int:
@@ -203,7 +203,7 @@ async def status_of(database: Database, outbox_id: str) -> str:
 
 
 async def statuses(database: Database) -> dict[str, int]:
-    """How many messages stand where."""
+    """Count the messages by status."""
     found: dict[str, int] = {}
     for row in await deliveries_of(database):
         found[row.status] = found.get(row.status, 0) + 1
@@ -220,13 +220,13 @@ def steps(record: MessageRecord) -> list[str]:
 
 
 def the_event(record: MessageRecord, event_type: EventType) -> Event:
-    """The only one of its kind."""
+    """Return the only event of its type."""
     (found,) = [event for event in record.events if event.type is event_type]
     return found
 
 
 def attempt_steps(end: EventType) -> list[str]:
-    """The events of one attempt that reached the provider."""
+    """Return the event types of an attempt that reached the provider."""
     return [EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, end]
 
 
@@ -238,7 +238,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
 
 
 class Bench:
-    """An engine on a clock that the test moves, and workers that run until nothing is due."""
+    """An engine with a clock that the test moves, and workers that run until nothing is due."""
 
     def __init__(self, engine: Engine, clock: ManualClock) -> None:
         self.engine = engine
@@ -249,7 +249,7 @@ class Bench:
         return [accepted.outbox_id for accepted in await self.engine.acceptor.accept(messages)]
 
     async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
-        """Its housekeeping comes round every few milliseconds, so that no test waits for it."""
+        """Create a worker whose maintenance runs every few milliseconds, so that no test waits for it."""
         worker = await make_worker(self.engine, provider, name)
         return Worker(worker.parts, replace(worker.settings, **{"maintenance_seconds": 0.005, **pace}))
 

@@ -1,4 +1,4 @@
-"""Fixtures: every storage, queue and policy test runs on SQLite and on a real PostgreSQL."""
+"""Fixtures that run every storage, queue and policy test on SQLite and on a real PostgreSQL."""
 
 import gc
 import os
@@ -17,14 +17,13 @@ ENGINES = ["sqlite", "postgresql"]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: many tests wait for other processes, and some for real time."""
+    """Use one worker more than there are processors: many tests wait for other processes or for time to pass."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors + 1
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests live as long as the process: looking through them for garbage again and again took a tenth of
-    the time."""
+    """Exclude modules and tests from garbage collection, which took a tenth of the time."""
     gc.collect()
     gc.freeze()
 
@@ -42,7 +41,7 @@ def empty_sqlite() -> bytes:
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """Where a test's data lives: other processes open the same address."""
+    """The database of a test, which other processes can open by its URL."""
 
     name: str
     url: str

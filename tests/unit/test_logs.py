@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, and nothing in it that must not be there."""
+"""Logs are JSON lines without secrets or complete addresses."""
 
 import json
 import subprocess
@@ -20,13 +20,13 @@ def scrubbed(**line: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     "name", ["password", "smtp_password", "UNSUBSCRIBE_SECRET", "token", "Authorization", "api_key", "apiKey", "cookie"]
 )
-def test_a_secret_is_never_shown_whatever_it_is(name: str) -> None:
+def test_secret_values_are_hidden(name: str) -> None:
     assert scrubbed(**{name: "hunter2"}) == {name: "***"}
     assert scrubbed(**{name: ["hunter2"]}) == {name: "***"}
 
 
 @pytest.mark.promise("logs-no-secret")
-def test_a_secret_inside_of_something_is_not_shown_either() -> None:
+def test_nested_secrets_are_hidden() -> None:
     line = scrubbed(request={"headers": {"Authorization": "Bearer x"}, "to": ["anna@example.com"]})
     assert line == {"request": {"headers": {"Authorization": "***"}, "to": ["a***@e***.com"]}}
 
@@ -59,7 +59,7 @@ def test_addresses_in_a_text_are_masked(text: str, shown: str) -> None:
         "smtp://user:hun:ter2@localhost",
     ],
 )
-def test_passwords_in_addresses_of_servers_are_not_shown(url: str) -> None:
+def test_passwords_in_urls_are_hidden(url: str) -> None:
     shown = str(scrubbed(error=f"cannot reach {url} now")["error"])
     assert "ter2" not in shown
     assert "hun" not in shown
@@ -68,20 +68,20 @@ def test_passwords_in_addresses_of_servers_are_not_shown(url: str) -> None:
 
 @pytest.mark.promise("logs-no-secret")
 @given(local=st.from_regex(r"[a-z0-9+]{3,20}", fullmatch=True), domain=st.from_regex(r"[a-z]{3,20}", fullmatch=True))
-def test_no_whole_address_is_left_in_any_text(local: str, domain: str) -> None:
+def test_no_text_contains_a_complete_address(local: str, domain: str) -> None:
     shown = str(scrubbed(reason=f"({local}@{domain}.example)")["reason"])
     assert f"{local}@" not in shown
     assert f"@{domain}" not in shown
 
 
 @pytest.mark.promise("logs-no-secret")
-def test_a_long_line_without_an_address_costs_one_look() -> None:
+def test_long_line_is_scanned_once() -> None:
     """A quadratic search would take minutes for this."""
     text = "a" * 2_000_000
     assert scrubbed(reason=text) == {"reason": text}
 
 
-def test_a_line_is_one_json_object_with_its_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
     before = structlog.get_config()
     try:
         logs.configure("INFO", "json")
@@ -113,7 +113,7 @@ print("structlog" in sys.modules)
 """
 
 
-def test_a_line_that_nobody_sees_loads_nothing() -> None:
+def test_line_below_the_level_imports_nothing() -> None:
     """In a process of its own: others in this one have imported everything."""
     ended = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False", "True"]

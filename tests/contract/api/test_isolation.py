@@ -11,7 +11,7 @@ from mailwright.outbox import message_records
 from mailwright.sources.articles.runs import RunRequest
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
-from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one
+from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt
 
 OURS = "only-ours@example.com"
 
@@ -99,7 +99,7 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
     database = api.engine.database
     waiting = await api.send(to=OURS, metadata={"secret": OURS})
     ours = {
-        "outboxId": [await a_failed_one(database, clock), (await a_doubtful_one(database, clock))[0], waiting],
+        "outboxId": [await a_failed_message(database, clock), (await a_message_in_doubt(database, clock))[0], waiting],
         "email": [OURS],
         "listKey": ["only-ours"],
         "templateId": ["only-ours"],

@@ -9,7 +9,7 @@ from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.schemas.paging import encode_cursor
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
-from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one
+from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt
 
 UNKNOWN = "01a1dce8-30b8-745e-9adf-a067f60952fb"
 
@@ -80,7 +80,7 @@ async def test_pages_are_followed_by_their_cursor(api: Api) -> None:
 
 
 async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: ManualClock) -> None:
-    await a_failed_one(api.engine.database, clock)
+    await a_failed_message(api.engine.database, clock)
     clock.advance(HOUR)
     ann = await api.send(to="Ann@Exämple.com")
 
@@ -125,7 +125,7 @@ async def test_a_bad_search_is_named(api: Api, query: dict[str, Any], field: str
 
 @pytest.mark.promise("operate-requeue")
 async def test_a_dead_letter_is_listed_and_tried_again(api: Api, clock: ManualClock) -> None:
-    letters = [await a_failed_one(api.engine.database, clock) for _ in range(3)]
+    letters = [await a_failed_message(api.engine.database, clock) for _ in range(3)]
     first = (await api.client.get("/v1/dead-letters", params={"limit": 2})).json()
     rest = (await api.client.get("/v1/dead-letters", params={"cursor": first["nextCursor"]})).json()
     listed = [*first["deadLetters"], *rest["deadLetters"]]
@@ -143,7 +143,7 @@ async def test_a_dead_letter_is_listed_and_tried_again(api: Api, clock: ManualCl
     ("word", "status"), [("sent", "SENT"), ("resend", "RETRY_SCHEDULED"), ("close", "CLOSED_UNKNOWN")]
 )
 async def test_a_doubt_is_resolved(api: Api, clock: ManualClock, word: str, status: str) -> None:
-    outbox_id, _ = await a_doubtful_one(api.engine.database, clock)
+    outbox_id, _ = await a_message_in_doubt(api.engine.database, clock)
     answer = await api.client.post(f"/v1/email/{outbox_id}/resolve", json={"as": word})
     assert (answer.status_code, answer.json()) == (200, {"outboxId": outbox_id, "status": status})
     again = await api.client.post(f"/v1/email/{outbox_id}/resolve", json={"as": word})

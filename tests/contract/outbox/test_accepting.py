@@ -1,4 +1,4 @@
-"""Accepting, on both engines: durable or not at all, once for each key, and all in one commit."""
+"""Messages are accepted durably or not at all, once per key, in shared commits, on both engines."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ async def count(database: Database, table: object) -> int:
 
 
 @pytest.mark.promise("accept-durable")
-async def test_what_was_accepted_is_there_for_another_process(
+async def test_accepted_message_is_visible_to_another_process(
     engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     message = a_message()
@@ -51,7 +51,7 @@ async def test_what_was_accepted_is_there_for_another_process(
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_the_same_key_and_body_answer_with_the_first_message(database: Database, clock: ManualClock) -> None:
+async def test_same_key_and_body_return_the_first_message(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     first, again = keyed("k"), keyed("k")
     (fresh,) = await intake_.accept([first])
@@ -63,7 +63,7 @@ async def test_the_same_key_and_body_answer_with_the_first_message(database: Dat
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_the_same_key_with_another_body_is_a_conflict(database: Database, clock: ManualClock) -> None:
+async def test_same_key_with_another_body_is_a_conflict(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k", "a")])
     (answer,) = await intake_.accept([keyed("k", "b")])
@@ -72,7 +72,7 @@ async def test_the_same_key_with_another_body_is_a_conflict(database: Database, 
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_a_replay_tells_where_the_first_message_stands(database: Database, clock: ManualClock) -> None:
+async def test_replay_returns_the_status_of_the_first_message(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k")])
     (claimed,) = await claims_of(database, clock).claim(1)
@@ -84,7 +84,7 @@ async def test_a_replay_tells_where_the_first_message_stands(database: Database,
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_a_key_counts_once_within_one_batch_too(database: Database, clock: ManualClock) -> None:
+async def test_key_counts_once_within_one_batch(database: Database, clock: ManualClock) -> None:
     batch = [keyed("k", "a"), keyed("other"), keyed("k", "a"), keyed("k", "b"), a_message(), a_message()]
     answers = await an_acceptor(database, clock).accept(batch)
     assert [answer.is_replay for answer in answers] == [False, False, True, True, False, False]
@@ -94,9 +94,7 @@ async def test_a_key_counts_once_within_one_batch_too(database: Database, clock:
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_callers_that_share_a_commit_are_each_answered_for_their_own_body(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_conflict_is_decided_by_each_callers_own_body(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k", "a")])
     same, other, same_again = await asyncio.gather(
@@ -106,17 +104,17 @@ async def test_callers_that_share_a_commit_are_each_answered_for_their_own_body(
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_a_key_belongs_to_its_tenant(database: Database, clock: ManualClock) -> None:
+async def test_tenants_can_use_the_same_key(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
     answers = await an_acceptor(database, clock).accept([keyed("k"), keyed("k", "b", tenant_id=other)])
     assert [answer.is_replay for answer in answers] == [False, False]
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_fifty_callers_with_one_key_make_one_message(
+async def test_fifty_callers_with_one_key_create_one_message(
     engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
-    """Half of them in another process, so that the group commit is not what keeps them apart."""
+    """Half of the callers are in another process, so that they do not share a group commit."""
     elsewhere = Database(engine.url)
     try:
         intakes = [an_acceptor(database, clock), an_acceptor(elsewhere, clock)]
@@ -132,7 +130,7 @@ async def test_fifty_callers_with_one_key_make_one_message(
 
 
 @pytest.mark.promise("accept-idempotent")
-async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_not_block_each_other(
+async def test_two_processes_with_the_same_keys_do_not_deadlock(
     engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     elsewhere = Database(engine.url)
@@ -150,16 +148,14 @@ async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_
     assert (await audit(database)).accepted == 900
 
 
-async def test_callers_that_come_together_share_few_commits(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_callers_share_few_commits(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     await asyncio.gather(*(intake_.accept([a_message()]) for _ in range(200)))
     assert await count(database, messages) == 200
     assert await count(database, accepted_counts) <= 3  # one row for each commit
 
 
-async def test_a_caller_whose_message_cannot_be_stored_harms_nobody_else(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_invalid_message_fails_only_its_own_caller(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     taken = a_message()
     await intake_.accept([taken])
@@ -178,9 +174,7 @@ async def test_a_caller_whose_message_cannot_be_stored_harms_nobody_else(
 
 
 @pytest.mark.promise("accept-durable")
-async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_all(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_messages_and_their_source_rows_commit_together(database: Database, clock: ManualClock) -> None:
     class Changed(Exception):
         """The caller changed its mind."""
 
@@ -201,7 +195,7 @@ async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_al
     assert (await audit(database)).ok
 
 
-async def test_whoever_is_written_to_becomes_a_contact_once(database: Database, clock: ManualClock) -> None:
+async def test_each_recipient_becomes_a_contact_once(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     await intake_.accept([a_message(to="a@example.com"), a_message(to="a@example.com")])
     await intake_.accept([a_message(to="a@example.com")])

@@ -1,4 +1,4 @@
-"""The outbox under any order of events, on both engines: a machine tries, a small model keeps count beside it."""
+"""A state machine runs outbox operations in any order, and a small model checks the result, on both engines."""
 
 import asyncio
 import contextlib
@@ -336,7 +336,7 @@ def _bounded(examples: int, steps: int) -> settings:
 
 @pytest.mark.promise("audit-identity")
 @pytest.mark.promise("any-order")
-def test_no_order_of_events_on_sqlite_breaks_a_promise(tmp_path: Path, empty_sqlite: bytes) -> None:
+def test_any_order_of_operations_is_safe_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     async def nothing() -> None:
         """The next example overwrites the file."""
 
@@ -351,7 +351,7 @@ def test_no_order_of_events_on_sqlite_breaks_a_promise(tmp_path: Path, empty_sql
 
 @pytest.mark.promise("audit-identity")
 @pytest.mark.promise("any-order")
-def test_no_order_of_events_on_postgresql_breaks_a_promise(postgres_server: PostgresServer) -> None:
+def test_any_order_of_operations_is_safe_on_postgresql(postgres_server: PostgresServer) -> None:
     async def open_database() -> tuple[Database, Callable[[], Awaitable[None]]]:
         url = await postgres_server.create()
         return Database(url), lambda: postgres_server.drop(url)

@@ -1,4 +1,4 @@
-"""Writes whose caller is cancelled in the middle, on both engines: nothing of them stays, and nothing stays locked."""
+"""Writes whose caller is cancelled leave no data and no lock behind, on both engines."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from mailwright.storage.tables import mailout_recipients
 ROUNDS = 60
 
 
-async def test_a_write_that_is_cancelled_anywhere_keeps_nobody_else_from_writing(database: Database) -> None:
+async def test_cancelled_write_never_blocks_other_writes(database: Database) -> None:
     """Also while somebody remembers how it ended, as a task does."""
     remembered: list[object] = []
     for turns in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Claiming, on both engines: exclusive, fair, fenced, and never lost."""
+"""Claims are exclusive, fair and fenced, and lose no message, on both engines."""
 
 import asyncio
 from collections import Counter
@@ -55,7 +55,7 @@ async def test_workers_of_other_processes_never_claim_the_same_message(
 
 
 @pytest.mark.promise("claim-take-over")
-async def test_a_lock_that_ends_frees_its_messages(database: Database, clock: ManualClock) -> None:
+async def test_expired_lease_frees_its_messages(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     assert len(await claims_of(database, clock, "dead").claim(10)) == 1
     heir = claims_of(database, clock, "heir")
@@ -65,7 +65,7 @@ async def test_a_lock_that_ends_frees_its_messages(database: Database, clock: Ma
 
 
 @pytest.mark.promise("claim-fenced")
-async def test_a_worker_that_lost_its_claim_cannot_begin_to_send(database: Database, clock: ManualClock) -> None:
+async def test_worker_without_its_lease_cannot_begin_an_attempt(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     stale = await claims_of(database, clock, "slow").claim(10)
     clock.advance(LOCK_TTL)
@@ -76,9 +76,7 @@ async def test_a_worker_that_lost_its_claim_cannot_begin_to_send(database: Datab
 
 
 @pytest.mark.promise("claim-fenced")
-async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_worker_without_its_lease_cannot_settle_release_or_renew(database: Database, clock: ManualClock) -> None:
     message = a_message()
     await an_acceptor(database, clock).accept([message])
     slow = claims_of(database, clock, "slow")
@@ -95,7 +93,7 @@ async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
 
 
 @pytest.mark.promise("claim-exclusive")
-async def test_an_attempt_cannot_be_begun_twice(database: Database, clock: ManualClock) -> None:
+async def test_attempt_begins_once(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     (claimed,) = await claims_of(database, clock).claim(1)
     settling = a_settler(database, clock)
@@ -103,7 +101,7 @@ async def test_an_attempt_cannot_be_begun_twice(database: Database, clock: Manua
     assert (await settling.exchange([], [claimed])).message_keys == frozenset()
 
 
-async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: ManualClock) -> None:
+async def test_message_is_not_claimed_before_it_is_due(database: Database, clock: ManualClock) -> None:
     later = clock.now() + HOUR
     await an_acceptor(database, clock).accept(
         [a_message(scheduled_at=later), a_message(scheduled_at=clock.now() - HOUR)]
@@ -116,7 +114,7 @@ async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: Ma
     assert len(await claims.claim(10)) == 1
 
 
-async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database: Database, clock: ManualClock) -> None:
+async def test_retry_is_claimed_only_after_its_delay(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock), a_settler(database, clock)
     (claimed,) = await claims.claim(1)
@@ -133,9 +131,7 @@ async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database
 
 
 @pytest.mark.promise("claim-priority")
-async def test_a_password_reset_goes_first_and_the_rest_of_the_batch_is_for_newsletters(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_transactional_messages_are_claimed_before_bulk_messages(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     other = await a_tenant(database, "other")
     await acceptor.accept([a_newsletter() for _ in range(100)])
@@ -145,7 +141,7 @@ async def test_a_password_reset_goes_first_and_the_rest_of_the_batch_is_for_news
 
 
 @pytest.mark.promise("claim-fair")
-async def test_each_busy_tenant_gets_its_share_of_one_batch(database: Database, clock: ManualClock) -> None:
+async def test_each_busy_tenant_gets_its_share_of_a_batch(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     await acceptor.accept([a_newsletter() for _ in range(400)])
     weights = {await a_tenant(database, "light"): 1, await a_tenant(database, "heavy", weight=2): 2}
@@ -156,7 +152,7 @@ async def test_each_busy_tenant_gets_its_share_of_one_batch(database: Database, 
 
 
 @pytest.mark.promise("claim-fair")
-async def test_what_one_tenant_does_not_need_goes_to_the_others(database: Database, clock: ManualClock) -> None:
+async def test_unused_share_of_a_tenant_goes_to_others(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     other = await a_tenant(database, "other")
     await acceptor.accept([a_newsletter(tenant_id=other)])
@@ -165,7 +161,7 @@ async def test_what_one_tenant_does_not_need_goes_to_the_others(database: Databa
 
 
 @pytest.mark.promise("claim-fair")
-async def test_with_more_tenants_than_places_each_gets_its_turn(database: Database, clock: ManualClock) -> None:
+async def test_tenants_take_turns_if_a_batch_is_too_small(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     ids = [await a_tenant(database, f"tenant-{n}") for n in range(7)]
     for tenant_id in ids:
@@ -178,7 +174,7 @@ async def test_with_more_tenants_than_places_each_gets_its_turn(database: Databa
 
 
 @pytest.mark.promise("claim-fair")
-async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clock: ManualClock) -> None:
+async def test_deferred_lane_is_skipped_until_its_time(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
     await an_acceptor(database, clock).accept([a_newsletter(), a_newsletter(tenant_id=other), a_message()])
     await defer_lane(database, lane_number(Priority.BULK, DEFAULT_TENANT), "rate_per_hour", clock.now() + HOUR)
@@ -191,7 +187,7 @@ async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clo
     assert [(found.tenant_id, found.is_bulk) for found in await claims.claim(10)] == [(DEFAULT_TENANT, True)]
 
 
-async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
+async def test_tenant_limit_applies_across_workers(
     engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=3)
@@ -212,7 +208,7 @@ async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
     assert [row.status for row in await deliveries_of(database)].count("SENT_ATTEMPT") == 3
 
 
-async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Database, clock: ManualClock) -> None:
+async def test_tenant_limit_applies_to_messages_of_a_dead_worker(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=2)
     await an_acceptor(database, clock).accept([a_message(tenant_id=limited) for _ in range(6)])
     for worker in ("dead-1", "dead-2", "dead-3"):
@@ -223,7 +219,7 @@ async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Datab
     assert len((await a_settler(database, clock).exchange([], suspects)).message_keys) == 2
 
 
-async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, clock: ManualClock) -> None:
+async def test_settled_message_makes_room_for_the_next(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=1)
     await an_acceptor(database, clock).accept([a_message(tenant_id=limited) for _ in range(2)])
     settling = a_settler(database, clock)
@@ -238,9 +234,7 @@ async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, c
 # Giving back, and holding on.
 
 
-async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_released_message_is_due_at_once_and_no_suspect(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     ours = claims_of(database, clock, "ours")
     for _ in range(10):  # more often than a message may be claimed without a result
@@ -256,7 +250,7 @@ async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
     )
 
 
-async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, clock: ManualClock) -> None:
+async def test_released_retry_is_still_a_retry(database: Database, clock: ManualClock) -> None:
     message = a_message()
     await an_acceptor(database, clock).accept([message])
     claims, settling = claims_of(database, clock), a_settler(database, clock)
@@ -270,7 +264,7 @@ async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, c
     assert [third.attempt for third in await claims.claim(1)] == [2]
 
 
-async def test_a_lock_that_is_renewed_is_not_taken_over(database: Database, clock: ManualClock) -> None:
+async def test_renewed_lease_is_not_claimed_by_others(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message(), a_message()])
     slow, heir = claims_of(database, clock, "slow"), claims_of(database, clock, "heir")
     held = await slow.claim(10)

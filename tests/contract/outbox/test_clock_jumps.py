@@ -1,4 +1,4 @@
-"""Clocks that jump, on both engines: nothing goes early, twice or not at all."""
+"""After a clock jump no message is sent early, twice or not at all, on both engines."""
 
 from collections.abc import AsyncIterator
 
@@ -25,7 +25,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock) -> AsyncIterator[Be
 
 @pytest.mark.promise("clock-jumps")
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, YEAR], ids=["an hour on", "an hour back", "a year on"])
-async def test_a_backlog_is_sent_once_whatever_the_clock_does_in_the_middle(bench: Bench, jump: Instant) -> None:
+async def test_backlog_is_sent_once_despite_clock_jumps(bench: Bench, jump: Instant) -> None:
     await change_tenant(bench.database, rate_per_hour=5)
     await bench.accept(*(a_newsletter() for _ in range(12)))
     provider = ScriptedProvider()
@@ -43,7 +43,7 @@ async def test_a_backlog_is_sent_once_whatever_the_clock_does_in_the_middle(benc
 
 @pytest.mark.promise("clock-jumps")
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["an hour on", "an hour back"])
-async def test_what_is_scheduled_goes_when_the_clock_says_so_and_once(bench: Bench, jump: Instant) -> None:
+async def test_scheduled_message_is_sent_once_despite_clock_jumps(bench: Bench, jump: Instant) -> None:
     due = bench.clock.now() + 2 * HOUR
     await bench.accept(a_message(scheduled_at=due))
     provider = ScriptedProvider()
@@ -64,7 +64,7 @@ async def test_what_is_scheduled_goes_when_the_clock_says_so_and_once(bench: Ben
 
 @pytest.mark.promise("clock-jumps")
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, YEAR], ids=["an hour on", "an hour back", "a year on"])
-async def test_an_interval_outlasts_a_jump_by_no_more_than_itself(bench: Bench, jump: Instant) -> None:
+async def test_clock_jump_delays_an_interval_at_most_once(bench: Bench, jump: Instant) -> None:
     await change_tenant(bench.database, interval_ms=10 * SECOND)
     await bench.accept(a_newsletter())
     provider = ScriptedProvider()
@@ -85,7 +85,7 @@ async def test_an_interval_outlasts_a_jump_by_no_more_than_itself(bench: Bench, 
     [("2027-03-27T20:00", "2027-03-28T08:00"), ("2027-10-30T20:00", "2027-10-31T09:00")],
     ids=["clocks go on", "clocks go back"],
 )
-async def test_in_the_night_when_clocks_change_the_morning_comes_by_the_readers_clock(
+async def test_working_hours_follow_daylight_saving_time_of_the_recipient(
     bench: Bench, evening: str, opens: str
 ) -> None:
     """Nine o'clock in Lisbon is eight by UTC in summer, and nine in winter."""

@@ -1,4 +1,4 @@
-"""Copies and templates together, through the whole road into the mailbox."""
+"""Copies and templates together, from the request to the mailbox."""
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -34,7 +34,7 @@ async def delivered(
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: DatabaseAddress, tmp_path: Path) -> None:
+async def test_suppressed_address_gets_no_copy(engine: DatabaseAddress, tmp_path: Path) -> None:
     mail = await delivered(
         engine,
         tmp_path / "box",
@@ -50,7 +50,7 @@ async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: DatabaseA
 
 
 @pytest.mark.parametrize("copies", [{}, {"cc": ["cleo@example.com"]}])
-async def test_a_template_is_filled_with_or_without_copies(
+async def test_template_is_rendered_with_and_without_copies(
     engine: DatabaseAddress, tmp_path: Path, copies: dict[str, list[str]]
 ) -> None:
     mail = await delivered(engine, tmp_path / "box", variables={"item": "boat & oar"}, **copies)
@@ -62,6 +62,6 @@ async def test_a_template_is_filled_with_or_without_copies(
     assert "boat & oar" in text.get_content()
 
 
-async def test_a_subject_beside_a_template_is_the_one_that_counts(engine: DatabaseAddress, tmp_path: Path) -> None:
+async def test_subject_of_the_request_overrides_the_template(engine: DatabaseAddress, tmp_path: Path) -> None:
     mail = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
     assert mail["Subject"] == "Another {{ subject }}"

@@ -1,4 +1,4 @@
-"""Limits per destination with workers, on both engines, with Valkey and without: they hold over all workers."""
+"""Limits per recipient domain apply over all workers, on both engines, with and without Valkey."""
 
 import asyncio
 from collections import Counter
@@ -71,7 +71,7 @@ async def drained(bench: Bench, provider: ScriptedProvider, names: str = "a", **
 
 
 @pytest.mark.promise("domain-rate")
-async def test_a_domain_gets_its_rate_and_the_rest_of_the_lane_goes_on(limited: Limited) -> None:
+async def test_domain_limit_does_not_delay_other_domains(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 18), *to("example.com", 10))
         provider = ScriptedProvider()
@@ -84,7 +84,7 @@ async def test_a_domain_gets_its_rate_and_the_rest_of_the_lane_goes_on(limited: 
         assert {(row.attempts, row.claims, row.locked_by) for row in left} == {(0, 0, None)}
 
 
-async def test_a_backlog_is_put_off_once_each_to_the_second_that_has_room_for_it(limited: Limited) -> None:
+async def test_backlog_of_a_domain_is_deferred_once_per_message(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 18))
         provider = ScriptedProvider()
@@ -103,7 +103,7 @@ async def test_a_backlog_is_put_off_once_each_to_the_second_that_has_room_for_it
 
 
 @pytest.mark.promise("domain-rate")
-async def test_four_workers_never_send_more_than_the_rate(limited: Limited) -> None:
+async def test_four_workers_never_exceed_the_domain_rate(limited: Limited) -> None:
     async with limited("gmail.com=10/s, *=3/s") as bench:
         await bench.accept(*to("gmail.com", 60), *to("one.example", 10), *to("two.example", 10))
         provider = ScriptedProvider()
@@ -123,7 +123,7 @@ async def test_four_workers_never_send_more_than_the_rate(limited: Limited) -> N
         assert len(set(provider.outbox_ids)) == len(provider.mails) == 80
 
 
-async def test_what_went_at_the_end_of_a_second_is_missing_at_the_beginning_of_the_next(limited: Limited) -> None:
+async def test_domain_rate_applies_to_any_second(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         provider = ScriptedProvider()
         bench.clock.advance(SECOND - bench.clock.now() % SECOND + 900)
@@ -142,7 +142,7 @@ async def test_what_went_at_the_end_of_a_second_is_missing_at_the_beginning_of_t
 
 
 @pytest.mark.promise("domain-rate")
-async def test_a_receipt_does_not_stand_behind_a_newsletter(limited: Limited) -> None:
+async def test_transactional_message_overtakes_bulk_to_a_limited_domain(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 100))
         provider = ScriptedProvider()
@@ -156,7 +156,7 @@ async def test_a_receipt_does_not_stand_behind_a_newsletter(limited: Limited) ->
 
 
 @pytest.mark.promise("domain-rate")
-async def test_what_a_domain_has_no_room_for_costs_its_tenant_no_permit(limited: Limited) -> None:
+async def test_domain_deferral_uses_no_tenant_permit(limited: Limited) -> None:
     async with limited("gmail.com=2/s") as bench:
         await change_tenant(bench.database, rate_per_hour=10)
         await bench.accept(*to("gmail.com", 8), *to("example.com", 8))
@@ -174,7 +174,7 @@ async def test_what_a_domain_has_no_room_for_costs_its_tenant_no_permit(limited:
 
 
 @pytest.mark.promise("domain-rate")
-async def test_permits_of_mails_that_were_not_sent_go_back_to_their_domain(limited: Limited) -> None:
+async def test_unused_domain_permits_are_returned(limited: Limited) -> None:
     async with limited("gmail.com=4/s") as bench:
         blank = [a_message(to=f"x{number}@gmail.com", payload={"to": f"x{number}@gmail.com"}) for number in range(4)]
         await bench.accept(*blank)
@@ -189,7 +189,7 @@ async def test_permits_of_mails_that_were_not_sent_go_back_to_their_domain(limit
 # How many at once.
 
 
-async def test_four_workers_never_have_more_under_way_than_may_be(limited: Limited) -> None:
+async def test_four_workers_never_exceed_the_domain_concurrency(limited: Limited) -> None:
     async with limited("gmail.com=3c") as bench:
         await bench.accept(*to("gmail.com", 40), *to("example.com", 20))
         most: Counter[str] = Counter()
@@ -226,7 +226,7 @@ class _Counting(ScriptedProvider):
             self._now[domain] -= 1
 
 
-async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
+async def test_domain_concurrency_is_counted_over_all_workers(limited: Limited) -> None:
     async with limited("gmail.com=3c") as bench:
         await bench.accept(*to("gmail.com", 10))
         provider = ScriptedProvider()
@@ -256,9 +256,7 @@ async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
         ("gmail.com=1c", "concurrency", "Limit of simultaneous messages for gmail.com reached."),
     ],
 )
-async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
-    limited: Limited, limits: str, detail: str, words: str
-) -> None:
+async def test_message_states_its_domain_limit_and_time(limited: Limited, limits: str, detail: str, words: str) -> None:
     async with limited(limits) as bench:
         *_, last = await bench.accept(*to("gmail.com", 6))
         provider = ScriptedProvider()
@@ -272,7 +270,7 @@ async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
 
 
 @pytest.mark.promise("domain-rate")
-async def test_without_limits_nothing_is_counted(bench: Bench) -> None:
+async def test_without_domain_limits_nothing_is_counted(bench: Bench) -> None:
     await bench.accept(*to("gmail.com", 20))
     worker = await bench.worker(ScriptedProvider())
     await worker.run(drain=True)

@@ -1,4 +1,4 @@
-"""Doubt, on both engines: a mail that may have left is never silently sent again and never silently dropped."""
+"""A message that may have been sent is never silently resent or dropped, on both engines."""
 
 import asyncio
 from dataclasses import replace
@@ -44,7 +44,7 @@ E = EventType
 
 
 async def an_attempt(database: Database, clock: ManualClock, message: NewMessage | None = None) -> Claimed:
-    """A worker has marked the message and is handing it over."""
+    """A worker has begun an attempt."""
     await an_acceptor(database, clock).accept([message or a_message()])
     (claimed,) = await claims_of(database, clock, "slow").claim(1)
     await a_settler(database, clock).exchange([], [claimed])
@@ -58,7 +58,7 @@ async def a_lost_attempt(database: Database, clock: ManualClock, message: NewMes
 
 
 @pytest.mark.promise("doubt-take-over")
-async def test_an_attempt_whose_worker_is_lost_becomes_a_doubt(database: Database, clock: ManualClock) -> None:
+async def test_attempt_of_a_lost_worker_is_put_in_doubt(database: Database, clock: ManualClock) -> None:
     attempted_at = clock.now()
     claimed = await a_lost_attempt(database, clock)
     assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 1
@@ -71,14 +71,14 @@ async def test_an_attempt_whose_worker_is_lost_becomes_a_doubt(database: Databas
 
 
 @pytest.mark.promise("doubt-take-over")
-async def test_an_attempt_under_a_lock_is_left_alone(database: Database, clock: ManualClock) -> None:
+async def test_attempt_with_a_valid_lease_is_not_in_doubt(database: Database, clock: ManualClock) -> None:
     await an_attempt(database, clock)
     clock.advance(LOCK_TTL - 1)
     assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 0
 
 
 @pytest.mark.promise("doubt-take-over")
-async def test_what_was_claimed_and_not_marked_is_no_doubt(database: Database, clock: ManualClock) -> None:
+async def test_claimed_message_without_an_attempt_is_not_in_doubt(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     await claims_of(database, clock, "dead").claim(1)
     clock.advance(LOCK_TTL)
@@ -87,7 +87,7 @@ async def test_what_was_claimed_and_not_marked_is_no_doubt(database: Database, c
 
 
 @pytest.mark.promise("doubt-resend-once")
-async def test_a_receipt_in_doubt_is_sent_once_more_and_then_held(database: Database, clock: ManualClock) -> None:
+async def test_transactional_message_in_doubt_is_resent_once(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     doubts, settling = an_in_doubt_handler(database, clock), a_settler(database, clock)
     await doubts.mark_lost_attempts()
@@ -112,9 +112,7 @@ async def test_a_receipt_in_doubt_is_sent_once_more_and_then_held(database: Data
 
 
 @pytest.mark.promise("doubt-hold")
-async def test_a_newsletter_in_doubt_is_held_for_a_day_and_then_closed_as_unknown(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_bulk_message_in_doubt_is_closed_after_a_day(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
     doubts = an_in_doubt_handler(database, clock)
     await doubts.mark_lost_attempts()
@@ -131,7 +129,7 @@ async def test_a_newsletter_in_doubt_is_held_for_a_day_and_then_closed_as_unknow
 
 
 @pytest.mark.promise("doubt-hold")
-async def test_what_has_expired_is_not_sent_again(database: Database, clock: ManualClock) -> None:
+async def test_expired_message_in_doubt_is_not_resent(database: Database, clock: ManualClock) -> None:
     expiring = a_message(expires_at=clock.now() + LOCK_TTL)
     claimed = await a_lost_attempt(database, clock, expiring)
     doubts = an_in_doubt_handler(database, clock)
@@ -143,7 +141,7 @@ async def test_what_has_expired_is_not_sent_again(database: Database, clock: Man
     assert (await record_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
 
 
-async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database: Database, clock: ManualClock) -> None:
+async def test_message_in_doubt_waits_for_the_provider_report(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     doubts = an_in_doubt_handler(database, clock, grace=10 * MINUTE)
     await doubts.mark_lost_attempts()
@@ -156,7 +154,7 @@ async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database:
 
 @pytest.mark.parametrize("decided", [False, True], ids=["in doubt", "resend pending"])
 @pytest.mark.parametrize("result", [SENT, REFUSAL], ids=["sent", "refused"])
-async def test_a_slow_workers_result_ends_the_doubt(
+async def test_result_of_a_slow_worker_ends_the_doubt(
     database: Database, clock: ManualClock, decided: bool, result: object
 ) -> None:
     claimed = await a_lost_attempt(database, clock)
@@ -171,9 +169,7 @@ async def test_a_slow_workers_result_ends_the_doubt(
     assert await claims_of(database, clock).claim(1) == []
 
 
-async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_message(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_result_of_a_slow_worker_is_ignored_after_a_claim(database: Database, clock: ManualClock) -> None:
     stale = await a_lost_attempt(database, clock)
     doubts, settling = an_in_doubt_handler(database, clock), a_settler(database, clock)
     await doubts.mark_lost_attempts()
@@ -191,9 +187,7 @@ async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_
     assert (await record_of(database, stale.outbox_id)).summary.status == Status.SENT
 
 
-async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_slow_worker_that_sent_nothing_ends_the_doubt(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims_of(database, clock, "slow").release([claimed])
@@ -202,9 +196,7 @@ async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
     assert (again.claims, again.resends, again.attempts) == (1, 0, 0)
 
 
-async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_release_after_the_decision_changes_nothing(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     doubts, slow = an_in_doubt_handler(database, clock), claims_of(database, clock, "slow")
     await doubts.mark_lost_attempts()
@@ -216,9 +208,7 @@ async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     assert (again.claims, again.resends) == (1, 1)
 
 
-async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_message_whose_doubt_ended_is_due_at_once(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
     doubts = an_in_doubt_handler(database, clock)
     await doubts.mark_lost_attempts()
@@ -227,15 +217,15 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     assert len(await claims_of(database, clock, "heir").claim(1)) == 1
 
 
-async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database, clock: ManualClock) -> None:
+async def test_end_of_doubt_is_recorded_as_an_event(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims_of(database, clock, "slow").release([claimed])
     assert (await record_of(database, claimed.outbox_id)).events[-1].type is not E.IN_DOUBT
 
 
-async def test_a_result_that_is_written_twice_counts_once(database: Database, clock: ManualClock) -> None:
-    """After a commit whose answer was lost, a worker writes its results again."""
+async def test_result_that_is_written_twice_counts_once(database: Database, clock: ManualClock) -> None:
+    """A worker writes its results again after a commit whose response was lost."""
     settling = a_settler(database, clock)
     for result, status in ((SENT, Status.SENT), (FAULT, Status.RETRY_SCHEDULED), (UNKNOWN, Status.IN_DOUBT)):
         claimed = await an_attempt(database, clock)
@@ -247,7 +237,7 @@ async def test_a_result_that_is_written_twice_counts_once(database: Database, cl
         assert len(record.events) == 4
 
 
-async def test_a_doubt_that_is_written_again_does_not_undo_its_decision(database: Database, clock: ManualClock) -> None:
+async def test_second_doubt_does_not_undo_the_decision(database: Database, clock: ManualClock) -> None:
     claimed = await an_attempt(database, clock)
     settlement = a_result(claimed, UNKNOWN, clock.now())
     settling = a_settler(database, clock)
@@ -261,7 +251,7 @@ async def test_a_doubt_that_is_written_again_does_not_undo_its_decision(database
 
 @pytest.mark.promise("doubt-hold")
 @pytest.mark.parametrize("rule", list(OnDoubt))
-async def test_an_answer_that_never_came_is_a_doubt_by_the_same_rule(
+async def test_missing_response_is_decided_by_the_same_rule(
     database: Database, clock: ManualClock, rule: OnDoubt
 ) -> None:
     claimed = await an_attempt(database, clock, a_message(on_doubt=rule))
@@ -280,7 +270,7 @@ def a_delivery(clock: ManualClock, outbox_id: str) -> Report:
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("answer", [THROTTLE, FAULT, MISCONFIGURED, REFUSAL], ids=lambda result: str(result.code))
-async def test_a_report_ends_a_resend_that_did_not_come_through(
+async def test_report_settles_a_resend_that_failed_temporarily(
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
@@ -300,7 +290,7 @@ async def test_a_report_ends_a_resend_that_did_not_come_through(
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_report_takes_a_failed_resend_out_of_the_dead_letters(database: Database, clock: ManualClock) -> None:
+async def test_report_removes_a_failed_resend_from_dead_letters(database: Database, clock: ManualClock) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await an_in_doubt_handler(database, clock).decide_due()
@@ -321,7 +311,7 @@ async def test_a_report_takes_a_failed_resend_out_of_the_dead_letters(database: 
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("answer", [THROTTLE, FAULT, MISCONFIGURED, REFUSAL], ids=lambda result: str(result.code))
-async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
+async def test_report_during_a_resend_stops_the_next_resend(
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
@@ -343,10 +333,10 @@ async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
 
 
 @pytest.mark.parametrize("difference", [-HOUR, -1, HOUR])
-async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says(
+async def test_report_counts_despite_a_wrong_receiver_clock(
     database: Database, clock: ManualClock, difference: int
 ) -> None:
-    """It came while the mail was handed over, to another machine or just after this one's clock was set."""
+    """The report arrived during the send, on a machine with another clock."""
     outbox_id = (await an_attempt(database, clock)).outbox_id
     elsewhere = ManualClock(clock.now() + difference)
     await Reports(database, elsewhere).receive([a_delivery(elsewhere, outbox_id)])
@@ -358,7 +348,7 @@ async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says
 
 
 @pytest.mark.parametrize("answer", [THROTTLE, FAULT, REFUSAL], ids=lambda result: str(result.code))
-async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_clock_says(
+async def test_report_during_a_resend_counts_despite_wrong_clocks(
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
@@ -372,9 +362,7 @@ async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_cl
     assert await status_of(database, outbox_id) == Status.SENT
 
 
-async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_of_the_new_attempt(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_report_before_a_manual_retry_does_not_prove_the_retry(database: Database, clock: ManualClock) -> None:
     refused = await an_attempt(database, clock)
     await a_settler(database, clock).exchange([a_result(refused, REFUSAL, clock.now())], [])
     await Reports(database, clock).receive([a_delivery(clock, refused.outbox_id)])
@@ -388,8 +376,8 @@ async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_o
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_report_stops_a_mail_that_an_operator_has_just_put_back(database: Database, clock: ManualClock) -> None:
-    """Its provider may have had it when it failed: it did."""
+async def test_report_stops_a_manual_resend(database: Database, clock: ManualClock) -> None:
+    """The provider had the message although the attempt failed."""
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await an_in_doubt_handler(database, clock).decide_due()
@@ -406,10 +394,10 @@ async def test_a_report_stops_a_mail_that_an_operator_has_just_put_back(database
 
 @pytest.mark.promise("doubt-report-settles")
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_a_report_that_comes_while_a_resend_is_given_back_stops_the_next_one(
+async def test_report_during_a_release_stops_the_next_resend(
     database: Database, clock: ManualClock, is_late: bool
 ) -> None:
-    """It was marked and did not begin: the worker stopped, or had lost its lock."""
+    """The attempt was recorded but not sent: the worker stopped or lost its lease."""
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await an_in_doubt_handler(database, clock).decide_due()
@@ -428,9 +416,7 @@ async def test_a_report_that_comes_while_a_resend_is_given_back_stops_the_next_o
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_any_order(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_report_and_response_at_once_settle_the_message(database: Database, clock: ManualClock) -> None:
     messages = [a_message() for _ in range(20)]
     await an_acceptor(database, clock).accept(messages)
     claims, settling = claims_of(database, clock), a_settler(database, clock)
@@ -452,7 +438,7 @@ async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_a
 
 @pytest.mark.promise("route-doubt-stays")
 @pytest.mark.parametrize("definitely_not_sent", [True, False])
-async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
+async def test_manual_retry_uses_the_provider_that_may_have_it(
     database: Database, clock: ManualClock, definitely_not_sent: bool
 ) -> None:
     [accepted] = await an_acceptor(database, clock).accept([a_message()])
@@ -468,10 +454,8 @@ async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
     assert (again.only_provider, again.attempts) == (None if definitely_not_sent else "scripted", 0)
 
 
-async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
-    database: Database, clock: ManualClock
-) -> None:
-    """The provider answered that it may have it; a retry with the same one lost its lock before it began."""
+async def test_lost_lease_keeps_the_provider_that_may_have_it(database: Database, clock: ManualClock) -> None:
+    """The provider may have the message; a retry with the same provider lost its lease before it was sent."""
     await an_acceptor(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock, "slow"), a_settler(database, clock)
     [claimed] = await claims.claim(1)

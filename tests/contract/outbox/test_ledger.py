@@ -1,4 +1,4 @@
-"""The ledger, on both engines, with Valkey and without: however many ask at once, a limit is never exceeded."""
+"""The ledger never exceeds a limit, on both engines, with and without Valkey."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,17 +45,17 @@ def hourly(limit: int, clock: ManualClock, tenant_id: int = 1) -> tuple[LimitWin
 
 
 async def reserved(ledger: Ledger, windows: tuple[LimitWindow, ...], wanted: int, times: int) -> int:
-    """How many are handed out to so many who ask at once."""
+    """Return the number of permits that concurrent callers get."""
     return sum(grant.count for grant in await asyncio.gather(*(ledger.reserve(windows, wanted) for _ in range(times))))
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_many_who_ask_at_once_get_the_limit_and_no_more(ledger: Ledger, clock: ManualClock) -> None:
+async def test_concurrent_reservations_never_exceed_the_limit(ledger: Ledger, clock: ManualClock) -> None:
     assert await reserved(ledger, hourly(100, clock), 7, 30) == 100
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_whoever_gets_less_is_told_why_and_until_when(ledger: Ledger, clock: ManualClock) -> None:
+async def test_partial_grant_states_the_window_and_time(ledger: Ledger, clock: ManualClock) -> None:
     needed = windows(Limits(rate_per_second=50, rate_per_hour=10, daily_limit=30), 1, clock.now())
     grant = await ledger.reserve(needed, 12)
     assert grant.count == 10
@@ -65,7 +65,7 @@ async def test_whoever_gets_less_is_told_why_and_until_when(ledger: Ledger, cloc
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_what_is_given_back_can_be_had_again(ledger: Ledger, clock: ManualClock) -> None:
+async def test_returned_permits_can_be_reserved_again(ledger: Ledger, clock: ManualClock) -> None:
     needed = hourly(10, clock)
     assert (await ledger.reserve(needed, 10)).count == 10
     assert (await ledger.reserve(needed, 1)).count == 0
@@ -74,14 +74,14 @@ async def test_what_is_given_back_can_be_had_again(ledger: Ledger, clock: Manual
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_a_new_hour_begins_with_all_its_permits(ledger: Ledger, clock: ManualClock) -> None:
+async def test_new_hour_has_all_its_permits(ledger: Ledger, clock: ManualClock) -> None:
     assert await reserved(ledger, hourly(5, clock), 5, 2) == 5
     clock.advance(HOUR)
     assert await reserved(ledger, hourly(5, clock), 5, 2) == 5
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_permits_of_one_hour_are_never_given_back_to_another(ledger: Ledger, clock: ManualClock) -> None:
+async def test_permits_return_to_their_own_hour(ledger: Ledger, clock: ManualClock) -> None:
     before = hourly(5, clock)
     await ledger.reserve(before, 5)
     clock.advance(HOUR)
@@ -91,15 +91,13 @@ async def test_permits_of_one_hour_are_never_given_back_to_another(ledger: Ledge
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_tenants_do_not_share_their_permits(ledger: Ledger, clock: ManualClock) -> None:
+async def test_tenants_do_not_share_permits(ledger: Ledger, clock: ManualClock) -> None:
     assert (await ledger.reserve(hourly(5, clock, tenant_id=1), 5)).count == 5
     assert (await ledger.reserve(hourly(5, clock, tenant_id=2), 5)).count == 5
 
 
 @pytest.mark.promise("limits-never-exceeded")
-async def test_those_who_take_and_those_who_give_back_do_not_block_each_other(
-    ledger: Ledger, clock: ManualClock
-) -> None:
+async def test_reserving_and_returning_do_not_deadlock(ledger: Ledger, clock: ManualClock) -> None:
     """Three counters in one transaction each: taken in different orders, they would deadlock."""
     needed = windows(Limits(rate_per_second=1_000, rate_per_hour=1_000, daily_limit=1_000), 1, clock.now())
     await ledger.reserve(needed, 100)
@@ -113,9 +111,7 @@ async def test_those_who_take_and_those_who_give_back_do_not_block_each_other(
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_a_lost_valkey_leaves_the_database_to_count(
-    database: Database, clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_database_counts_while_valkey_is_down(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     needed = hourly(1_000, clock)
     with valkey_server(tmp_path) as server:
         async with a_client(server.url) as client:
@@ -130,7 +126,7 @@ async def test_a_lost_valkey_leaves_the_database_to_count(
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_a_flushed_valkey_never_lets_more_through(database: Database, clock: ManualClock, valkey: Valkey) -> None:
+async def test_flushed_valkey_never_exceeds_the_limit(database: Database, clock: ManualClock, valkey: Valkey) -> None:
     needed = hourly(500, clock)
     async with a_client(valkey.url) as client:
         ledger = ValkeyLedger(client, DatabaseLedger(database, clock), clock)
@@ -143,7 +139,7 @@ async def test_a_flushed_valkey_never_lets_more_through(database: Database, cloc
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_a_valkey_that_does_not_answer_costs_a_moment_and_no_permit_too_many(
+async def test_unresponsive_valkey_never_exceeds_the_limit(
     database: Database, clock: ManualClock, valkey: Valkey
 ) -> None:
     needed = hourly(300, clock)
@@ -158,10 +154,10 @@ async def test_a_valkey_that_does_not_answer_costs_a_moment_and_no_permit_too_ma
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_a_valkey_that_wakes_up_with_an_old_memory_hands_out_nothing_twice(
+async def test_valkey_restored_from_a_snapshot_reuses_no_permit(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """A snapshot or a replica may still hold permits that were handed out since."""
+    """A snapshot or replica may contain permits that were handed out since."""
     needed = hourly(1_000, clock)
     ground = DatabaseLedger(database, clock)
     with valkey_server(tmp_path) as server:
@@ -180,7 +176,7 @@ async def test_a_valkey_that_wakes_up_with_an_old_memory_hands_out_nothing_twice
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_workers_with_and_without_valkey_share_one_limit(
+async def test_workers_with_and_without_valkey_share_a_limit(
     engine: DatabaseAddress, database: Database, clock: ManualClock, valkey: Valkey
 ) -> None:
     needed = hourly(200, clock)
@@ -201,7 +197,7 @@ async def test_workers_with_and_without_valkey_share_one_limit(
 
 
 @pytest.mark.promise("limits-without-valkey")
-async def test_a_block_ends_with_its_window(database: Database, clock: ManualClock, valkey: Valkey) -> None:
+async def test_block_expires_with_its_window(database: Database, clock: ManualClock, valkey: Valkey) -> None:
     needed = hourly(1_000, clock)
     async with a_client(valkey.url) as client:
         await ValkeyLedger(client, DatabaseLedger(database, clock), clock).reserve(needed, 1)

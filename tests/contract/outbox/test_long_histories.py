@@ -1,4 +1,4 @@
-"""What pages read of a long history, on both engines: true figures, found along indexes and never by reading it all."""
+"""Pages show correct numbers of a long history and read it through indexes, on both engines."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -52,7 +52,7 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
 )
 
 
-async def test_no_page_reads_a_table_of_mails_from_end_to_end(database: Database) -> None:
+async def test_no_query_scans_all_messages(database: Database) -> None:
     for statement, values in ASKED:
         plan = await _plan(database, statement, values)
         whole = [name for name in _WHOLE.findall(plan) if f"CO-ROUTINE {name}" not in plan]
@@ -64,7 +64,7 @@ async def _plan(database: Database, statement: Statement, values: dict[str, Any]
 
 
 async def _explained(database: Database, words: str, values: Sequence[Any], *, without: Sequence[str] = ()) -> str:
-    """The plan, `without` ways that an empty table would be read by: what counts is that there is a better one."""
+    """Return the query plan with the scans of an empty table disabled, to see whether an index can be used."""
     explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
     async with database.read() as tx:
         if database.dialect == "postgresql":
@@ -74,7 +74,7 @@ async def _explained(database: Database, words: str, values: Sequence[Any], *, w
     return "\n".join(str(row[-1]) for row in rows)
 
 
-async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Database) -> None:
+async def test_lists_are_read_from_an_index_without_sorting(database: Database) -> None:
     asked = await _asked(
         database,
         lambda: contacts.list_page(database, 1, limit=9),
@@ -89,7 +89,7 @@ async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Data
         assert not re.search(r"TEMP B-TREE|Sort", plan), plan
 
 
-async def test_an_audience_is_counted_along_its_list(database: Database) -> None:
+async def test_audience_is_counted_from_the_list_index(database: Database) -> None:
     whole = audience_query(1, ["news"], None, 1).add_columns(func.count())
 
     async def count() -> None:
@@ -103,7 +103,7 @@ async def test_an_audience_is_counted_along_its_list(database: Database) -> None
 
 
 async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> list[tuple[str, Sequence[Any]]]:
-    """What lists ask the database, in its driver's words."""
+    """The queries of lists, as the driver receives them."""
     heard: list[tuple[str, Sequence[Any]]] = []
 
     def hear(_connection: Any, _cursor: Any, words: str, values: Sequence[Any], _context: Any, _many: bool) -> None:
@@ -134,10 +134,10 @@ ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("statement", "values"), ABOUT_PEOPLE, ids=[each.name for each, _ in ABOUT_PEOPLE])
-async def test_each_of_many_people_is_looked_for_by_the_address(
+async def test_many_contacts_are_found_by_the_address_index(
     database: Database, statement: Statement, values: dict[str, Any]
 ) -> None:
-    """Also where no statistics are there yet, and the planner believes that a tenant has hardly anybody."""
+    """Even without statistics, when the planner expects few contacts of a tenant."""
     plan = await _plan(database, statement, {"tenant_id": 1, **values})
     assert not re.search(r"Join Filter: .*email", plan), plan
     looked_at = re.findall(r"(?:Index Cond: |SEARCH (?:k|s|c) )(.*(?:tenant_id).*)", plan)
@@ -145,7 +145,7 @@ async def test_each_of_many_people_is_looked_for_by_the_address(
     assert all("email" in each for each in looked_at), plan
 
 
-async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
+async def test_campaign_figures_do_not_depend_on_tally_progress(bench: Bench) -> None:
     campaign = await _sent(CampaignHarness(bench), readers=3)
     before = await campaign_statistics(bench.database, campaign)
     assert sum(step.counts.get("SENT", 0) for step in before.intervals) == 3
@@ -165,7 +165,7 @@ async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_
     assert await campaign_statistics(bench.database, campaign) == again
 
 
-async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
+async def test_chart_of_days_uses_hours_and_loses_nothing(bench: Bench) -> None:
     campaign = await _sent(CampaignHarness(bench), readers=2)
     await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
     fresh = await campaign_statistics(bench.database, campaign)
@@ -177,7 +177,7 @@ async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Be
 
 
 @pytest.mark.parametrize("winner_by", ["opens", "clicks"])
-async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up(bench: Bench, winner_by: str) -> None:
+async def test_variant_results_do_not_depend_on_tally_progress(bench: Bench, winner_by: str) -> None:
     variants = [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}]
     experiment = {"variants": variants, "testPercent": 100, "winnerBy": winner_by}
     campaign = await _sent(CampaignHarness(bench), readers=5, experiment=experiment)
@@ -195,7 +195,7 @@ async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up
         assert await _standings(bench, campaign, winner_by) == expected
 
 
-async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
+async def test_long_and_short_charts_agree(bench: Bench) -> None:
     campaign = await _sent(CampaignHarness(bench), readers=2)
     await _happen(bench, campaign, ("open", HOUR), ("open", 26 * HOUR))
     await _add_up(bench)
@@ -208,9 +208,7 @@ async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
         assert sum(each.counts.get(name, 0) for each in by_minutes) == number
 
 
-async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_campaign_messages_are_searched_within_their_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SCAN_LIMIT", 2)
     acceptor = an_acceptor(bench.database, bench.clock)
     await acceptor.accept([a_message() for _ in range(4)])
@@ -231,8 +229,8 @@ async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
         assert (found, looks) == (3, 2)
 
 
-async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database: Database, clock: ManualClock) -> None:
-    """Whatever the clock shows: it may be set back."""
+async def test_later_messages_have_larger_keys(database: Database, clock: ManualClock) -> None:
+    """Even if the clock was set back."""
     behind = []
     for _ in range(3):
         async with database.read() as tx:
@@ -260,7 +258,7 @@ async def _standings(bench: Bench, campaign_key: int, winner_by: str) -> list[tu
 
 
 async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], of: str = "") -> None:
-    """To each mail of the campaign with a subject that begins so."""
+    """Write an event for each message of the campaign whose subject has this prefix."""
     mine = (messages.c.campaign_key == campaign_key, messages.c.subject.startswith(of))
     async with bench.database.write() as tx:
         found = await tx.execute(select(messages.c.id).where(*mine))
@@ -274,7 +272,7 @@ async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], o
 
 
 async def _add_up(bench: Bench) -> None:
-    """By one that sees the horizon move, in portions that cut through what happened to one mail."""
+    """Tally in batches so small that they split the events of one message."""
     counting = EventTallier(bench.database, bench.clock, batch_size=2)
     for _ in range(2):
         while await counting.add_batch():

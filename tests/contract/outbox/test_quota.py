@@ -1,4 +1,4 @@
-"""Quotas, on both engines: what a provider says is left is never exceeded, and a failed sync keeps the old figure."""
+"""Provider quotas are never exceeded, and a failed sync keeps the previous quota, on both engines."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ EVERY = 5 * MINUTE
 
 
 class Account:
-    """A provider that counts for itself, and may keep silent."""
+    """A provider that reports its quota, and can fail to."""
 
     def __init__(self, remaining: float | None, per_day: float | None = None, rate: float | None = None) -> None:
         self.remaining = remaining
@@ -65,7 +65,7 @@ async def held(bench: Bench) -> list[tuple[str, int]]:
 
 
 @pytest.mark.promise("quota-limits")
-async def test_as_many_go_as_the_provider_has_left_and_the_rest_waits_for_the_next_sync(bench: Bench) -> None:
+async def test_messages_beyond_the_quota_wait_for_the_next_sync(bench: Bench) -> None:
     account = Account(40)
     sync = a_sync(bench.database, bench.clock, scripted=account)
     assert await sync.tick()
@@ -90,7 +90,7 @@ async def test_as_many_go_as_the_provider_has_left_and_the_rest_waits_for_the_ne
 
 
 @pytest.mark.promise("quota-limits")
-async def test_a_zero_quota_holds_from_the_start(bench: Bench) -> None:
+async def test_zero_quota_defers_everything(bench: Bench) -> None:
     await a_sync(bench.database, bench.clock, scripted=Account(0)).tick()
     await bench.accept(a_newsletter())
     provider = ScriptedProvider()
@@ -100,7 +100,7 @@ async def test_a_zero_quota_holds_from_the_start(bench: Bench) -> None:
 
 
 @pytest.mark.promise("quota-limits")
-async def test_new_figures_let_go_what_waited_for_them(bench: Bench) -> None:
+async def test_new_quota_ends_the_deferrals(bench: Bench) -> None:
     account = Account(0)
     sync = a_sync(bench.database, bench.clock, scripted=account)
     await sync.tick()
@@ -116,8 +116,8 @@ async def test_new_figures_let_go_what_waited_for_them(bench: Bench) -> None:
 
 
 @pytest.mark.promise("quota-limits")
-async def test_mails_that_were_on_their_way_when_the_provider_was_asked_are_taken_off(bench: Bench) -> None:
-    """The provider does not know of them yet: its figure is too high by as many."""
+async def test_messages_in_flight_during_a_sync_are_subtracted(bench: Bench) -> None:
+    """The provider has not counted them yet, so its quota is too high by their number."""
     await bench.accept(*(a_newsletter() for _ in range(30)))
     provider = ScriptedProvider()
     provider.hold()
@@ -136,9 +136,7 @@ async def test_mails_that_were_on_their_way_when_the_provider_was_asked_are_take
 
 
 @pytest.mark.promise("quota-limits")
-async def test_what_is_counted_by_the_figure_before_is_taken_off_the_new_one(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_messages_counted_by_the_previous_sync_are_subtracted(database: Database, clock: ManualClock) -> None:
     account = Account(100)
     sync = a_sync(database, clock, ses=account)
     await sync.tick()
@@ -156,7 +154,7 @@ async def test_what_is_counted_by_the_figure_before_is_taken_off_the_new_one(
 
 
 @pytest.mark.parametrize("how", ["is_silent", "is_broken"])
-async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
+async def test_failed_sync_keeps_counting_from_the_previous_quota(
     database: Database, clock: ManualClock, how: str
 ) -> None:
     account = Account(100)
@@ -177,16 +175,14 @@ async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
     assert (known.failure, known.failed_at, known.sent_since) == (None, None, 0)
 
 
-async def test_a_figure_that_nobody_could_renew_for_a_day_holds_nothing_up(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_quota_older_than_a_day_is_ignored(database: Database, clock: ManualClock) -> None:
     await a_sync(database, clock, ses=Account(0)).tick()
     assert await reserved(database, clock, 5, "ses") == 0
     clock.advance(DAY)
     assert await reserved(database, clock, 5, "ses") == 5
 
 
-async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Database, clock: ManualClock) -> None:
+async def test_one_process_syncs_per_interval(database: Database, clock: ManualClock) -> None:
     account = Account(10)
     syncs = [a_sync(database, clock, ses=account) for _ in range(5)]
     assert sum(await asyncio.gather(*(sync.tick() for sync in syncs))) == 1
@@ -198,7 +194,7 @@ async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Data
     assert account.asked == 2
 
 
-async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: Database, clock: ManualClock) -> None:
+async def test_second_of_two_concurrent_syncs_is_discarded(database: Database, clock: ManualClock) -> None:
     before = await quotas.read_pre_sync_state(database, ["ses"])
     assert await quotas.record_sync(database, clock, [quotas.QuotaReport("ses", 10)], before)
     clock.advance(1)
@@ -207,9 +203,7 @@ async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: 
     assert known.remaining == 10
 
 
-async def test_the_quotas_of_a_route_count_together_and_one_without_a_limit_takes_all(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_quotas_of_a_route_are_added(database: Database, clock: ManualClock) -> None:
     ses, smtpbz = Account(30), Account(20)
     sync = a_sync(database, clock, ses=ses, smtpbz=smtpbz)
     await sync.tick()
@@ -229,7 +223,7 @@ async def test_the_quotas_of_a_route_count_together_and_one_without_a_limit_take
 
 
 @pytest.mark.promise("quota-limits")
-async def test_a_quota_with_a_clock_that_jumps_is_never_exceeded(database: Database, clock: ManualClock) -> None:
+async def test_quota_is_never_exceeded_despite_clock_jumps(database: Database, clock: ManualClock) -> None:
     sync = a_sync(database, clock, ses=Account(50))
     await sync.tick()
     total = 0
@@ -252,12 +246,12 @@ async def test_a_quota_with_a_clock_that_jumps_is_never_exceeded(database: Datab
     ],
 )
 @pytest.mark.promise("quota-limits")
-def test_the_tightest_of_what_an_account_says_is_what_is_left(quota: AccountQuota, left: int | None) -> None:
+def test_smallest_limit_of_an_account_is_its_quota(quota: AccountQuota, left: int | None) -> None:
     assert reported_quota("ses", quota).remaining == left
 
 
 @pytest.mark.promise("quota-limits")
-async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, clock: ManualClock) -> None:
+async def test_smtpbz_quota_is_read_over_http(database: Database, clock: ManualClock) -> None:
     async with SmtpBzStandIn() as api:
         settings = settings_for(
             "sqlite:///unused.db",
@@ -290,13 +284,13 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
         ({}, {"ses": 14}, None),
     ],
 )
-def test_a_route_goes_as_fast_as_each_of_its_providers_allows(
+def test_route_rate_respects_every_provider(
     route: dict[str, int | None], rates: dict[str, int], expected: RouteRate | None
 ) -> None:
     assert route_rate(rates, route) == expected
 
 
-async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench: Bench) -> None:
+async def test_rate_applies_even_if_other_providers_report_none(bench: Bench) -> None:
     await a_sync(bench.database, bench.clock, scripted=Account(None, rate=5.5)).tick()
     route: dict[str, int | None] = {"scripted": None, "smtp": None}
     rules = await load_limit_rules(bench.database, DefaultLimits(Limits(), route))
@@ -311,9 +305,7 @@ async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench:
     assert await quotas.provider_rate(bench.database, route) == RouteRate("scripted", 5)
 
 
-async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_told(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_unconfirmed_rate_is_dropped_until_reported_again(database: Database, clock: ManualClock) -> None:
     ses, other = Account(100, rate=14), Account(100)
     sync = a_sync(database, clock, ses=ses, smtpbz=other)
     other.is_silent = True

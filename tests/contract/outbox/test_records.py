@@ -1,4 +1,4 @@
-"""Records, on both engines: the whole story of a message, and lists that are found page by page."""
+"""Message records with their timelines, and lists page by page, on both engines."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from mailwright.outbox.message_records import MessageSearch
 from mailwright.outbox.queue_gauges import QueueState, queue_state
 from mailwright.storage.database import Database
 from tests.builders import a_message, a_settler, an_acceptor, claims_of
-from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one, begun
+from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt, begun
 
 
-async def test_a_record_tells_the_whole_story_in_order(database: Database, clock: ManualClock) -> None:
+async def test_record_contains_all_events_in_order(database: Database, clock: ManualClock) -> None:
     outbox_id, claimed = await begun(database, clock, to="reader@example.com", request_id="request-1")
     started = clock.now()
     clock.advance(MINUTE)
@@ -37,7 +37,7 @@ async def test_a_record_tells_the_whole_story_in_order(database: Database, clock
 
 @pytest.mark.promise("tenant-isolation")
 @pytest.mark.parametrize("outbox_id", [None, "01a1dce8-30b8-745e-9adf-a067f60952fb", "nonsense", "a\0b"])
-async def test_another_tenants_record_is_not_found(
+async def test_record_of_another_tenant_is_not_found(
     database: Database, clock: ManualClock, outbox_id: str | None
 ) -> None:
     wanted = outbox_id or (await begun(database, clock))[0]
@@ -45,7 +45,7 @@ async def test_another_tenants_record_is_not_found(
         await message_records.find(database, wanted, tenant_id=2)
 
 
-async def test_pages_follow_one_another_without_gap_or_repetition(database: Database, clock: ManualClock) -> None:
+async def test_pages_have_no_gaps_or_duplicates(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     ours = [a_message(to=f"reader{number:02}@example.com") for number in range(25)]
     for message in ours:
@@ -60,10 +60,10 @@ async def test_pages_follow_one_another_without_gap_or_repetition(database: Data
     assert found == [message.outbox_id for message in reversed(ours)]
 
 
-async def test_a_search_finds_by_what_it_names(database: Database, clock: ManualClock) -> None:
+async def test_search_applies_its_conditions(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     start = clock.now()
-    failed = await a_failed_one(database, clock)
+    failed = await a_failed_message(database, clock)
     clock.advance(HOUR)
     await acceptor.accept([a_message(to="ann@example.com")])
     await acceptor.accept([a_message(to="bob@example.com", source=Source.ARTICLE)])
@@ -82,10 +82,10 @@ async def test_a_search_finds_by_what_it_names(database: Database, clock: Manual
     assert await found(status=Status.FAILED, before_key=only.message_key) == []
 
 
-async def test_dead_letters_come_latest_first_and_page_by_page(database: Database, clock: ManualClock) -> None:
+async def test_dead_letters_are_paged_newest_first(database: Database, clock: ManualClock) -> None:
     letters = []
     for number in range(5):
-        letters.append(await a_failed_one(database, clock))
+        letters.append(await a_failed_message(database, clock))
         clock.advance(number % 2)  # some of them in the same millisecond
     found: list[str] = []
     before = (message_records.NEWEST, message_records.NEWEST)
@@ -96,10 +96,10 @@ async def test_dead_letters_come_latest_first_and_page_by_page(database: Databas
     assert page == await message_records.dead_letters(database, 2, limit=2) == []
 
 
-async def test_the_queue_at_a_glance(database: Database, clock: ManualClock) -> None:
+async def test_queue_state_counts_waiting_and_unresolved_messages(database: Database, clock: ManualClock) -> None:
     assert await queue_state(database, clock.now()) == QueueState(0, 0, 0, 0, 0, None)
-    await a_failed_one(database, clock)
-    await a_doubtful_one(database, clock)
+    await a_failed_message(database, clock)
+    await a_message_in_doubt(database, clock)
     await begun(database, clock)
     oldest = clock.now()
     await an_acceptor(database, clock).accept([a_message(), a_message(), a_message(scheduled_at=oldest + HOUR)])

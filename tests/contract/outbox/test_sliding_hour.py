@@ -1,4 +1,4 @@
-"""The sliding hour in the ledger, on both engines, with Valkey and without: never more than the limit in 60 minutes."""
+"""The sliding hour never exceeds its limit in any 60 minutes, on both engines, with and without Valkey."""
 
 import asyncio
 import random
@@ -32,9 +32,7 @@ def sliding(limit: int, now: Instant) -> tuple[LimitWindow, ...]:
 
 
 @pytest.mark.promise("limits-sliding-hour")
-async def test_a_full_hour_is_refused_until_its_oldest_minute_is_an_hour_old(
-    ledger: Ledger, clock: ManualClock
-) -> None:
+async def test_full_hour_opens_when_its_oldest_minute_expires(ledger: Ledger, clock: ManualClock) -> None:
     """1,800,000,000,000 is a full hour: with hours of the clock, sixty more would go a minute later."""
     clock.advance(HOUR - 30 * SECOND)
     first = clock.now()
@@ -52,9 +50,7 @@ async def test_a_full_hour_is_refused_until_its_oldest_minute_is_an_hour_old(
 
 
 @pytest.mark.promise("limits-sliding-hour")
-async def test_those_who_ask_at_once_on_both_sides_of_a_minute_share_the_hour(
-    ledger: Ledger, clock: ManualClock
-) -> None:
+async def test_concurrent_reservations_share_the_sliding_hour(ledger: Ledger, clock: ManualClock) -> None:
     """Two workers whose clocks differ by a little open two counters at once; neither sees the other's yet."""
     now = clock.now() + HOUR
     asked = [ledger.reserve(sliding(50, now + (number % 3 - 1) * MINUTE), 3) for number in range(40)]
@@ -63,7 +59,7 @@ async def test_those_who_ask_at_once_on_both_sides_of_a_minute_share_the_hour(
 
 @pytest.mark.promise("limits-sliding-hour")
 @pytest.mark.parametrize("number", range(3))
-async def test_no_sixty_minutes_ever_hold_more_than_the_limit(ledger: Ledger, clock: ManualClock, number: int) -> None:
+async def test_no_sixty_minutes_exceed_the_limit(ledger: Ledger, clock: ManualClock, number: int) -> None:
     chance = random.Random(number)
     sent: list[Instant] = []
     for _ in range(60):
@@ -82,7 +78,7 @@ async def test_no_sixty_minutes_ever_hold_more_than_the_limit(ledger: Ledger, cl
     assert busiest <= 30
 
 
-async def test_a_clock_that_is_set_back_an_hour_gets_no_second_hour(ledger: Ledger, clock: ManualClock) -> None:
+async def test_clock_set_back_an_hour_gets_no_second_quota(ledger: Ledger, clock: ManualClock) -> None:
     clock.advance(30 * MINUTE)
     hourly = windows(Limits(rate_per_hour=20), 1, clock.now())
     assert (await ledger.reserve(sliding(20, clock.now()), 20)).count == 20

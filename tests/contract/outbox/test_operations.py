@@ -1,4 +1,4 @@
-"""Operating on messages, on both engines: each act whole or not at all, and only when the state allows it."""
+"""Actions on messages are atomic and depend on the state, on both engines."""
 
 import asyncio
 
@@ -42,13 +42,13 @@ def failed(claimed: Claimed, now: int) -> Settlement:
     )
 
 
-async def a_failed_one(database: Database, clock: ManualClock) -> str:
+async def a_failed_message(database: Database, clock: ManualClock) -> str:
     outbox_id, claimed = await begun(database, clock)
     await a_settler(database, clock).exchange([failed(claimed, clock.now())], [])
     return outbox_id
 
 
-async def a_doubtful_one(database: Database, clock: ManualClock, **changes: object) -> tuple[str, Claimed]:
+async def a_message_in_doubt(database: Database, clock: ManualClock, **changes: object) -> tuple[str, Claimed]:
     outbox_id, claimed = await begun(database, clock, **changes)
     doubt = Settlement(
         claimed, Status.IN_DOUBT, (), completes_attempt=True, due_at=clock.now() + 10 * MINUTE, provider="smtp"
@@ -62,7 +62,7 @@ async def story(database: Database, outbox_id: str) -> tuple[str, list[str]]:
     return record.summary.status, [event.type for event in record.events]
 
 
-async def test_a_waiting_message_is_cancelled_and_never_sent(database: Database, clock: ManualClock) -> None:
+async def test_cancelled_message_is_never_sent(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     assert await Operations(database, clock).cancel(outbox_id, tenant_id=1) is Status.CANCELLED
     assert await claims_of(database, clock).claim(10) == []
@@ -70,7 +70,7 @@ async def test_a_waiting_message_is_cancelled_and_never_sent(database: Database,
     assert (await audit(database)).ok
 
 
-async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: Database, clock: ManualClock) -> None:
+async def test_worker_cannot_send_a_claimed_message_after_cancel(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     held = await claims_of(database, clock).claim(10)
     await Operations(database, clock).cancel(outbox_id, tenant_id=1)
@@ -79,14 +79,14 @@ async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: 
     assert await story(database, outbox_id) == (Status.CANCELLED, [EventType.CANCELLED])
 
 
-async def test_a_message_that_is_being_sent_cannot_be_cancelled(database: Database, clock: ManualClock) -> None:
+async def test_message_in_flight_cannot_be_cancelled(database: Database, clock: ManualClock) -> None:
     outbox_id, _ = await begun(database, clock)
     with pytest.raises(NotPossibleNow, match="SENT_ATTEMPT"):
         await Operations(database, clock).cancel(outbox_id, tenant_id=1)
     assert await story(database, outbox_id) == (Status.SENT_ATTEMPT, [])
 
 
-async def test_cancelling_and_sending_at_once_has_one_winner(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_cancel_and_send_have_one_winner(database: Database, clock: ManualClock) -> None:
     for _ in range(10):
         outbox_id = await accepted(database, clock)
         held = await claims_of(database, clock).claim(1)
@@ -100,8 +100,8 @@ async def test_cancelling_and_sending_at_once_has_one_winner(database: Database,
 
 
 @pytest.mark.promise("operate-requeue")
-async def test_a_dead_letter_is_tried_again_with_all_its_attempts(database: Database, clock: ManualClock) -> None:
-    outbox_id = await a_failed_one(database, clock)
+async def test_retried_dead_letter_gets_all_attempts(database: Database, clock: ManualClock) -> None:
+    outbox_id = await a_failed_message(database, clock)
     assert [letter.outbox_id for letter in await message_records.dead_letters(database, 1, limit=10)] == [outbox_id]
     assert await Operations(database, clock).requeue(outbox_id, tenant_id=1) is Status.PENDING
     assert await message_records.dead_letters(database, 1, limit=10) == []
@@ -115,15 +115,15 @@ async def test_a_dead_letter_is_tried_again_with_all_its_attempts(database: Data
 
 
 @pytest.mark.promise("operate-requeue")
-async def test_only_a_failed_message_is_tried_again(database: Database, clock: ManualClock) -> None:
+async def test_only_failed_messages_can_be_retried(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     with pytest.raises(NotPossibleNow, match="PENDING"):
         await Operations(database, clock).requeue(outbox_id, tenant_id=1)
 
 
 @pytest.mark.promise("operate-requeue")
-async def test_asking_twice_at_once_requeues_once(database: Database, clock: ManualClock) -> None:
-    outbox_id = await a_failed_one(database, clock)
+async def test_concurrent_retries_requeue_once(database: Database, clock: ManualClock) -> None:
+    outbox_id = await a_failed_message(database, clock)
     operations = Operations(database, clock)
     answers = await asyncio.gather(
         *(operations.requeue(outbox_id, tenant_id=1) for _ in range(5)), return_exceptions=True
@@ -142,10 +142,10 @@ async def test_asking_twice_at_once_requeues_once(database: Database, clock: Man
         (Resolution.CLOSE, Status.CLOSED_UNKNOWN, EventType.CLOSED_UNKNOWN),
     ],
 )
-async def test_an_operator_ends_a_doubt(
+async def test_operator_resolves_a_message_in_doubt(
     database: Database, clock: ManualClock, resolution: Resolution, status: Status, event: EventType
 ) -> None:
-    outbox_id, claimed = await a_doubtful_one(database, clock)
+    outbox_id, claimed = await a_message_in_doubt(database, clock)
     attempted_at = clock.now()
     clock.advance(MINUTE)
     assert await Operations(database, clock).resolve(outbox_id, resolution, tenant_id=1) is status
@@ -162,8 +162,8 @@ async def test_an_operator_ends_a_doubt(
 
 
 @pytest.mark.promise("operate-resolve")
-async def test_a_doubt_is_not_sent_again_after_its_expiry(database: Database, clock: ManualClock) -> None:
-    outbox_id, _ = await a_doubtful_one(database, clock, expires_at=clock.now() + MINUTE)
+async def test_expired_message_in_doubt_cannot_be_resent(database: Database, clock: ManualClock) -> None:
+    outbox_id, _ = await a_message_in_doubt(database, clock, expires_at=clock.now() + MINUTE)
     clock.advance(MINUTE)
     with pytest.raises(NotPossibleNow, match="expiresAt"):
         await Operations(database, clock).resolve(outbox_id, Resolution.RESEND, tenant_id=1)
@@ -171,7 +171,7 @@ async def test_a_doubt_is_not_sent_again_after_its_expiry(database: Database, cl
 
 
 @pytest.mark.promise("operate-resolve")
-async def test_only_a_doubt_can_be_resolved(database: Database, clock: ManualClock) -> None:
+async def test_only_messages_in_doubt_can_be_resolved(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     for resolution in Resolution:
         with pytest.raises(NotPossibleNow, match="PENDING"):
@@ -180,7 +180,7 @@ async def test_only_a_doubt_can_be_resolved(database: Database, clock: ManualClo
 
 @pytest.mark.promise("tenant-isolation")
 @pytest.mark.parametrize("outbox_id", [None, "01a1dce8-30b8-745e-9adf-a067f60952fb", "nonsense", "a\0b"])
-async def test_what_is_not_the_tenants_is_not_found(
+async def test_messages_of_other_tenants_are_not_found(
     database: Database, clock: ManualClock, outbox_id: str | None
 ) -> None:
     wanted = outbox_id or await accepted(database, clock)
@@ -194,7 +194,7 @@ async def test_what_is_not_the_tenants_is_not_found(
             await act
 
 
-async def test_an_operator_at_the_console_reaches_every_tenant(database: Database, clock: ManualClock) -> None:
+async def test_console_operator_reaches_every_tenant(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     assert await Operations(database, clock).cancel(outbox_id, tenant_id=None) is Status.CANCELLED
     assert (await message_records.find(database, outbox_id, tenant_id=None)).tenant == "default"

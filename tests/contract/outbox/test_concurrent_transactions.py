@@ -1,4 +1,4 @@
-"""Writers that meet at the same rows. SQLite has one writer at a time: only PostgreSQL can show two at once."""
+"""Concurrent transactions on the same rows. Only on PostgreSQL: SQLite has one writer at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -86,9 +86,7 @@ TOUCH = Statement("touch", "UPDATE deliveries SET duration_ms = COALESCE(duratio
 WAITING = Statement("waiting", "SELECT count(*) AS n FROM pg_locks WHERE NOT granted")
 
 
-async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_renewal_skips_messages_that_are_being_settled(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message() for _ in range(3)])
     claims = claims_of(database, clock)
     held = await claims.claim(10)
@@ -101,9 +99,7 @@ async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing
 
 
 @pytest.mark.promise("cancel-wins")
-async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_message_claimed_during_a_cancel_stays_with_its_worker(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message() for _ in range(2)])
     lock = {"token": 7, "worker": "worker-1", "locked_until": clock.now() + LOCK_TTL}
     async with asyncio.timeout(LONGEST_SECONDS), database.write() as claiming:
@@ -115,7 +111,7 @@ async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
     assert rows == [("CANCELLED", None), ("PENDING", "worker-1")]
 
 
-async def test_two_who_wait_for_each_others_rows_both_come_to_their_end(database: Database, clock: ManualClock) -> None:
+async def test_deadlocked_transactions_both_finish(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message() for _ in range(2)])
     one, other = [row.message_key for row in await deliveries_of(database)]
     begun = asyncio.Barrier(2)
@@ -139,9 +135,7 @@ async def test_two_who_wait_for_each_others_rows_both_come_to_their_end(database
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_report_that_meets_the_second_attempt_ends_the_mail_whatever_that_comes_to(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_report_during_the_second_attempt_settles_the_message(database: Database, clock: ManualClock) -> None:
     """A report proves the first attempt. While it is written another worker marks the second one, which fails."""
     message = a_message(on_doubt=OnDoubt.RESEND)
     await an_acceptor(database, clock).accept([message])
@@ -168,7 +162,7 @@ async def test_a_report_that_meets_the_second_attempt_ends_the_mail_whatever_tha
 
 
 @pytest.mark.promise("soft-bounces-counted")
-async def test_soft_bounces_that_are_told_at_once_are_counted_together(database: Database, clock: ManualClock) -> None:
+async def test_concurrent_soft_bounces_are_counted_together(database: Database, clock: ManualClock) -> None:
     mails = [a_message(to=ADA) for _ in range(3)]
     await an_acceptor(database, clock).accept(mails)
     first, second, third = [_a_soft_bounce(clock, mail) for mail in mails]
@@ -181,9 +175,7 @@ async def test_soft_bounces_that_are_told_at_once_are_counted_together(database:
 
 
 @pytest.mark.parametrize("act", ["disable", "make less"])
-async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
-    database: Database, clock: ManualClock, act: str
-) -> None:
+async def test_two_administrators_cannot_disable_each_other(database: Database, clock: ManualClock, act: str) -> None:
     users = Users(database, clock, FailedSignIns(database, clock))
     ada, grace = [await users.create(name, PASSWORD, Role.ADMIN, actor="test") for name in ("ada", "grace")]
 
@@ -207,9 +199,7 @@ async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
 
 @pytest.mark.promise("person-erased")
 @pytest.mark.parametrize("list_key", ["general", "news"])
-async def test_what_is_told_of_somebody_while_they_are_erased_is_not_kept(
-    database: Database, clock: ManualClock, list_key: str
-) -> None:
+async def test_report_during_an_erasure_is_not_stored(database: Database, clock: ManualClock, list_key: str) -> None:
     await lists.create(database, clock, DEFAULT_TENANT, "news")
     await a_contact(database, ADA)
     await suppress(database, ADA, list_key="general")
@@ -230,9 +220,7 @@ async def test_what_is_told_of_somebody_while_they_are_erased_is_not_kept(
 
 
 @pytest.mark.parametrize("way", ["reserve", "reserve each", "book"])
-async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
-    database: Database, clock: ManualClock, way: str
-) -> None:
+async def test_counter_survives_deletion_while_it_is_reopened(database: Database, clock: ManualClock, way: str) -> None:
     """Whoever counted last did so long ago: it is old, and just then somebody counts again."""
     ledger = DatabaseLedger(database, clock)
     window, pace = (
@@ -260,7 +248,7 @@ async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
         await forgetting
 
 
-async def test_a_webhook_is_removed_while_it_is_told_something(database: Database, clock: ManualClock) -> None:
+async def test_webhook_can_be_removed_during_a_delivery(database: Database, clock: ManualClock) -> None:
     endpoint, _ = await WebhookEndpoints(database, clock).create(
         DEFAULT_TENANT, WebhookEndpointInput("https://example.com/"), actor="test"
     )
@@ -277,7 +265,7 @@ async def test_a_webhook_is_removed_while_it_is_told_something(database: Databas
         await removing.execute(delete(webhook_endpoints))
 
 
-async def test_somebody_is_shut_out_while_they_are_seen(database: Database, clock: ManualClock) -> None:
+async def test_user_can_be_disabled_during_a_request(database: Database, clock: ManualClock) -> None:
     users, sessions = Users(database, clock, FailedSignIns(database, clock)), Sessions(database, clock)
     ada = await users.create("ada", PASSWORD, Role.VIEWER, actor="test")
     token = await sessions.open(ada, address="192.0.2.1", agent="test")
@@ -293,7 +281,7 @@ async def test_somebody_is_shut_out_while_they_are_seen(database: Database, cloc
     assert await sessions.find(token) is None
 
 
-async def test_of_two_servers_that_start_at_once_the_later_link_works(database: Database, clock: ManualClock) -> None:
+async def test_later_of_two_setup_links_works(database: Database, clock: ManualClock) -> None:
     users = Users(database, clock, FailedSignIns(database, clock))
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
@@ -306,7 +294,7 @@ async def test_of_two_servers_that_start_at_once_the_later_link_works(database: 
 
 
 @pytest.mark.promise("person-erased")
-async def test_somebody_is_suppressed_while_they_are_erased(database: Database, clock: ManualClock) -> None:
+async def test_contact_can_be_suppressed_during_an_erasure(database: Database, clock: ManualClock) -> None:
     await a_contact(database, ADA)
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
@@ -320,9 +308,7 @@ async def test_somebody_is_suppressed_while_they_are_erased(database: Database, 
 
 
 @pytest.mark.promise("person-erased")
-async def test_whoever_is_written_down_while_they_are_erased_is_a_new_contact(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_contact_added_during_an_erasure_is_new(database: Database, clock: ManualClock) -> None:
     await a_contact(database, ADA, name="Ada")
     await suppress(database, ADA, list_key="general")
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
@@ -336,7 +322,7 @@ async def test_whoever_is_written_down_while_they_are_erased_is_a_new_contact(
 
 
 @pytest.mark.promise("import-never-revives")
-async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
+async def test_contact_imported_during_an_erasure_is_not_stored(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     await a_contact(database, ADA)
@@ -354,7 +340,7 @@ async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
     assert (importing.result().added, importing.result().refused) == (0, 1)
 
 
-async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
+async def test_later_of_two_concurrent_images_gets_the_name(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     other = {"digest": "other", "extension": "png", "size_bytes": 1, "created_at": clock.now()}
@@ -369,7 +355,7 @@ async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
     assert await ImageStore(database, clock, tmp_path).named(DEFAULT_TENANT, ["logo.png"]) == {"logo.png": image}
 
 
-async def test_two_authors_who_write_to_one_place_at_once_leave_one_slice(bench: Bench) -> None:
+async def test_concurrent_slices_for_one_place_leave_one(bench: Bench) -> None:
     written = the_slices()[0]
     slices = SliceStore(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
     async with asyncio.timeout(LONGEST_SECONDS):

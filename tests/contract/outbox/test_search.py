@@ -1,4 +1,4 @@
-"""Finding messages and people by what somebody remembers, and what the journal keeps of what is done to them."""
+"""Search of messages and contacts, and the audit log of actions on them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -37,9 +37,7 @@ async def subjects(database: Database, **wanted: object) -> list[str]:
     return [each.subject for each in found.messages]
 
 
-async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_search_matches_part_of_subject_or_address(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
     await an_acceptor(database, clock).accept(
         [
@@ -56,9 +54,7 @@ async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
     assert await subjects(database, to_email="ada@example.com", words="march") == ["Your Invoice for March"]
 
 
-async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_waiting_message_is_listed_with_reason_and_time(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message(to="ada@example.com"), a_message(to="grace@example.com")])
     wanted = await messages.find_page(database, DEFAULT_TENANT, MessageSearch(), limit=10)
     now = clock.now()
@@ -73,7 +69,7 @@ async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
     assert await messages.find_deferrals(database, wanted.messages, now + HOUR) == {}
 
 
-async def test_what_no_index_knows_is_looked_for_in_steps(
+async def test_search_without_an_index_is_bounded(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "SCAN_LIMIT", 3)
@@ -103,7 +99,7 @@ async def test_what_no_index_knows_is_looked_for_in_steps(
     assert [each.email for each in rest.contacts] == ["person0@example.com"]
 
 
-async def test_people_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
+async def test_contacts_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
     standing = ContactStatusService(database, clock)
     await lists.create(database, clock, DEFAULT_TENANT, "news")
     for name, tags in (("Ada", ["vip"]), ("Grace", ["vip"]), ("Alan", [])):
@@ -136,7 +132,7 @@ async def test_people_are_found_by_name_status_list_and_tag(database: Database, 
     assert [each.name for each in (*page.contacts, *rest.contacts)] == ["Grace", "Ada"]
 
 
-async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
+async def test_actions_are_in_the_audit_log_with_their_actor(database: Database, clock: ManualClock) -> None:
     [accepted] = await an_acceptor(database, clock).accept([a_message()])
     who, tenant_id = "grace", DEFAULT_TENANT
     await Operations(database, clock).cancel(accepted.outbox_id, tenant_id=tenant_id, actor=who)
@@ -165,7 +161,9 @@ async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Data
     assert noted[-1].subject == accepted.outbox_id
 
 
-async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+async def test_uploaded_file_is_visible_only_to_its_tenant(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
     other = await a_tenant(database, "other")
     desk = ImportUploads(Imports(database, clock), clock, tmp_path, largest=1_000_000)
 
@@ -186,7 +184,7 @@ async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock:
 
 
 @pytest.mark.promise("import-resumes")
-async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
+async def test_interrupted_import_continues_after_its_last_batch(
     database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_SIZE", 2)
@@ -220,7 +218,7 @@ async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
     assert {path.name for path in folder.iterdir()} == {f"{each.import_id}.report.csv" for each in (begun, waiting)}
 
 
-async def test_subjects_are_listed_as_their_readers_see_them(database: Database, clock: ManualClock) -> None:
+async def test_subjects_are_listed_as_recipients_see_them(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept(
         [
             a_message(
