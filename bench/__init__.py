@@ -1,4 +1,4 @@
-"""The benchmarks: one job, one sink, Mailwright beside its peers and beside the limit of the machine, as ratios."""
+"""Benchmarks: one job, one sink, Mailwright beside its peers and the limit of the machine, as ratios."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""`python -m bench [names…]`: measures the figures named (all without names), or lets contenders named race."""
+"""`python -m bench [names…]`: measure the named figures (all by default) or the named contenders."""
 
 import argparse
 import signal
@@ -18,7 +18,7 @@ def main() -> None:
     asked = arguments()
     console = Console()
     if not console.is_terminal:
-        console.width = 180  # a log file has room
+        console.width = 180  # Log files have no width.
     signal.signal(signal.SIGTERM, stop)
     progress = Progress(
         SpinnerColumn(),
@@ -28,13 +28,13 @@ def main() -> None:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        # Drawn by hand when there is news: a thread of its own would take time from the contenders.
+        # Drawn manually: a refresh thread would take CPU time from the contenders.
         auto_refresh=False,
     )
     with Stage() as stage, progress:
         task = progress.add_task("…")
 
-        def tell(what: str, total: int) -> None:
+        def show(what: str, total: int) -> None:
             progress.reset(task, description=what, total=total or None)
             progress.refresh()
             if not console.is_terminal:
@@ -44,11 +44,11 @@ def main() -> None:
             progress.update(task, completed=done, refresh=True)
 
         stage.advance = advance
-        figures, results = measure(asked, Order(stage, asked.count, asked.runs, asked.quick, tell))
+        figures, results = measure(asked, Order(stage, asked.count, asked.runs, asked.quick, show))
     report.show(console, figures, results)
     if asked.write:
         report.write(figures, results)
-        console.print("docs/benchmarks.md is written.")
+        console.print("Wrote docs/benchmarks.md.")
 
 
 def measure(asked: argparse.Namespace, order: Order) -> tuple[list[Figure], Results]:
@@ -67,11 +67,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "names", nargs="*", metavar="name", help=f"figures {', '.join(NAMES)}; contenders {', '.join(CONTENDERS)}"
     )
-    parser.add_argument("--count", type=int, help="mails per run (20,000; a fifth of it for Celery and procrastinate)")
-    parser.add_argument("--runs", type=int, help="rounds in which all run in turns (5)")
-    parser.add_argument(
-        "--quick", action="store_true", help="2,000 mails, one round: to see that all works, not to quote"
-    )
+    parser.add_argument("--count", type=int, help="messages per run (20,000; a fifth for Celery and procrastinate)")
+    parser.add_argument("--runs", type=int, help="rounds in which all run alternately (5)")
+    parser.add_argument("--quick", action="store_true", help="2,000 messages, one round: to see that everything works")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md (only with all figures)")
     asked = parser.parse_args()
     asked.count = asked.count or (2_000 if asked.quick else 20_000)
@@ -85,7 +83,7 @@ def arguments() -> argparse.Namespace:
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """A SIGTERM unwinds like Ctrl-C does, so that every process started here is ended."""
+    """Unwind on SIGTERM like on Ctrl-C, so that every started process is ended."""
     raise KeyboardInterrupt
 
 

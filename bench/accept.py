@@ -1,4 +1,4 @@
-"""How fast the API accepts mail durably. wrk asks, the audit of the database says what was really accepted."""
+"""How fast the API accepts messages durably. wrk sends the requests; the audit counts what was accepted."""
 
 import json
 import math

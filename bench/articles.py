@@ -1,4 +1,4 @@
-"""Sending an article: how fast 100,000 readers in Ohio are assembled into messages. Run as a process of its own."""
+"""Sending an article: how fast messages for 100,000 recipients in Ohio are assembled. Runs as its own process."""
 
 import argparse
 import asyncio
@@ -52,7 +52,7 @@ class Assembled:
 
 
 def measured(url: str, readers: int) -> Assembled:
-    """Both in processes of their own: the memory of the filling is not the walk's."""
+    """Run both in separate processes, so that the memory of the filling is not counted."""
     if not PLACES.exists():
         raise NotMeasured("the ids of Ohio are not beside this checkout")
     words = [sys.executable, "-m", "bench.articles", url]
@@ -62,7 +62,7 @@ def measured(url: str, readers: int) -> Assembled:
 
 
 async def fill(url: str, readers: int) -> None:
-    """A migrated database with the slices, and so many people who each live somewhere in Ohio."""
+    """Create a database with the slices and `count` contacts in Ohio."""
     database, clock, chance = Database(url), SystemClock(), random.Random(SEED)
     await upgrade(database)
     towns = _towns()
@@ -88,7 +88,7 @@ async def fill(url: str, readers: int) -> None:
 
 
 async def assemble(url: str) -> Assembled:
-    """Begins a run for all of them, and goes on until every one has a message."""
+    """Start a run for all of them and continue until every one has a message."""
     gc.freeze()  # as a worker does when it has started
     database, clock = Database(url), SystemClock()
     store = TemplateStore(database, clock)
@@ -109,7 +109,7 @@ async def assemble(url: str) -> Assembled:
 
 
 def _towns() -> dict[str, list[str]]:
-    """Towns by their county. A city's id does not name its county: it is given one, always the same."""
+    """Return towns by county. A city's id does not name its county, so it is assigned one deterministically."""
     ids = [row[0] for row in csv.reader(PLACES.read_text(encoding="utf-8").splitlines()[1:])]
     counties = [each for each in ids if each.startswith(f"{OHIO}/county:") and each.count("/") == 3]
     found: dict[str, list[str]] = defaultdict(list)
@@ -122,7 +122,7 @@ def _towns() -> dict[str, list[str]]:
 
 
 def _homes(towns: dict[str, list[str]]) -> list[list[str]]:
-    """The divisions of everyone in each town. A county has one or two districts of each kind."""
+    """Return the divisions of each town. A county has one or two districts of each kind."""
     homes = []
     for number, (county, names) in enumerate(towns.items()):
         for place, town in enumerate(names):

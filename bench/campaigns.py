@@ -1,4 +1,4 @@
-"""Starting a campaign: how fast an audience becomes messages, and in how much memory. Run as a process of its own."""
+"""Starting a campaign: how fast an audience is enqueued, and with how much memory. Runs as its own process."""
 
 import argparse
 import asyncio
@@ -57,7 +57,7 @@ class Walked:
 
 
 def measured(url: str, people: int) -> Walked:
-    """Both in processes of their own: the memory of the filling is not the walk's."""
+    """Run both in separate processes, so that the memory of the filling is not counted."""
     words = [sys.executable, "-m", "bench.campaigns", url]
     subprocess.run([*words, "--fill", str(people)], check=True)
     walked = subprocess.run(words, check=True, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def measured(url: str, people: int) -> Walked:
 
 
 async def fill(url: str, people: int) -> None:
-    """A migrated database with so many people on one list; addresses come in no order, as people join."""
+    """Create a database with `count` subscribers of one list, in random address order."""
     database = Database(url)
     await upgrade(database)
     one = {"tenant_id": TENANT, "list_key": "news", "name": "News", "is_public": True, "created_at": 0}
@@ -82,7 +82,7 @@ async def fill(url: str, people: int) -> None:
 
 
 async def walk(url: str) -> Walked:
-    """Starts a campaign for all of them, and goes on until every one has a message."""
+    """Start a campaign for all of them and continue until every one has a message."""
     database, clock = Database(url), SystemClock()
     campaigns = Campaigns(database, clock, TemplateStore(database, clock))
     acting = Actor("bench", TENANT)
@@ -101,7 +101,7 @@ async def walk(url: str) -> Walked:
 
 
 def megabytes() -> float:
-    """The process's own memory. What SQLite maps of its file is the system's, which takes it back when it likes."""
+    """Return the private memory of the process, without the pages that SQLite maps from its file."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
     return int(line.split()[1]) / 1024
 

@@ -1,4 +1,4 @@
-"""Processes this benchmark starts, measures and ends: by their own id, and only these."""
+"""Start, measure and end processes, by their own ids only."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ import psutil
 
 
 class NotMeasured(Exception):
-    """Something a figure needs cannot be had here; the report says what, instead of a number."""
+    """Something that a figure needs is not available; the report names it instead of a number."""
 
 
 @dataclass
 class Child:
-    """One process with its descendants. Use as a context manager: it never outlives the block."""
+    """One process with its descendants, as a context manager that ends it."""
 
     command: Sequence[str | Path]
     log: Path
@@ -57,7 +57,7 @@ class Child:
         return self._popen.pid
 
     def exit_code(self) -> int | None:
-        """Reaps the process when it has ended, keeping what it used: `Popen.poll` would lose that."""
+        """Reap the process when it has ended and keep its resource usage, which `Popen.poll` would lose."""
         if self._popen.returncode is None:
             pid, status, usage = os.wait4(self._popen.pid, os.WNOHANG)
             if pid:
@@ -91,7 +91,7 @@ class Child:
 
 
 def tree_cpu_seconds(process: psutil.Process) -> float:
-    """User and system time of a process, its living descendants and those it has already reaped."""
+    """Return user and system time of a process, its living and its reaped descendants."""
     total = 0.0
     with contextlib.suppress(psutil.NoSuchProcess):
         for member in [process, *process.children(recursive=True)]:
@@ -108,7 +108,7 @@ def call(
     cwd: Path | None = None,
     timeout_seconds: float = 900,
 ) -> str:
-    """A step that must work before anything can be measured; returns what it printed."""
+    """Run a set-up step that must succeed, and return its output."""
     words = [str(part) for part in command]
     title = " ".join([Path(words[0]).name, *words[1:3]])
     try:

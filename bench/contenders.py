@@ -1,4 +1,4 @@
-"""Who races: the limit of the machine, Mailwright on its engines, the peers. And the rule: side by side, in turns."""
+"""The contenders: the limit of the machine, Mailwright on its engines, and the peers, run alternately."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Contender:
 
 
 def limit(stage: Stage, count: int, setting: Setting) -> Run:
-    """smtp-source keeps its connections (`-d`): without, it opens one per mail and is a lower, easier limit."""
+    """smtp-source with persistent connections (`-d`), which is the higher limit."""
     source = tool("smtp-source", "postfix")
     options = ["-d", "-s", str(setting.concurrency), "-l", "10240", "-m", str(count)]
     command: list[str | Path] = [source, *options, f"127.0.0.1:{stage.sink.port}"]
@@ -146,7 +146,7 @@ CONTENDERS = {
 
 @dataclass
 class Results:
-    """Runs by contender. Runs of the same index happened side by side."""
+    """Runs by contender; runs with the same index belong to the same round."""
 
     runs: dict[str, list[Run]]
     settings: dict[str, Setting]
@@ -156,7 +156,7 @@ class Results:
         return median(value(run) for run in self.of(name))
 
     def ratio(self, ours: str, theirs: str) -> float:
-        """The median of the ratios within each round, so that what slows a whole round down cancels out."""
+        """Return the median of the ratios within each round, so that noise of a whole round cancels out."""
         pairs = zip(self.of(ours), self.of(theirs), strict=True)
         return median(our.rate / their.rate for our, their in pairs)
 
@@ -169,7 +169,7 @@ class Results:
 def compete(
     stage: Stage, names: Sequence[str], *, count: int, rounds: int, tell: Callable[[str, int], None]
 ) -> Results:
-    """Qualifies each contender, finds its best setting, then lets all run in turns, `rounds` times."""
+    """Verify each contender, find its best setting, then run all alternately, `rounds` times."""
     results = Results({name: [] for name in names}, {}, {})
 
     def attempt(name: str, action: Callable[[Contender], None]) -> None:
@@ -197,7 +197,7 @@ def compete(
 
 
 def qualify(stage: Stage, contender: Contender, tell: Callable[[str, int], None]) -> None:
-    """A rate counts only if the mails are the job's mails, each once."""
+    """Verify that the delivered messages are those of the job, each once."""
     if not contender.composes:
         return
     tell(f"{contender.title}: are its mails right?", QUALIFYING)

@@ -1,4 +1,4 @@
-"""Tools from Debian's packages: the SMTP sink and source of postfix, the HTTP load of wrk."""
+"""Tools from Debian packages: SMTP sink and source of postfix, wrk for HTTP load."""
 
 import os
 import shutil

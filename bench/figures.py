@@ -1,4 +1,4 @@
-"""The figures that Mailwright is held to, each from runs that happened side by side."""
+"""The figures and their goals, each from runs of the same rounds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -38,7 +38,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     stage: Stage
     count: int
@@ -105,7 +105,7 @@ def _against_peers(name: str, order: Order, results: Results) -> Iterator[Figure
 
 
 def _against_aiobotocore(name: str, order: Order, results: Results) -> Iterator[Figure]:
-    """It only sends: queue, database and the making of mails are on our side alone."""
+    """The peer only sends; queue, database and message building are on Mailwright's side alone."""
 
     def found(provider: str) -> Found:
         ratio = results.ratio(provider, "aiobotocore")

@@ -1,6 +1,6 @@
-"""A large installation: a million messages with their stories and what stands around them, written by the database.
+"""Fill a large installation: a million messages with events and related data, written by the database itself.
 
-`await fill(url, folder, Size())` takes an empty database and leaves one in which every page has something to show.
+`await fill(url, folder, Size())` fills an empty database so that every page has data.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ BUSY_ADDRESS: Final = "ops@example.com"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`share` of a thousand: of everything, for a quick look."""
+    """Scale everything to `share` of a thousand."""
 
     share: int = 1_000
 
@@ -60,7 +60,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Messages that were asked for together. The last `waiting` of them wait."""
+    """Messages that were accepted together; the last `waiting` of them wait."""
 
     source: Source
     count: int
@@ -86,7 +86,7 @@ class Block:
 
 
 def blocks(size: Size) -> Iterator[Block]:
-    """The oldest first: a million in all, of which 50,000 wait."""
+    """Return the groups, oldest first: a million messages, of which 50,000 wait."""
     yield Block(Source.CAMPAIGN, size.of(500_000), campaign=1)
     for number in range(2, 191):
         source = Source.MAILOUT if number <= 20 else Source.CAMPAIGN
@@ -107,7 +107,7 @@ def settings_of(url: str, folder: Path) -> Settings:
 
 
 def places(url: str, folder: Path) -> dict[str, str]:
-    """The settings, by the names of their fields."""
+    """Return the settings by field name."""
     return {
         "database_url": url,
         "mailbox": str(folder / "mailbox"),
@@ -197,7 +197,7 @@ async def _messages(engine: Engine, size: Size, now: int) -> None:
 
 
 def _numbered(size: Size) -> Iterator[tuple[Block, int, int]]:
-    """With the numbers of their first and last messages."""
+    """Yield each with the numbers of its first and last message."""
     first = 1
     for block in blocks(size):
         yield block, first, first + block.count - 1
@@ -209,7 +209,7 @@ def _step(size: Size) -> int:
 
 
 def _moment(size: Size, number: int, now: int) -> int:
-    """When the message of this number was accepted."""
+    """Return when the message with this number was accepted."""
     return now - DAYS * DAY + number * _step(size)
 
 

@@ -1,6 +1,6 @@
-"""The HTTP sink on loopback: takes mails as SES and SendGrid do, counts, and keeps the first few to be looked at.
+"""The HTTP sink on loopback: accepts messages like SES and SendGrid, counts them and stores the first few.
 
-`python -m bench.http_sink FOLDER PORT` is the sink itself, in a process of its own.
+`python -m bench.http_sink FOLDER PORT` runs the sink in its own process.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ UNKNOWN = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 class HttpSink:
-    """A running sink."""
+    """A running HTTP sink."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -58,7 +58,7 @@ class HttpSink:
         return int(COUNTER.unpack_from(self._count)[0])
 
     def look_at_the_first(self) -> None:
-        """A rate counts only if the mails are the job's mails."""
+        """Verify that the received messages are those of the job."""
         for file in sorted(self._folder.glob("*.json")):
             recipient, mail = _mail(json.loads(file.read_bytes()))
             number = _READER.match(recipient)
@@ -87,7 +87,7 @@ def started_http_sink(folder: Path) -> Iterator[HttpSink]:
 
 
 def _mail(document: dict[str, Any]) -> tuple[str, bytes]:
-    """Recipient and mail with lines that end in LF, from a request of either kind."""
+    """Return the recipient and the message with LF line ends, from a request of either kind."""
     if "Content" in document:
         mail = base64.b64decode(document["Content"]["Raw"]["Data"])
         return document["Destination"]["ToAddresses"][0], mail.replace(b"\r\n", b"\n")
@@ -102,7 +102,7 @@ def _mail(document: dict[str, Any]) -> tuple[str, bytes]:
 
 
 class Taking(asyncio.Protocol):
-    """One connection. Requests come one after the other, as both clients send them."""
+    """One connection; requests come one after the other."""
 
     def __init__(self, counter: mmap.mmap, folder: Path) -> None:
         self._counter = counter

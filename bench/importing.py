@@ -1,6 +1,6 @@
-"""Importing a file of contacts: how fast, and in how much memory. Run as a process of its own.
+"""Importing a file of contacts: how fast, and with how much memory. Runs as its own process.
 
-`python -m bench.importing DATABASE [ROWS]` imports into an empty database twice: everyone is new, then known.
+`python -m bench.importing DATABASE [ROWS]` imports into an empty database twice: first all rows are new, then known.
 """
 
 import argparse

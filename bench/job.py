@@ -1,6 +1,6 @@
-"""The job every contender does: a mail of about 10 KB, HTML and text, eight variables, an unsubscribe link of its own.
+"""The job of every contender: a message of about 10 KB, HTML and text, eight variables, a personal unsubscribe link.
 
-This is the only definition. Mailwright imports it; peers read `job.json` and `recipients.jsonl`, made from it.
+This is the only definition. Mailwright imports it; peers read `job.json` and `recipients.jsonl`, generated from it.
 """
 
 import base64
@@ -62,7 +62,7 @@ TEXT = (
 
 
 def recipient(number: int) -> dict[str, str]:
-    """The same person for the same number, in every contender and every run."""
+    """Return the same recipient for the same number, in every contender and run."""
     digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
     return {
         "email": f"reader{number}@readers.example",
@@ -79,7 +79,7 @@ def recipient(number: int) -> dict[str, str]:
 
 
 def write(folder: Path, count: int) -> None:
-    """The job as files, for contenders in other languages and other environments."""
+    """Write the job to files for contenders in other languages."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "sender": SENDER,
@@ -94,7 +94,7 @@ def write(folder: Path, count: int) -> None:
 
 
 def objections(mail: bytes, number: int) -> list[str]:
-    """What keeps a delivered mail (lines end in LF) from counting as this job's mail to recipient `number`."""
+    """Return why a delivered message (LF line ends) is not this job's message to recipient `number`, or None."""
     found = []
     size = len(mail) + mail.count(b"\n")
     if size not in SIZE_BYTES:

@@ -1,7 +1,6 @@
-"""Mailwright's side of the race: the one place of the benchmarks that knows how Mailwright is started.
+"""Start Mailwright for the benchmarks.
 
-What is measured goes through the documented names: commands, settings, routes. Only what must be there beforehand, and
-a claim by itself, are reached from inside.
+Measurements use documented commands, settings and routes. Only set-up and the isolated claim use internal functions.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ PROGRAM = Path(__file__).parent.parent / ".venv" / "bin" / "mailwright"
 
 
 def drain(stage: Stage, database_url: str, count: int, *, processes: int = 1) -> Run:
-    """Runs workers on a database with `count` due messages until each has been sent and settled."""
+    """Run workers on a database with `count` due messages until all are settled."""
     return _drain(stage, stage.sink, smtp_provider(stage.sink), database_url, count, processes)
 
 
 def drain_over_http(stage: Stage, provider: str, database_url: str, count: int) -> Run:
-    """The same through `ses` or `sendgrid`, to an HTTP sink."""
+    """Do the same through `ses` or `sendgrid`, to an HTTP sink."""
     with started_http_sink(stage.scratch) as sink:
         run = _drain(stage, sink, http_provider(provider, sink), database_url, count, processes=1)
         sink.look_at_the_first()
@@ -92,7 +91,7 @@ class Service:
 
 @contextlib.contextmanager
 def serving(stage: Stage, database_url: str, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Service]:
-    """The API without a worker, and a key for it; `more` are settings beside the usual ones."""
+    """Serve the API without a worker and create a key; `more` are additional settings."""
     port, env = free_port(), {**environment(database_url), **more}
     call([PROGRAM, "db", "upgrade"], env=env, cwd=stage.scratch)
     key = call([PROGRAM, "key", "create", "--tenant", "default"], env=env, cwd=stage.scratch).strip()
@@ -108,12 +107,12 @@ def audit(database_url: str) -> dict[str, int]:
 
 
 def environment(database_url: str) -> dict[str, str]:
-    """Settings under which nothing but the machine limits the rate."""
+    """Return settings without limits."""
     return {"MAILWRIGHT_DATABASE_URL": database_url, "MAILWRIGHT_WORKING_HOURS": "00:00-24:00"}
 
 
 def prepare(database_url: str, count: int) -> None:
-    """A database with the job's template and `count` due campaign messages: one for each recipient."""
+    """Create a database with the job's template and `count` due campaign messages."""
     asyncio.run(_prepare(database_url, count))
 
 
@@ -145,12 +144,12 @@ def _campaign_message(number: int, template_key: int) -> NewMessage:
 
 
 def prepare_claims(database_url: str, rows: int) -> None:
-    """An outbox of `rows` messages, of which nine in ten were sent long ago and one in ten is due."""
+    """Create an outbox of `rows` messages, of which 90 % are sent and 10 % are due."""
     asyncio.run(_prepare_claims(database_url, rows))
 
 
 async def _prepare_claims(database_url: str, rows: int) -> None:
-    """Written by the database itself from one message: ten million through the API would take an hour."""
+    """Let the database copy one message: ten million through the API would take an hour."""
     async with open_engine(load(database_url=await migrated(database_url))) as engine:
         await engine.acceptor.accept([_campaign_message(0, 1)])
         for start in range(1, rows, FILL_BATCH):
@@ -179,7 +178,7 @@ _FILL_DELIVERIES = (
 
 
 def claim_seconds(database_url: str) -> float:
-    """How long a worker's claim of a hundred takes; they are given back, so that it can be measured again."""
+    """Measure a claim of a hundred messages and release them again."""
     return asyncio.run(_claim_seconds(database_url))
 
 

@@ -1,4 +1,4 @@
-"""A database in its newest form: whoever opens an engine on PostgreSQL finds it like that, or is refused."""
+"""Create a database with the current schema."""
 
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade

@@ -1,5 +1,6 @@
-"""Fanning out: notifications of a SQLite queue a second, from the row to the row that is told, while its own program
-writes to it. Run as a process of its own."""
+"""Notifications per second from a SQLite queue, from the row to its recorded result, while the producer writes to it.
+
+Runs as its own process."""
 
 import argparse
 import asyncio
@@ -48,7 +49,7 @@ class FannedOut:
 
 
 class Counting:
-    """A provider that takes everything at once, and counts."""
+    """A provider that accepts everything at once and counts."""
 
     name = "counting"
     reports_events = False
@@ -64,7 +65,7 @@ class Counting:
         return ProviderCheck(True, "counting")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Nothing to end."""
+        """Nothing to close."""
 
 
 def measured(notifications: int) -> FannedOut:
@@ -118,7 +119,7 @@ def fill(file: Path, readers: int) -> None:
 
 
 def produce(file: Path) -> int:
-    """Event by event, with the patience that Python's driver has by itself; answers how often it was refused."""
+    """Write event by event with the driver's default timeout, and return how often the database was locked."""
     refused = 0
     with closing(sqlite3.connect(file)) as queue:
         for number in range(EVENTS):

@@ -1,4 +1,4 @@
-"""Pacing: how evenly the mails of one mailout begin at a fixed rate. Run as a process of its own."""
+"""Pacing: how evenly the sends of one mailout start at a fixed rate. Runs as its own process."""
 
 import argparse
 import asyncio
@@ -37,7 +37,7 @@ LATEST_SECONDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """Intervals between the beginnings of mails, in milliseconds; `ideal` is that of the rate."""
+    """Intervals between the starts of sends, in milliseconds; `ideal` is the interval of the rate."""
 
     mails: int
     ideal: float
@@ -47,12 +47,12 @@ class Evenness:
 
     @property
     def deviation(self) -> float:
-        """Of the mean from the ideal, as a share of it."""
+        """Return the deviation of the mean from the ideal, as a fraction of it."""
         return self.mean / self.ideal - 1
 
 
 class Timed:
-    """A mailbox that notes when each mail begins, by a clock that nobody sets."""
+    """A mailbox that records when each send starts, by a monotonic clock."""
 
     reports_events = False
 
@@ -62,7 +62,7 @@ class Timed:
         self._mailbox = mailbox
 
     def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
-        """Mails begin when they are handed over, as those over SMTP, SES and SendGrid do."""
+        """A send starts when the message is handed over, as with SMTP, SES and SendGrid."""
         self.begun.append(time.perf_counter())
         return run_with_callback(self.send(message), answered)
 

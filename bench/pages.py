@@ -1,7 +1,7 @@
-"""Pages of a large installation: how long the server takes for each, with a million messages in the database.
+"""Response times of all pages with a million messages in the database.
 
-`python -m bench pages` measures both engines. `python -m bench.pages DATABASE FOLDER` prints each page of a database
-that was filled before with `--fill`, to look at it again and again.
+`python -m bench pages` measures both engines. `python -m bench.pages DATABASE FOLDER` measures a database that
+was filled before with `--fill`.
 """
 
 import argparse
@@ -216,7 +216,7 @@ class Timed:
 
 
 def measured(stage: Stage, url: str, folder: Path, *, times: int = TIMES, only: str = "") -> Iterator[Timed]:
-    """Everything of PAGES, STREAMS and ROUTES, asked of `mailwright serve` in a process of its own."""
+    """Request everything in PAGES, STREAMS and ROUTES from `mailwright serve` in its own process."""
 
     def wanted(paths: tuple[str, ...]) -> list[str]:
         return [path.format(**names) for path in paths if only in path]
@@ -236,7 +236,7 @@ def _p95(values: tuple[float, ...]) -> float:
 
 
 class Work:
-    """What the server, and the database for it, have worked so far: of every thread, in milliseconds."""
+    """Return the CPU milliseconds of all threads of the server and the database so far."""
 
     def __init__(self, pid: int, database_url: str) -> None:
         self._server = pid
@@ -287,7 +287,7 @@ class Asking:
         self._cookie = {"Cookie": cookie.partition(";")[0]}
 
     def names(self) -> dict[str, str]:
-        """What only the database knows."""
+        """Return ids that only the database knows."""
 
         def told(path: str) -> dict[str, list[dict[str, str]]]:
             found: dict[str, list[dict[str, str]]] = orjson.loads(self._asked(path, is_api=True)[1])
@@ -309,7 +309,7 @@ class Asking:
         return Timed(path, tuple(taken), tuple(worked))
 
     def listened(self, path: str, times: int) -> Timed:
-        """Until the first news have come."""
+        """Wait for the first event."""
         self._connection.close()  # the server would do so meanwhile; it opens by itself
         taken, worked = [], []
         for _ in range(times):
@@ -341,13 +341,13 @@ class Asking:
 
 
 def filled(url: str, folder: Path, size: filling.Size) -> None:
-    """In a process of its own: what the filling holds in memory is not the server's."""
+    """Fill in a separate process, so that its memory is not counted."""
     words = [sys.executable, "-m", "bench.pages", url, str(folder), "--fill", str(size.share)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
 def show(found: Iterable[Timed]) -> None:
-    """Median and p95 of the time taken, then of the time worked."""
+    """Return median and p95 of wall time, then of CPU time."""
     for each in found:
         taken, worked = median(each.milliseconds), median(each.worked)
         print(f"{taken:9.1f} {each.p95:9.1f} {worked:9.1f} {each.p95_worked:9.1f}  {each.path}", flush=True)

@@ -1,7 +1,7 @@
-"""One contender's run, timed at the sink: from the first mail that arrives to the last.
+"""One contender's run, timed at the sink from the first message to the last.
 
-Start-up of an interpreter is nobody's throughput, so the clock and the CPU count begin with the first mail. What the
-sink counts is compared with what was queued: a lost or a doubled mail makes the run invalid.
+Start-up time is not throughput, so time and CPU are counted from the first message on. A lost or duplicated message
+makes the run invalid.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ AFTERMATH_SECONDS = 0.3
 
 
 class Counting(Protocol):
-    """A sink, of whatever protocol."""
+    """A sink of any protocol."""
 
     def count(self) -> int: ...
 
@@ -61,7 +61,7 @@ def race(
     until_exit: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Starts the workers and watches the sink until `count` mails came (and, `until_exit`, the workers are done)."""
+    """Start the workers and wait until `count` messages arrived (with `until_exit`, until the workers end)."""
     watch = Watch(sink, workers, count, advance)
     with contextlib.ExitStack() as running:
         for worker in workers:
@@ -79,7 +79,7 @@ def race(
 
 
 class Watch:
-    """Looks at the sink and the workers, a few hundred times a second, until something is reached."""
+    """Poll the sink and the workers a few hundred times per second until the goal is reached."""
 
     def __init__(self, sink: Counting, workers: Sequence[Child], count: int, advance: Callable[[int], None]) -> None:
         self._sink, self._workers, self._count, self._advance = sink, workers, count, advance

@@ -1,4 +1,4 @@
-"""The figures as a table in the terminal and as markdown in docs/benchmarks.md."""
+"""Show the figures as a table in the terminal and as Markdown in docs/benchmarks.md."""
 
 import os
 import platform

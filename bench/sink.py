@@ -1,4 +1,4 @@
-"""The SMTP sink on loopback. It counts what arrived, so no contender has to be believed."""
+"""The SMTP sink on loopback, which counts what arrived independently of the contenders."""
 
 import contextlib
 import os
@@ -31,13 +31,13 @@ class Sink:
         return f"smtp://127.0.0.1:{self.port}?tls=none"
 
     def count(self) -> int:
-        """Mails accepted since the start: smtp-sink rewrites its counters at each one."""
+        """Return the messages accepted since the start."""
         size = os.fstat(self._counters.fileno()).st_size
         found = COUNTER.findall(os.pread(self._counters.fileno(), 128, max(0, size - 128)))
         return int(found[-1]) if found else 0
 
     def mails(self) -> Iterator[tuple[str, bytes]]:
-        """Recipient and mail, as kept by a dumping sink; smtp-sink's own lines before the mail are left out."""
+        """Return recipient and message from a dumping sink, without smtp-sink's own lines."""
         assert self._dumps
         for file in sorted(self._dumps.iterdir()):
             preface, mail = PREFACE.split(file.read_bytes(), 1)

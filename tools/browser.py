@@ -1,4 +1,4 @@
-"""Sees to it that the tests of pages have a browser: Debian's chromium, installed when it is missing and we may."""
+"""Install Debian's chromium for the browser tests if it is missing and permissions allow."""
 
 import os
 import shutil

@@ -1,8 +1,8 @@
-"""Writes the parts of docs/ that are made from the code: settings, commands, the API's description, who guards what.
+"""Generate the parts of docs/ that follow from the code: settings, commands, OpenAPI, tests of promises.
 
 Prose is written by hand; the tool writes only between `<!-- made: name -->` and `<!-- end -->`, the last column of the
 tables in docs/promises.md, docs/openapi.json, and the generated modules of the Python client. `--check` writes
-nothing and tells which pages are behind.
+nothing and lists outdated pages.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 DOCS = CHECKOUT / "docs"
 PROMISES = DOCS / "promises.md"
 
-# Options that every command has; the page speaks of them once.
+# Options of every command, documented once.
 ELSEWHERE = ("help", "install_completion", "show_completion")
 
 _PROMISE_ROW = re.compile(r"^\| `(?P<id>[a-z0-9-]+)` \| (?P<promise>.*?) \| .*\|$", re.MULTILINE)
@@ -29,26 +29,26 @@ _PROMISE_ROW = re.compile(r"^\| `(?P<id>[a-z0-9-]+)` \| (?P<promise>.*?) \| .*\|
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the pages of docs/ that are made from the code.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is behind the code")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is outdated")
     is_check = parser.parse_args().check
-    behind = [page for page, text in made() if not page.exists() or page.read_text(encoding="utf-8") != text]
-    if is_check and behind:
-        sys.exit(f"behind the code: {', '.join(_name(page) for page in behind)}; run `make docs`")
-    written = dict(made()) if behind else {}
-    for page in behind:
+    outdated = [page for page, text in made() if not page.exists() or page.read_text(encoding="utf-8") != text]
+    if is_check and outdated:
+        sys.exit(f"outdated: {', '.join(_name(page) for page in outdated)}; run `make docs`")
+    written = dict(made()) if outdated else {}
+    for page in outdated:
         page.write_text(written[page], encoding="utf-8")
-        print(f"{_name(page)} is written.")
+        print(f"{_name(page)} updated.")
     if not is_check:
         generate()
-    complaints = unmatched()
-    for complaint in complaints:
-        print(complaint, file=sys.stderr)
-    if complaints:
+    problems = unmatched()
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
         sys.exit(1)
 
 
 def made() -> Iterator[tuple[Path, str]]:
-    """Every page that the code decides on, as it should be."""
+    """Yield every generated page with its expected text."""
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
@@ -151,7 +151,7 @@ def openapi() -> str:
 
 
 def promised(text: str) -> dict[str, str]:
-    """Each promise of the page by its id."""
+    """Return each promise of the page by its id."""
     return {row["id"]: row["promise"] for row in _PROMISE_ROW.finditer(text)}
 
 
@@ -170,7 +170,7 @@ def _guards_cell(tests: Sequence[tuple[str, str]]) -> str:
 
 
 def guards() -> dict[str, list[tuple[str, str]]]:
-    """Which tests name which promise: read from the text of the tests, without running any of it."""
+    """Map each promise to the tests that name it, by parsing the test files."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for file in sorted((CHECKOUT / "tests").rglob("test_*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -211,7 +211,7 @@ def _promises(nodes: Sequence[ast.AST]) -> tuple[str, ...]:
 
 
 def unmatched() -> list[str]:
-    """Promises without a test, and tests that name a promise that nobody made."""
+    """Return promises without a test and tests that name unknown promises."""
     sentences, found = promised(PROMISES.read_text(encoding="utf-8")), guards()
     unknown = [
         f"docs/promises.md has no sentence for `{promise}`, which {'::'.join(found[promise][0])} names; "

