@@ -22,7 +22,7 @@ class Wake:
         self._client = client
         self._event = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._is_lost = False
         self._is_closed = False
 
@@ -34,8 +34,8 @@ class Wake:
         self._event.set()
         # Do not wait: a slow Valkey must not delay the request that was just accepted. One notification at a time
         # is enough, because a woken worker claims everything that is due.
-        if self._client is not None and (self._telling is None or self._telling.done()):
-            self._telling = asyncio.create_task(self._tell(self._client))
+        if self._client is not None and (self._publishing is None or self._publishing.done()):
+            self._publishing = asyncio.create_task(self._publish(self._client))
 
     async def wait(self, seconds: float) -> None:
         if self._client is not None and self._listening is None:
@@ -47,44 +47,44 @@ class Wake:
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._telling is not None:
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._publishing is not None:
+            await asyncio.gather(self._publishing, return_exceptions=True)
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
 
-    async def _tell(self, client: "Redis") -> None:
-        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - loaded by whoever made the client
+    async def _publish(self, client: "Redis") -> None:
+        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - needs the optional Valkey client
 
         try:
             await client.publish(CHANNEL, b"1")
         except UNAVAILABLE as error:
-            self._lost(error)
+            self._log_loss(error)
         else:
-            self._back()
+            self._log_return()
 
     async def _listen(self, client: "Redis") -> None:
-        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - loaded by whoever made the client
+        from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - needs the optional Valkey client
 
         # Checked in addition to cancellation: the client may mistake a cancellation for its own timeout.
         while not self._is_closed:
             try:
                 async with client.pubsub() as channel:
                     await channel.subscribe(CHANNEL)
-                    self._back()
+                    self._log_return()
                     while not self._is_closed:
                         if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
                             self._event.set()
             except UNAVAILABLE as error:
-                self._lost(error)
+                self._log_loss(error)
                 await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _lost(self, error: Exception) -> None:
+    def _log_loss(self, error: Exception) -> None:
         if not self._is_lost:
             self._is_lost = True
             log.warning("valkey_lost", error=str(error), message="Workers poll for new messages until Valkey is back.")
 
-    def _back(self) -> None:
+    def _log_return(self) -> None:
         if self._is_lost:
             self._is_lost = False
-            log.info("valkey_back", message="Workers are woken by Valkey again.")
+            log.info("valkey_back", message="Valkey wakes workers again.")
