@@ -1,0 +1,70 @@
+"""Every invalid value of every request is reported in a sentence of our own, never in the words of the validator."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from mailwright import schemas
+from mailwright.schemas.base import ResponseModel
+from mailwright.sources.api import requests
+from mailwright.sources.api.validation import FieldError, RequestInvalid, parse, parse_strict
+
+WRONG_VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    5,
+    5.5,
+    2**63 - 1,
+    "",
+    "a",
+    "no such value!",
+    "line\nbreak",
+    "x" * 1_000_000,
+    "2027-01-15T08:00:00",
+    [],
+    ["no such value!"],
+    [5] * 2_000,
+    [{}],
+    {},
+    {"a": 5},
+    {"Bcc": "b@example.com"},
+]
+# Words and characters of validators, patterns and Python types.
+NOT_OURS = re.compile(
+    r"validat|field required|extra inputs|should be|\btuple\b|\bdict|\bstr\b|\bint\b|\bfloat\b|\bbool\b|\bNone\b|"
+    r"pydantic|pattern|regex|[\\^$]|\[[a-z]-[a-z]|\{\d",
+    re.IGNORECASE,
+)
+
+
+def request_models() -> Iterator[type[BaseModel]]:
+    names = [name for _, name, _ in pkgutil.iter_modules(schemas.__path__, "mailwright.schemas.")]
+    for module in [requests, *map(importlib.import_module, names)]:
+        for model in vars(module).values():
+            is_model = isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__
+            if is_model and not issubclass(model, ResponseModel):
+                yield model
+
+
+def errors_of(model: type[BaseModel], body: Any) -> Iterator[FieldError]:
+    for parser in (parse, parse_strict):
+        try:
+            parser(model, body)
+        except RequestInvalid as invalid:
+            yield from invalid.errors
+
+
+@pytest.mark.parametrize("model", request_models(), ids=lambda model: model.__name__)
+def test_invalid_fields_are_described_in_plain_sentences(model: type[BaseModel]) -> None:
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    bodies = [{}, [], None, {"unknown": 1}, *({name: value} for name in names for value in WRONG_VALUES)]
+    errors = {error for body in bodies for error in errors_of(model, body)}
+    assert errors
+    assert [error for error in errors if NOT_OURS.search(error.message) or not error.message.strip()] == []
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", error.code) for error in errors)
