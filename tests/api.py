@@ -1,4 +1,4 @@
-"""The HTTP API in a test: the whole application, asked without a socket, with a key of each tenant."""
+"""The HTTP API in tests: the whole application without a socket, with API keys of two tenants."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ class Api:
     anonymous: httpx.AsyncClient  # no key
 
     async def stored(self) -> int:
-        """How many rows there are that a request could have made."""
+        """Count the rows that a request could have created."""
         async with self.engine.database.read() as tx:
             counts = [
                 (await tx.execute(select(func.count()).select_from(table)))[0][0]
@@ -66,7 +66,7 @@ def an_engine(database: Database, clock: Clock, **changes: Any) -> Engine:
 
 
 def a_request(**changes: Any) -> dict[str, Any]:
-    """A request that is fine; a change to None takes a field away."""
+    """A valid request. A change to None removes the field."""
     request = {"to": "reader@example.com", "subject": "Hello", "html": "<p>Hello</p>", **changes}
     return {name: value for name, value in request.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The API's door: each rule of a request, and the field and code that name it when it is broken."""
+"""Each rule of a request to send, and the field and code of its error."""
 
 from base64 import b64encode
 from typing import Any
@@ -107,7 +107,7 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("changes", "field", "code"), BROKEN, ids=[f"{field} {code}" for _, field, code in BROKEN])
-def test_a_broken_rule_is_named_with_its_field(changes: dict[str, Any], field: str, code: str) -> None:
+def test_invalid_field_is_named_with_its_code(changes: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(RequestInvalid) as refused:
         parse_send(a_request(**changes))
     assert (field, code) in {(error.field, error.code) for error in refused.value.errors}
@@ -134,7 +134,7 @@ FINE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", FINE)
-def test_what_keeps_the_rules_is_taken(changes: dict[str, Any]) -> None:
+def test_valid_request_is_accepted(changes: dict[str, Any]) -> None:
     parse_send(a_request(**changes))
 
 
@@ -145,13 +145,13 @@ def test_attachments_are_limited_together() -> None:
         parse_send(a_request(attachments=[an_attachment(content=half), an_attachment(content=half), an_attachment()]))
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_returned_together() -> None:
     with pytest.raises(RequestInvalid) as refused:
         parse_send({"to": "nobody", "cc": ["a@example.com", "b"], "extra": 1})
     assert [error.field for error in refused.value.errors] == ["to", "cc[1]", "extra"]
 
 
-def test_the_payload_has_the_pipelines_words_and_nothing_empty() -> None:
+def test_payload_has_pipeline_names_and_no_empty_fields() -> None:
     request = parse_send(
         a_request(
             **{"from": '"Doe, Jane" <jane@Exämple.com>', "to": "Reader@Example.com", "replyTo": "help@example.com"},

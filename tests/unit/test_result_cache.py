@@ -9,7 +9,7 @@ from mailwright.web.cache import InvalidateOnWrite, ResultCache
 
 
 class Counting:
-    """What it is asked is answered with the number of times that it was asked."""
+    """Return the number of computations."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -23,12 +23,12 @@ class Counting:
         return answer
 
 
-async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
+async def test_concurrent_callers_share_one_computation() -> None:
     kept, ask = ResultCache(), Counting()
     ask.may_answer.clear()
     asking = [asyncio.create_task(kept.get("how many", ask)) for _ in range(3)]
     await asyncio.sleep(0)
-    asking[0].cancel()  # whoever leaves takes nothing from the others
+    asking[0].cancel()  # A cancelled caller does not cancel the others.
     ask.may_answer.set()
     assert await asyncio.gather(*asking[1:]) == [1, 1]
     assert await kept.get("how many", ask) == 1
@@ -36,7 +36,7 @@ async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
     assert await ResultCache(seconds=0).get("how many", ask) == 3
 
 
-async def test_what_failed_is_asked_again() -> None:
+async def test_failed_computation_is_not_cached() -> None:
     kept, ask = ResultCache(), Counting()
 
     async def fail() -> int:
@@ -58,17 +58,17 @@ async def test_what_failed_is_asked_again() -> None:
         ("POST", "/ses-events", False),
     ],
 )
-async def test_after_a_change_everything_is_asked_anew(method: str, path: str, is_forgotten: bool) -> None:
+async def test_write_clears_the_cache(method: str, path: str, is_forgotten: bool) -> None:
     kept, ask = ResultCache(), Counting()
     known = await kept.get("how many", ask)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        # Somebody counts what is about to be changed.
+        # A request computes a result that is about to change.
         assert await kept.get("how many", ask) == known
         await send({"type": "http.response.start"})
 
     async def send(message: Any) -> None:
-        """Whoever has the answer looks again at once."""
+        """Read the cache as soon as the response arrives."""
         assert (await kept.get("how many", ask) != known) == is_forgotten
 
     around = InvalidateOnWrite(application, kept)

@@ -1,4 +1,4 @@
-"""Articles over HTTP, on both engines: the trigger and its password, slices, previews, coverage, runs."""
+"""HTTP API of articles: sending, slices, previews, coverage and runs."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -58,9 +58,7 @@ async def count(api: Api, table: Any) -> int:
         return int((await tx.execute(select(func.count()).select_from(table)))[0][0])
 
 
-async def test_the_trigger_answers_at_once_and_the_same_batch_gets_the_same_run(
-    api: Api, admin: httpx.AsyncClient
-) -> None:
+async def test_same_batch_returns_the_same_run(api: Api, admin: httpx.AsyncClient) -> None:
     await put(api)
     await a_recipient(api, "ada@example.com", US)
     first = await admin.post(SEND, json=a_body(audience_filter={"country": "us"}))
@@ -103,7 +101,7 @@ async def test_the_trigger_answers_at_once_and_the_same_batch_gets_the_same_run(
         ({"colour": "red", "actor": "me"}, {"colour", "actor"}),
     ],
 )
-async def test_each_field_that_breaks_the_schema_is_named(
+async def test_each_invalid_field_is_named(
     api: Api, admin: httpx.AsyncClient, changes: dict[str, Any], fields: set[str]
 ) -> None:
     answer = await admin.post(SEND, json=a_body(**changes))
@@ -126,7 +124,7 @@ async def test_a_refusal_has_a_code_and_a_field(api: Api, admin: httpx.AsyncClie
     assert await count(api, campaign_runs) == 0
 
 
-async def test_a_wrong_password_and_an_api_key_are_both_refused_and_guessing_ends(api: Api) -> None:
+async def test_wrong_password_is_rejected_and_attempts_are_limited(api: Api) -> None:
     assert (await api.client.post(SEND, json=a_body())).status_code == 401
     async with client_of(api.app, "wrong") as guesser:
         answers = [(await guesser.post(SEND, json=a_body())).status_code for _ in range(20)]
@@ -135,7 +133,7 @@ async def test_a_wrong_password_and_an_api_key_are_both_refused_and_guessing_end
     assert await count(api, campaign_runs) == 0
 
 
-async def test_slices_are_written_read_changed_and_removed(api: Api) -> None:
+async def test_slices_are_created_read_changed_and_deleted(api: Api) -> None:
     made = await put(api, title="Vote", scope_ocd_id=OHIO, tags=["may"], publish_at="2027-01-01T00:00:00Z")
     assert made | {"slice_id": ""} == {
         "slice_id": "",
@@ -170,7 +168,7 @@ async def test_slices_are_written_read_changed_and_removed(api: Api) -> None:
     assert (await api.client.get(address)).status_code == 404
 
 
-async def test_a_slice_that_cannot_be_kept_is_refused_with_its_fields(api: Api) -> None:
+async def test_invalid_slice_names_its_fields(api: Api) -> None:
     body = a_slice_body(scope_ocd_id="ohio", link_url="ftp://x", body_md="{{ name }}")
     answer = await api.client.put("/v1/slices", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "SLICE_REFUSED")
@@ -182,7 +180,7 @@ async def test_a_slice_that_cannot_be_kept_is_refused_with_its_fields(api: Api) 
     assert await count(api, slices) == 0
 
 
-async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_line(api: Api) -> None:
+async def test_csv_round_trips_and_invalid_line_is_named(api: Api) -> None:
     kind = {"Content-Type": "text/csv"}
     text = f"article_key,scope_ocd_id,body_md,publish_status\n{KEY},,One,published\n{KEY},{OHIO},Two,draft\n"
     taken = await api.client.post("/v1/slices/import", content=text, headers=kind)
@@ -196,7 +194,7 @@ async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_l
     assert await count(api, slices) == 2
 
 
-async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> None:
+async def test_read_only_key_cannot_write(api: Api) -> None:
     await put(api)
     key = await api.engine.keys.create(1, scopes=frozenset({Scope.READ}))
     async with client_of(api.app, key) as reader:
@@ -209,7 +207,7 @@ async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> 
         assert (await sender.post(f"/v1/articles/{KEY}/preview", json={})).status_code == 403
 
 
-async def test_previews_coverage_and_runs_are_told(api: Api, admin: httpx.AsyncClient) -> None:
+async def test_previews_coverage_and_runs_are_returned(api: Api, admin: httpx.AsyncClient) -> None:
     await put(api, title="Vote, [[name|you]]", is_headline=True)
     await put(api, scope_ocd_id=OHIO, section_order=2, body_md="Ohio.")
     await a_recipient(api, "ada@example.com", US, OHIO)

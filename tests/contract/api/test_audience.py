@@ -1,4 +1,4 @@
-"""Lists, contacts and mail of a list over HTTP, on both engines."""
+"""HTTP API of lists and contacts, and messages of a list."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,7 +28,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
+async def test_message_of_a_list_is_bulk(api: Api) -> None:
     await api.send(listKey="news")
     await api.send(listKey="general")
     await api.send()
@@ -46,7 +46,7 @@ async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
     ]
 
 
-async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Api) -> None:
+async def test_unknown_list_error_says_how_to_create_it(api: Api) -> None:
     before = await api.stored()
     answer = await api.client.post("/v1/email/send", json=a_request(listKey="other"))
     [error] = answer.json()["errors"]
@@ -63,7 +63,7 @@ async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Ap
     assert second["status"] == "PENDING"
 
 
-async def test_a_suppression_may_be_of_one_list(api: Api, clock: ManualClock) -> None:
+async def test_suppression_can_apply_to_one_list(api: Api, clock: ManualClock) -> None:
     entry = {"email": "reader@example.com", "reason": "asked", "listKey": "news"}
     made = await api.client.post("/v1/suppressions", json=entry)
     assert (made.status_code, made.json()["listKey"]) == (201, "news")
@@ -83,7 +83,7 @@ async def test_a_suppression_may_be_of_one_list(api: Api, clock: ManualClock) ->
     assert (await api.client.get("/v1/suppressions")).json()["suppressions"] == []
 
 
-async def test_lists_are_made_once_and_listed(api: Api) -> None:
+async def test_list_is_created_once_and_listed(api: Api) -> None:
     again = await api.client.post("/v1/lists", json={"listKey": "news"})
     assert (again.status_code, again.json()["code"]) == (409, "LIST_EXISTS")
     assert (await api.client.post("/v1/lists", json={"listKey": "general"})).status_code == 409
@@ -96,7 +96,7 @@ async def test_lists_are_made_once_and_listed(api: Api) -> None:
         assert (await api.client.post("/v1/lists", json=bad)).status_code == 422
 
 
-async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) -> None:
+async def test_contact_subscribes_and_unsubscribes(api: Api, clock: ManualClock) -> None:
     await api.send(to="a/b@example.com")
     joined = await api.client.post("/v1/lists/news/subscribe", json={"email": "A/B@example.com"})
     assert joined.status_code == 200, joined.text
@@ -127,7 +127,7 @@ async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) 
     assert (await api.client.post("/v1/lists/news/subscribe", json={"email": "nobody"})).status_code == 422
 
 
-async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_on_it(api: Api) -> None:
+async def test_list_update_changes_only_given_fields(api: Api) -> None:
     await api.client.post("/v1/lists/news/subscribe", json={"email": "ada@example.com"})
     known = (await api.client.get("/v1/lists")).json()["lists"][0]
     asks = {"description": "Once a month", "requiresConfirmation": True}
@@ -144,10 +144,14 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
     for wrong in ({"name": ""}, {"name": "two\nlines"}, {"listKey": "other"}, {"isPublic": "perhaps"}):
         assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
     found = await audit_log.list_entries(api.engine.database, tenant_id=1, limit=10, subject="news")
-    assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
+    assert [each.action for each in found] == [
+        "list.edit",
+        "list.edit",
+        "list.create",
+    ]  # An edit that changes nothing is not logged.
 
 
-async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
+async def test_bounced_contact_can_be_activated(api: Api) -> None:
     path = "/v1/contacts/a/b@example.com"
     await ContactStatusService(api.engine.database, api.engine.clock).bounce(
         DEFAULT_TENANT, "a/b@example.com", source="test"
@@ -160,7 +164,7 @@ async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api
     assert (await api.client.post("/v1/contacts/nobody@example.com/activate")).status_code == 404
 
 
-async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -> None:
+async def test_contacts_are_paged_and_filtered_by_status(api: Api) -> None:
     for number in range(3):
         await api.send(to=f"reader{number}@example.com")
     await api.client.post("/v1/lists/general/unsubscribe", json={"email": "reader1@example.com"})
@@ -174,7 +178,7 @@ async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -
     assert (await api.stranger.get("/v1/contacts")).json()["contacts"] == []
 
 
-async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_the_journal(
+async def test_changes_with_an_api_key_are_in_the_audit_log(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with an_api(database, clock, imports=tmp_path / "imports") as api:

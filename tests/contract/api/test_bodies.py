@@ -1,4 +1,4 @@
-"""Bodies of requests: every route, also one that is to come, tells bad JSON from a field that breaks the schema."""
+"""Every route, including future ones, distinguishes invalid JSON from invalid fields."""
 
 import re
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 async def refusal(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> tuple[int, str]:
-    """What a body comes to, whether or not there is anything at the address."""
+    """Return the status for a body, whether or not the resource exists."""
     answer = await answered(api, method, path, operation, **sent)
     return answer.status_code, answer.json()["code"]
 
@@ -37,7 +37,7 @@ async def answered(api: Api, method: str, path: str, operation: dict[str, Any], 
     return await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
 
 
-async def test_every_route_tells_bad_json_from_a_field_that_breaks_the_schema(api: Api) -> None:
+async def test_every_route_distinguishes_invalid_json_from_invalid_fields(api: Api) -> None:
     before, asked = await api.stored(), 0
     for method, path, operation in operations(api):
         body = body_of(operation)

@@ -1,4 +1,4 @@
-"""Campaigns over HTTP, on both engines: from a draft to a report, every refusal named, and progress as it happens."""
+"""HTTP API of campaigns: from draft to report, errors, and live progress."""
 
 import asyncio
 import csv
@@ -58,10 +58,10 @@ async def readers(api: Api, count: int) -> None:
     await join(api.engine.database, [address_of(number) for number in range(count)])
 
 
-# From a draft to a report.
+# From draft to report.
 
 
-async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
+async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
     await readers(api, 2)
     await join(api.engine.database, ["+1@example.com"], name="=cmd()")
     campaign_id = await created(api)
@@ -96,7 +96,7 @@ async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: 
     ]
 
 
-async def test_a_draft_is_edited_as_it_is_shown_and_what_has_started_is_not(api: Api) -> None:
+async def test_draft_is_editable_and_started_campaign_is_not(api: Api) -> None:
     await readers(api, 1)
     written = a_campaign(
         variables={"season": "spring"},
@@ -122,7 +122,7 @@ async def test_a_draft_is_edited_as_it_is_shown_and_what_has_started_is_not(api:
     await acted(api, campaign_id, "start", status=409)
 
 
-async def test_campaigns_are_listed_page_by_page_with_what_holds_them(api: Api, clock: ManualClock) -> None:
+async def test_campaign_list_is_paged_and_shows_deferrals(api: Api, clock: ManualClock) -> None:
     await readers(api, 1)
     ids = [await created(api, name=f"number {number}") for number in range(3)]
     await acted(api, ids[1], "start")
@@ -140,10 +140,10 @@ async def test_campaigns_are_listed_page_by_page_with_what_holds_them(api: Api, 
     assert (await api.stranger.get(PATH)).json() == {"campaigns": [], "nextCursor": None}
 
 
-# What is refused.
+# Errors.
 
 
-async def test_everything_that_is_wrong_with_a_definition_is_told_at_once(api: Api) -> None:
+async def test_all_errors_of_a_definition_are_returned(api: Api) -> None:
     wrong = {
         "name": "a\nb",
         "content": {"body": "x", "subject": "x", "templateId": "y", "colour": "red"},
@@ -181,7 +181,7 @@ async def test_everything_that_is_wrong_with_a_definition_is_told_at_once(api: A
     assert (await api.client.get(PATH)).json()["campaigns"] == []
 
 
-async def test_a_start_is_refused_with_every_reason_and_a_preflight_tells_them_before(api: Api) -> None:
+async def test_start_and_preflight_list_every_problem(api: Api) -> None:
     content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
     campaign_id = await created(api, content=content, lists=["other"], segment="nobody")
     told = await acted(api, campaign_id, "preflight")
@@ -198,7 +198,7 @@ async def test_a_start_is_refused_with_every_reason_and_a_preflight_tells_them_b
     assert (fine["mayStart"], fine["planned"], fine["problems"]) == (True, 4, [])
 
 
-async def test_a_foreign_campaign_is_not_there_and_a_wrong_state_is_a_conflict(api: Api) -> None:
+async def test_foreign_campaign_is_404_and_wrong_state_is_409(api: Api) -> None:
     await readers(api, 1)
     campaign_id = await created(api)
     empty = ("start", "pause", "resume", "cancel", "retry-failed", "accept-failures", "preflight")
@@ -219,10 +219,10 @@ async def test_a_foreign_campaign_is_not_there_and_a_wrong_state_is_a_conflict(a
     assert (await api.stranger.get("/v1/journal")).json() == {"deeds": [], "nextCursor": None}
 
 
-# While it is being sent.
+# While the campaign is being sent.
 
 
-async def test_failures_are_listed_tried_again_and_accepted(api: Api, bench: Bench) -> None:
+async def test_failures_are_listed_retried_and_accepted(api: Api, bench: Bench) -> None:
     await readers(api, 5)
     campaign_id = await created(api)
     await acted(api, campaign_id, "start")
@@ -246,7 +246,7 @@ async def test_failures_are_listed_tried_again_and_accepted(api: Api, bench: Ben
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
 
 
-async def test_a_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) -> None:
+async def test_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) -> None:
     await readers(api, 3)
     campaign_id = await created(api)
     await acted(api, campaign_id, "start")
@@ -260,9 +260,7 @@ async def test_a_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench
     assert (len(provider.mails), (await shown(api, campaign_id))["queueStatus"]) == (0, "COMPLETED")
 
 
-async def test_limits_hold_a_campaign_and_are_changed_while_it_waits(
-    api: Api, bench: Bench, clock: ManualClock
-) -> None:
+async def test_limits_defer_a_campaign_and_can_be_changed(api: Api, bench: Bench, clock: ManualClock) -> None:
     await readers(api, 5)
     campaign_id = await created(api, limits={"ratePerHour": 2})
     await acted(api, campaign_id, "start")
@@ -295,7 +293,7 @@ async def test_test_send_is_not_counted(api: Api, bench: Bench) -> None:
     assert wrong["errors"][0]["field"] == "addresses[0]"
 
 
-async def test_newcomers_get_it_too_and_an_experiment_is_decided_by_word(api: Api, bench: Bench) -> None:
+async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api, bench: Bench) -> None:
     await readers(api, 10)
     experiment = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
     campaign_id = await created(api, experiment=experiment)
@@ -317,7 +315,7 @@ async def test_newcomers_get_it_too_and_an_experiment_is_decided_by_word(api: Ap
 
 
 @pytest.mark.promise("progress-poll")
-async def test_the_poll_tells_the_active_campaign_and_what_waits(api: Api, bench: Bench, clock: ManualClock) -> None:
+async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, clock: ManualClock) -> None:
     assert (await api.anonymous.get("/mail/progress/poll/")).status_code == 401
     nothing = {
         "active_campaign": None,
@@ -361,7 +359,7 @@ async def always() -> bool:
     return True
 
 
-async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listeners_share_one_query_and_get_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch)
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.05))
     await readers(api, 1)
@@ -381,7 +379,7 @@ async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monke
     assert [await anext(stream, None) for stream in streams] == [None] * 20
 
 
-async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> None:
+async def test_new_listener_gets_only_fresh_snapshots(api: Api) -> None:
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=60))
     await readers(api, 1)
     campaign_id = await created(api)
@@ -394,9 +392,7 @@ async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> 
             assert read(await anext(after))["active_campaign"]["id"] == campaign_id
 
 
-async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_stream_sends_heartbeats_and_survives_outage(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch, fails_after=1)
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
     async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
@@ -404,7 +400,7 @@ async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
     assert len(looks) > 1
 
 
-async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
+async def test_revoked_key_ends_the_stream(api: Api) -> None:
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01))
     welcome = [True, True, False]
 
@@ -416,7 +412,7 @@ async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, fails_after: int = 2**31) -> list[int]:
-    """Every look at the database is noted, and fails after so many."""
+    """Record every query, and fail after a number of them."""
     looks: list[int] = []
     really: Callable[..., Awaitable[Any]] = live.queue_progress
 
@@ -436,6 +432,6 @@ def read(event: bytes) -> Any:
     return json.loads(data.removeprefix("data: "))
 
 
-async def test_an_id_that_is_none_is_not_found(api: Api) -> None:
+async def test_malformed_id_is_not_found(api: Api) -> None:
     for campaign_id in ("none", uuid7(0), "%00"):
         assert (await api.client.get(f"{PATH}/{campaign_id}")).status_code == 404

@@ -1,4 +1,4 @@
-"""The API's description is the contract: what it says is taken is taken, what it says is answered is answered."""
+"""The API accepts and returns what its OpenAPI description says."""
 
 import asyncio
 import threading
@@ -21,10 +21,10 @@ from tests.api import an_engine
 
 EXAMPLES = 15
 
-# Rules that a schema cannot state: html or a template, a subject unless there is a template, addresses that mail
-# servers take, header names that are not ours. What fits the schema is never answered worse than with 422 even so.
+# Rules that a schema cannot state: html or a template, a subject unless there is a template, deliverable addresses,
+# reserved header names. A request that fits the schema can therefore get 422, but nothing worse.
 CANNOT_STATE = ["positive_data_acceptance"]
-# A batch takes bad items and answers each with its error.
+# A batch accepts invalid items and returns an error for each.
 JUDGES_ITEMS_ALONE = {"/v1/email/batch": ["negative_data_rejection"]}
 
 
@@ -36,7 +36,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Iterator[Served]:
-    """The application on a socket, in a thread and an event loop of its own: the checks are not asynchronous."""
+    """Serve the application in a thread with its own event loop, because the checks are synchronous."""
     file: Path = tmp_path_factory.mktemp("described") / "mailwright.db"
     file.write_bytes(empty_sqlite)
     ready: dict[str, Any] = {}
@@ -64,13 +64,13 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_the_api_does_what_its_description_says(served: Served, mode: GenerationMode) -> None:
+def test_api_matches_its_description(served: Served, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     headers = {"Authorization": f"Bearer {served.key}"}
     for found in schema.get_all_operations():
         operation = found.ok()
         if mode is GenerationMode.NEGATIVE and not operation.definition.raw.keys() & {"parameters", "requestBody"}:
-            continue  # it takes nothing, so nothing that is given to it can be wrong
+            continue  # A route without input cannot get invalid input.
         excluded = CHECKS.get_by_names([*CANNOT_STATE, *JUDGES_ITEMS_ALONE.get(operation.path, [])])
         check(operation.as_strategy(mode), base_url=served.url, headers=headers, excluded_checks=excluded)
 

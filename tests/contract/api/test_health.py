@@ -1,4 +1,4 @@
-"""Health and durability, on both engines: never a 202 that is not on disk, and no help needed to recover."""
+"""Health checks and durability: a 202 is always stored, and the API recovers by itself."""
 
 import asyncio
 import sqlite3
@@ -30,7 +30,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def unwritable(engine: DatabaseAddress) -> AsyncIterator[None]:
-    """Somebody holds SQLite's one write lock; PostgreSQL is a read-only standby and cuts its connections."""
+    """Hold the write lock of SQLite; make PostgreSQL read-only and cut its connections."""
     if engine.name == "sqlite":
         with _locked(engine.url.removeprefix("sqlite:///")):
             yield
@@ -65,13 +65,13 @@ async def _read_only(url: str, value: str) -> None:
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")
-async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, engine: DatabaseAddress) -> None:
+async def test_unreachable_database_is_503_until_it_recovers(api: Api, engine: DatabaseAddress) -> None:
     async with unwritable(engine):
         answer = await api.client.post("/v1/email/send", json=a_request())
         assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE"), answer.text
         assert answer.headers["Retry-After"] == "5"
         assert answer.headers["content-type"] == "application/problem+json"
-    for _ in range(20):  # a pool may hold several connections that the server has cut
+    for _ in range(20):  # The pool can hold several connections that the server has cut.
         answer = await api.client.post("/v1/email/send", json=a_request())
         if answer.status_code == 202:
             break
@@ -79,7 +79,7 @@ async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, eng
     assert len(await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=10)) == 1
 
 
-async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
+async def test_unknown_url_is_page_for_browsers_and_problem_for_programs(api: Api) -> None:
     told = await api.anonymous.get("/nowhere")
     assert (told.status_code, told.json()["code"]) == (404, "NOT_FOUND")
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language": "pt"}
@@ -88,7 +88,7 @@ async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem
     assert "Não há nada aqui" in shown.text
 
 
-async def test_alive_asks_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_liveness_needs_no_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Database, "read")
     monkeypatch.delattr(Database, "write")
     answer = await api.anonymous.get("/healthz")
@@ -96,7 +96,7 @@ async def test_alive_asks_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.promise("health-ready")
-async def test_ready_when_the_database_answers_in_its_newest_form(api: Api) -> None:
+async def test_ready_when_database_is_migrated(api: Api) -> None:
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
@@ -105,7 +105,7 @@ async def test_ready_when_the_database_answers_in_its_newest_form(api: Api) -> N
 
 
 @pytest.mark.promise("health-ready")
-async def test_not_ready_before_the_newest_migration_has_run(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_newest_revision", lambda: "the next one")
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
@@ -126,9 +126,7 @@ async def test_not_ready_without_a_database(clock: ManualClock, database: Databa
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")
-async def test_whoever_only_looks_is_told_that_the_database_cannot_be_reached(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_read_request_reports_unreachable_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_database: Database) -> NoReturn:
         raise NotDurable("at db.internal")
 
@@ -140,7 +138,7 @@ async def test_whoever_only_looks_is_told_that_the_database_cannot_be_reached(
 
 @pytest.mark.promise("health-ready")
 @pytest.mark.parametrize(("is_alive", "status", "word"), [(True, 200, "ok"), (False, 503, "stopped")])
-async def test_a_worker_in_the_same_process_counts(
+async def test_readiness_includes_the_worker_of_the_process(
     database: Database, clock: ManualClock, is_alive: bool, status: int, word: str
 ) -> None:
     async with an_api(database, clock, is_worker_alive=lambda: is_alive) as api:
@@ -148,10 +146,8 @@ async def test_a_worker_in_the_same_process_counts(
         assert (answer.status_code, answer.json()["parts"]["worker"]) == (status, word), answer.text
 
 
-async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_api_unready(
-    api: Api, clock: ManualClock
-) -> None:
-    """Mail is accepted all the same: it waits, or goes through another. Why is for operators' eyes."""
+async def test_unavailable_provider_does_not_affect_readiness(api: Api, clock: ManualClock) -> None:
+    """Messages are still accepted: they wait, or use another provider."""
     database, until = api.engine.database, clock.now() + MINUTE
     left_alone = WorkerPresence("ses", until, "SES_AUTH: a secret reason")
     await WorkerRegistry(database, clock, "worker-1").report(left_alone, WorkerPresence("smtp", until))
@@ -161,7 +157,7 @@ async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_a
     assert "secret" not in answer.text
 
 
-async def test_the_gauges_follow_the_queue_within_seconds(api: Api, clock: ManualClock) -> None:
+async def test_gauges_follow_the_queue(api: Api, clock: ManualClock) -> None:
     async def figures() -> str:
         answer = await api.anonymous.get("/metrics")
         assert answer.headers["content-type"].startswith("text/plain")

@@ -1,4 +1,4 @@
-"""Tenants apart, on both engines: whatever routes the API has or will have, a key opens its own tenant only."""
+"""Tenant isolation: on every route, including future ones, a key gives access to its own tenant only."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from tests.contract.outbox.test_operations import a_failed_message, a_message_in
 
 OURS = "only-ours@example.com"
 
-# A body that each route takes, by the name of its schema. A route with a new body must be entered here to be tested.
+# A valid body for each schema. A route with a new body must be added here.
 BODIES: dict[str, Any] = {
     "SendRequest": a_request(),
     "BatchRequest": {"messages": [a_request()]},
@@ -57,7 +57,7 @@ BODIES: dict[str, Any] = {
     "MailoutRequest": {"notionPageId": "0123456789abcdef0123456789abcdef"},
 }
 
-# Under a name that another tenant uses as well, one makes something of one's own.
+# Two tenants can use the same name for different things.
 MAKES_ONES_OWN = [("PUT", "/v1/templates/{templateId}"), ("PUT", "/v1/contacts/{email}")]
 
 
@@ -80,11 +80,11 @@ def body_of(operation: dict[str, Any]) -> Any:
 
 
 def is_open_to_all(path: str) -> bool:
-    """Webhooks are known by their signatures: test_inbound.py."""
+    """Inbound webhooks are authenticated by signature: see test_inbound.py."""
     return path in {"/healthz", "/readyz", "/metrics", "/ses-events", "/sendgrid-events"}
 
 
-async def test_every_route_asks_for_a_key(api: Api) -> None:
+async def test_every_route_requires_a_key(api: Api) -> None:
     asked = 0
     for method, path, operation in operations(api):
         if not is_open_to_all(path):
@@ -95,7 +95,7 @@ async def test_every_route_asks_for_a_key(api: Api) -> None:
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, clock: ManualClock) -> None:
+async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> None:
     database = api.engine.database
     waiting = await api.send(to=OURS, metadata={"secret": OURS})
     ours = {
@@ -104,7 +104,7 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
         "listKey": ["only-ours"],
         "templateId": ["only-ours"],
         "segmentKey": ["only-ours"],
-        "notificationId": ["1"],  # on a queue of its own: test_api_notifications.py
+        "notificationId": ["1"],  # Tested with a queue in test_notifications.py.
     }
     await api.client.post("/v1/suppressions", json={"email": OURS})
     await api.client.post("/v1/lists", json={"listKey": "only-ours"})
@@ -138,7 +138,7 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_name_that_no_database_can_keep_is_of_nothing(api: Api) -> None:
+async def test_nul_in_a_name_is_not_found(api: Api) -> None:
     for method, path, operation in operations(api):
         if "{" not in path or (method, path) in MAKES_ONES_OWN:
             continue
@@ -149,7 +149,7 @@ async def test_a_name_that_no_database_can_keep_is_of_nothing(api: Api) -> None:
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_anothers_cursor_leads_to_ones_own_messages(api: Api) -> None:
+async def test_foreign_cursor_returns_own_messages(api: Api) -> None:
     for _ in range(3):
         await api.send(to=OURS)
         await api.stranger.post("/v1/email/send", json=a_request(to="theirs@example.com"))

@@ -1,4 +1,4 @@
-"""API keys, on both engines: each opens one tenant, nobody can read them back, and a revoked one stops working."""
+"""API keys belong to one tenant, are stored as digests, and stop working when revoked."""
 
 import re
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 @pytest.mark.promise("api-key-hashed")
-async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
+async def test_key_is_shown_once_and_stored_as_digest(api: Api) -> None:
     key = await api.engine.keys.create(1, "shop")
     assert re.fullmatch(r"mw_[A-Za-z0-9_-]{43}", key)
     async with api.engine.database.read() as tx:
@@ -46,7 +46,7 @@ async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
         "Bearer ä",
     ],
 )
-async def test_no_or_a_wrong_key_is_401(api: Api, authorization: str | None) -> None:
+async def test_missing_or_wrong_key_is_401(api: Api, authorization: str | None) -> None:
     headers = {} if authorization is None else {b"Authorization": authorization.encode()}
     answer = await api.anonymous.get("/v1/email", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
@@ -54,7 +54,7 @@ async def test_no_or_a_wrong_key_is_401(api: Api, authorization: str | None) -> 
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) -> None:
+async def test_authentication_precedes_all_other_checks(api: Api) -> None:
     answers = [
         await api.anonymous.post("/v1/email/send", content=b"{"),
         await api.anonymous.get("/v1/email?limit=0&cursor=x", headers={"X-Request-Id": ""}),
@@ -63,9 +63,7 @@ async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) 
     assert {answer.status_code for answer in answers} == {401}
 
 
-async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsewhere(
-    api: Api, clock: ManualClock
-) -> None:
+async def test_revoked_key_stops_working_in_every_process(api: Api, clock: ManualClock) -> None:
     elsewhere = create_app(an_engine(api.engine.database, clock))
     async with client_of(elsewhere, api.key) as other_process:
         assert (await api.client.get("/v1/email")).status_code == 200
@@ -79,7 +77,7 @@ async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsew
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_tenant_cannot_see_or_revoke_anothers_key(api: Api) -> None:
+async def test_tenant_cannot_access_keys_of_another(api: Api) -> None:
     [theirs] = await api.engine.keys.list_all(2)
     with pytest.raises(NotFound):
         await api.engine.keys.revoke(1, theirs.id)
@@ -87,7 +85,7 @@ async def test_a_tenant_cannot_see_or_revoke_anothers_key(api: Api) -> None:
     assert (await api.stranger.get("/v1/email")).status_code == 200
 
 
-async def test_revoking_twice_keeps_the_first_moment(api: Api, clock: ManualClock) -> None:
+async def test_revoking_twice_keeps_the_first_time(api: Api, clock: ManualClock) -> None:
     [key] = await api.engine.keys.list_all(2)
     await api.engine.keys.revoke(2, key.id)
     revoked_at = clock.now()
@@ -96,7 +94,7 @@ async def test_revoking_twice_keeps_the_first_moment(api: Api, clock: ManualCloc
     assert [key.revoked_at for key in await api.engine.keys.list_all(2)] == [revoked_at]
 
 
-async def test_a_keys_name_is_short_and_printable(api: Api) -> None:
+async def test_key_name_is_short_and_printable(api: Api) -> None:
     for name in ("x" * 101, "a\nb", "a\0"):
         with pytest.raises(InvalidInput):
             await api.engine.keys.create(1, name)

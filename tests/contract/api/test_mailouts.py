@@ -1,4 +1,4 @@
-"""Mailouts over HTTP, on both engines: the trigger answers at once, and says what speaks against a page."""
+"""HTTP API of mailouts: a page is accepted at once, or rejected with its problems."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ async def served(engine: DatabaseAddress) -> AsyncIterator[Served]:
         yield Served(api, bench)
 
 
-async def test_a_page_is_accepted_with_the_id_of_its_run_and_its_progress_is_a_campaigns(served: Served) -> None:
+async def test_accepted_page_returns_run_id_and_campaign_progress(served: Served) -> None:
     served.bench.subscribe("ada@example.com", "bob@example.com")
     status, answer = await served.send(served.bench.page())
     assert (status, answer["status"]) == (202, "accepted")
@@ -51,7 +51,7 @@ async def test_a_page_is_accepted_with_the_id_of_its_run_and_its_progress_is_a_c
     assert [each["runId"] for each in listed] == [answer["runId"]]
 
 
-async def test_what_speaks_against_a_page_is_answered_at_once_by_its_code(served: Served) -> None:
+async def test_page_problems_are_returned_with_their_codes(served: Served) -> None:
     status, answer = await served.send(served.bench.page(Status="Send"))
     assert (status, answer["code"]) == (409, "mailout_already_sent")
     status, answer = await served.send(served.bench.page(Subject=""))
@@ -62,7 +62,7 @@ async def test_what_speaks_against_a_page_is_answered_at_once_by_its_code(served
     assert (status, answer["code"]) == (422, "NOTION_NOT_SHARED")
 
 
-async def test_only_the_administrator_sends_and_nothing_is_stored_of_what_is_no_page(served: Served) -> None:
+async def test_only_administrator_sends_and_invalid_page_stores_nothing(served: Served) -> None:
     page = served.bench.page()
     assert (await served.send(page, {}))[0] == 401
     assert (await served.send(page, {"Authorization": "Bearer wrong"}))[0] == 401
@@ -72,7 +72,7 @@ async def test_only_the_administrator_sends_and_nothing_is_stored_of_what_is_no_
     assert (await served.api.client.get("/v1/mailouts")).json() == {"mailouts": [], "nextCursor": None}
 
 
-async def test_the_report_is_a_csv_that_no_spreadsheet_takes_for_formulas(served: Served) -> None:
+async def test_report_csv_contains_no_formulas(served: Served) -> None:
     served.bench.subscribe("=cmd@example.com", "ada@example.com")
     run = await served.bench.send(served.bench.page())
     await served.bench.finish(run)
@@ -82,7 +82,7 @@ async def test_the_report_is_a_csv_that_no_spreadsheet_takes_for_formulas(served
     assert report[2].startswith("ada@example.com,SENT,")
 
 
-async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) -> None:
+async def test_run_shows_its_delay_until_it_ends(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     served.bench.notion.answer(busy(429, seconds=600), times=1)
     _, answer = await served.send(served.bench.page())
@@ -95,7 +95,7 @@ async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) ->
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["delay"] is None
 
 
-async def test_each_fault_of_a_page_is_answered_by_its_code(served: Served) -> None:
+async def test_each_page_problem_has_its_code(served: Served) -> None:
     status, answer = await served.send(served.bench.page(Subject="", Status="Send", blocks=[]))
     assert (status, answer["code"]) == (422, "subject_required")
     codes = [each["code"] for each in answer["errors"]]
@@ -103,7 +103,7 @@ async def test_each_fault_of_a_page_is_answered_by_its_code(served: Served) -> N
     assert answer["detail"] == " ".join(each["message"] for each in answer["errors"])
 
 
-async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(served: Served) -> None:
+async def test_run_shows_missing_worker_until_one_runs(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     _, answer = await served.send(served.bench.page())
     listed = (await served.api.client.get("/v1/mailouts")).json()["mailouts"]
@@ -119,7 +119,7 @@ async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(s
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
 
 
-async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Served) -> None:
+async def test_deleted_page_is_an_error_of_the_sent_run(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     page = served.bench.page()
     run = await served.bench.send(page)
@@ -132,7 +132,7 @@ async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Ser
     assert (shown["delay"], shown["reportedAt"]) == (None, None)
 
 
-async def test_without_notion_the_trigger_says_what_to_set(served: Served) -> None:
+async def test_missing_notion_token_is_explained(served: Served) -> None:
     settings = served.bench.bench.engine.settings.model_copy(update={"notion_token": None})
     engine = replace(served.api.engine, mailouts=served.bench.another_service(settings))
     async with client_of(create_app(engine)) as client:

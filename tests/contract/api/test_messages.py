@@ -1,4 +1,4 @@
-"""Looking up and acting on messages over HTTP, on both engines."""
+"""HTTP API of messages: search, show, cancel, retry and resolve."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,7 +27,7 @@ async def page(api: Api, **query: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_message_is_shown_with_its_story(api: Api) -> None:
+async def test_message_is_shown_with_its_events(api: Api) -> None:
     outbox_id = await api.send(
         tags=["receipt"], metadata={"order": 7}, recipient={"externalId": "42"}, expiresAt="2027-02-01T00:00:00Z"
     )
@@ -117,7 +117,7 @@ async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: 
         ({"cursor": encode_cursor("message", 7) + "="}, "cursor"),
     ],
 )
-async def test_a_bad_search_is_named(api: Api, query: dict[str, Any], field: str) -> None:
+async def test_invalid_search_is_named(api: Api, query: dict[str, Any], field: str) -> None:
     answer = await api.client.get("/v1/email", params=query)
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == [field]
@@ -151,12 +151,12 @@ async def test_a_doubt_is_resolved(api: Api, clock: ManualClock, word: str, stat
 
 
 @pytest.mark.parametrize("body", [{}, {"as": "lost"}, {"as": "sent", "why": "x"}, {"as": None}, []])
-async def test_a_doubt_is_resolved_by_known_words_only(api: Api, body: Any) -> None:
+async def test_resolution_must_be_a_known_value(api: Api, body: Any) -> None:
     answer = await api.client.post(f"/v1/email/{UNKNOWN}/resolve", json=body)
     assert answer.status_code == 422
 
 
-async def test_what_cannot_be_done_now_is_409(api: Api) -> None:
+async def test_impossible_action_is_409(api: Api) -> None:
     outbox_id = await api.send()
     assert (await api.client.post(f"/v1/email/{outbox_id}/cancel")).json()["status"] == "CANCELLED"
     for act in ("cancel", "retry"):
@@ -165,7 +165,7 @@ async def test_what_cannot_be_done_now_is_409(api: Api) -> None:
 
 
 @pytest.mark.parametrize("outbox_id", [UNKNOWN, UNKNOWN.upper(), "nonsense", "a%00b", "%F0%9F%8E%89", "1"])
-async def test_what_is_not_there_is_404(api: Api, outbox_id: str) -> None:
+async def test_unknown_resource_is_404(api: Api, outbox_id: str) -> None:
     answers = [
         await api.client.get(f"/v1/email/{outbox_id}"),
         await api.client.post(f"/v1/email/{outbox_id}/cancel"),
@@ -176,7 +176,7 @@ async def test_what_is_not_there_is_404(api: Api, outbox_id: str) -> None:
     assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(404, "NOT_FOUND")}
 
 
-async def test_a_method_that_a_route_does_not_have_is_405(api: Api) -> None:
+async def test_unsupported_method_is_405(api: Api) -> None:
     answer = await api.client.put("/v1/email/send")
     assert (answer.status_code, answer.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
     assert answer.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""Notifications over HTTP, on a real queue: events in, waits and their reasons out, and from the beginning."""
+"""HTTP API of notifications, with a real queue."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ async def served(tmp_path: Path, empty_sqlite: bytes, clock: ManualClock) -> Asy
             yield Served(api, setup)
 
 
-async def test_an_event_becomes_one_notification_for_each_active_subscriber(served: Served) -> None:
+async def test_event_notifies_each_active_subscriber_once(served: Served) -> None:
     owner = served.setup.owner
     for status in ("active", "active", "unsubscribed"):
         await owner.subscriber(1, status=status)
-    await owner.subscriber(2)  # of another section
+    await owner.subscriber(2)  # Subscribed to another section.
     payload = {"courseTitle": "Algebra", "sectionNumber": "02"}
     answer = await served.api.client.post("/v1/notifications/events", json={**SEAT, "payload": payload})
     assert (answer.status_code, answer.json()["notifications"]) == (201, 2), answer.text
@@ -53,7 +53,7 @@ async def test_an_event_becomes_one_notification_for_each_active_subscriber(serv
     assert (later.json()["notifications"], later.json()["isRepeat"]) == (2, False)
 
 
-async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served) -> None:
+async def test_new_event_kind_needs_only_a_template(served: Served) -> None:
     await served.setup.owner.subscriber(1, locale="pt")
     kind = {"eventType": "back-in-stock", "statusBefore": "SoldOut", "statusAfter": "InStock"}
     said = {"variables": {"product": "Lamp", "price": "€ 20"}}
@@ -79,7 +79,7 @@ async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served
         ({"eventAt": "yesterday"}, "eventAt"),
     ],
 )
-async def test_a_bad_event_names_its_field_and_stores_nothing(served: Served, change: Any, field: str) -> None:
+async def test_invalid_event_names_its_field_and_stores_nothing(served: Served, change: Any, field: str) -> None:
     await served.setup.owner.subscriber(1)
     answer = await served.api.client.post("/v1/notifications/events", json={**SEAT, **change})
     assert answer.status_code == 422, answer.text
@@ -87,7 +87,7 @@ async def test_a_bad_event_names_its_field_and_stores_nothing(served: Served, ch
     assert await served.setup.owner.rows() == []
 
 
-async def test_people_see_why_one_ended_and_begin_it_anew(served: Served) -> None:
+async def test_ended_notification_is_explained_and_requeued(served: Served) -> None:
     number = await served.setup.owner.notification()
     await served.setup.round(ScriptedProvider(REFUSAL))
     client = served.api.client
@@ -101,7 +101,7 @@ async def test_people_see_why_one_ended_and_begin_it_anew(served: Served) -> Non
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_queue_is_seen_by_its_own_tenant_only(served: Served) -> None:
+async def test_queue_is_visible_to_its_tenant_only(served: Served) -> None:
     number = await served.setup.owner.notification()
     stranger = served.api.stranger
     assert (await stranger.get("/v1/notifications")).json() == {"notifications": [], "nextCursor": None}

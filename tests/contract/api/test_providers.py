@@ -1,4 +1,4 @@
-"""Providers over HTTP and on their page, on both engines: whether each takes mail, and what it told of its limits."""
+"""HTTP API and page of providers: availability and quotas."""
 
 from mailwright.access.roles import Role
 from mailwright.domain.clock import MINUTE, ManualClock
@@ -20,7 +20,7 @@ async def tell(database: Database, clock: ManualClock) -> None:
     assert await quotas.record_sync(database, clock, [told], before)
 
 
-async def test_administrators_are_told_how_each_provider_stands(database: Database, clock: ManualClock) -> None:
+async def test_administrator_sees_state_of_each_provider(database: Database, clock: ManualClock) -> None:
     defaults = DefaultLimits(Limits(), {"ses": None, "smtp": None, "sendgrid": None})
     async with an_api(database, clock, admin_password=PASSWORD, defaults=defaults) as api:
         await tell(database, clock)
@@ -42,7 +42,7 @@ async def test_administrators_are_told_how_each_provider_stands(database: Databa
             assert (await api.anonymous.get("/v1/providers", headers=headers)).status_code == 401
 
 
-async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Database, clock: ManualClock) -> None:
+async def test_expired_provider_rate_is_marked(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, admin_password=PASSWORD, defaults=DefaultLimits(Limits(), {"ses": None})) as api:
         await tell(database, clock)
         for _ in range(STALE_AFTER):
@@ -53,9 +53,7 @@ async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Databa
         assert quota["failure"] == "NETWORK_ERROR: no connection in time"
 
 
-async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
-    database: Database, clock: ManualClock
-) -> None:
+async def test_provider_page_shows_rate_and_its_expiry(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, defaults=DefaultLimits(Limits(), {"ses": None})) as api:
         await api.engine.users.create("ada", "correct horse battery", Role.ADMIN, actor="test")
         form = {"login": "ada", "password": "correct horse battery"}

@@ -1,4 +1,4 @@
-"""Sending over HTTP, on both engines: accepted once and durably, or refused with nothing stored."""
+"""A request to send is accepted once and durably, or rejected with nothing stored."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def a_template(api: Api, template_id: str, version: int = 1, tenant_id: in
         await tx.execute(insert(templates).values(**values))
 
 
-async def test_a_plain_request_is_accepted_and_can_be_claimed(api: Api, clock: ManualClock) -> None:
+async def test_accepted_request_can_be_claimed(api: Api, clock: ManualClock) -> None:
     answer = await api.client.post(SEND, json=a_request(), headers={"X-Request-Id": "mine-7"})
     assert answer.status_code == 202
     accepted = answer.json()
@@ -64,14 +64,14 @@ async def test_a_plain_request_is_accepted_and_can_be_claimed(api: Api, clock: M
     assert claimed.external_id is not None
 
 
-async def test_a_request_id_is_made_where_none_is_given(api: Api) -> None:
+async def test_request_id_is_generated_if_missing(api: Api) -> None:
     answer = await api.client.post(SEND, json=a_request())
     assert is_uuid(answer.headers["X-Request-Id"])
     assert answer.json()["requestId"] == answer.headers["X-Request-Id"]
 
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "tab\there", "ünïcode"])
-async def test_a_request_id_that_is_not_allowed_is_refused(api: Api, given: str) -> None:
+async def test_invalid_request_id_is_rejected(api: Api, given: str) -> None:
     before = await api.stored()
     answer = await api.client.post(SEND, json=a_request(), headers={b"X-Request-Id": given.encode()})
     assert answer.status_code == 422
@@ -81,7 +81,7 @@ async def test_a_request_id_that_is_not_allowed_is_refused(api: Api, given: str)
 
 
 @pytest.mark.promise("api-bad-input-stores-nothing")
-async def test_bad_input_is_422_with_its_field_and_stores_nothing(api: Api) -> None:
+async def test_invalid_input_is_422_and_stores_nothing(api: Api) -> None:
     before = await api.stored()
     for changes, field, code in BROKEN:
         answer = await api.client.post(SEND, content=orjson.dumps(a_request(**changes)), headers=JSON)
@@ -115,7 +115,7 @@ async def test_bad_input_is_422_with_its_field_and_stores_nothing(api: Api) -> N
         (b"{}", {**JSON, "Idempotency-Key": ""}, 422, "INVALID_REQUEST"),
     ],
 )
-async def test_a_body_that_cannot_be_read_is_refused(
+async def test_unreadable_body_is_rejected(
     api: Api, route: str, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     before = await api.stored()
@@ -125,7 +125,7 @@ async def test_a_body_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize("is_announced", [True, False])
-async def test_a_body_over_the_limit_is_413(api: Api, is_announced: bool) -> None:
+async def test_body_over_the_limit_is_413(api: Api, is_announced: bool) -> None:
     chunk = b" " * 1024 * 1024
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -138,7 +138,7 @@ async def test_a_body_over_the_limit_is_413(api: Api, is_announced: bool) -> Non
     assert await api.stored() == before
 
 
-async def test_a_scheduled_message_waits_for_its_time(api: Api, clock: ManualClock) -> None:
+async def test_scheduled_message_waits_for_its_time(api: Api, clock: ManualClock) -> None:
     await api.send(scheduledAt=isoformat(clock.now() + DAY))
     worker = claims_of(api.engine.database, clock)
     assert await worker.claim(10) == []
@@ -146,14 +146,14 @@ async def test_a_scheduled_message_waits_for_its_time(api: Api, clock: ManualClo
     assert len(await worker.claim(10)) == 1
 
 
-async def test_a_time_more_than_a_year_ahead_is_refused(api: Api, clock: ManualClock) -> None:
+async def test_schedule_over_a_year_ahead_is_rejected(api: Api, clock: ManualClock) -> None:
     before = await api.stored()
     answer = await api.client.post(SEND, json=a_request(scheduledAt=isoformat(clock.now() + 367 * DAY)))
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "scheduledAt")
     assert await api.stored() == before
 
 
-async def test_a_template_is_sent_in_its_latest_version(api: Api, clock: ManualClock) -> None:
+async def test_template_is_sent_in_its_latest_version(api: Api, clock: ManualClock) -> None:
     await a_template(api, "welcome", 1)
     await a_template(api, "welcome", 2)
     await a_template(api, "welcome", 9, tenant_id=2)
@@ -165,7 +165,7 @@ async def test_a_template_is_sent_in_its_latest_version(api: Api, clock: ManualC
     assert claimed.payload == {"to": "reader@example.com", "variables": {"name": "Jane"}}
 
 
-async def test_an_unknown_or_foreign_template_is_refused(api: Api) -> None:
+async def test_unknown_or_foreign_template_is_rejected(api: Api) -> None:
     await a_template(api, "theirs", tenant_id=2)
     before = await api.stored()
     for template_id in ("missing", "theirs"):
@@ -175,7 +175,7 @@ async def test_an_unknown_or_foreign_template_is_refused(api: Api) -> None:
     assert await api.stored() == before
 
 
-async def test_the_same_key_and_body_answer_with_the_first_message(api: Api) -> None:
+async def test_same_key_and_body_return_the_first_message(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     first = await api.client.post(SEND, json=a_request(metadata={"a": 1, "b": 2}), headers=headers)
     stored = await api.stored()
@@ -190,7 +190,7 @@ async def test_the_same_key_and_body_answer_with_the_first_message(api: Api) -> 
     assert await api.stored() == stored
 
 
-async def test_the_same_key_with_another_body_is_a_conflict(api: Api) -> None:
+async def test_same_key_with_another_body_is_a_conflict(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     await api.client.post(SEND, json=a_request(), headers=headers)
     stored = await api.stored()
@@ -199,14 +199,14 @@ async def test_the_same_key_with_another_body_is_a_conflict(api: Api) -> None:
     assert await api.stored() == stored
 
 
-async def test_a_key_belongs_to_its_tenant(api: Api) -> None:
+async def test_key_belongs_to_its_tenant(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     ours = await api.client.post(SEND, json=a_request(), headers=headers)
     theirs = await api.stranger.post(SEND, json=a_request(subject="Another"), headers=headers)
     assert (ours.status_code, theirs.status_code) == (202, 202)
 
 
-async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) -> None:
+async def test_fifty_clients_accept_one_message_per_idempotency_key(api: Api) -> None:
     async def send(key: int) -> httpx.Response:
         return await api.client.post(SEND, json=a_request(), headers={"Idempotency-Key": f"key-{key}"})
 
@@ -217,7 +217,7 @@ async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) 
     assert len(await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=200)) == 10
 
 
-async def test_two_processes_with_the_same_keys_make_one_message_each(
+async def test_two_processes_accept_one_message_per_idempotency_key(
     api: Api, engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     other_process = Database(engine.url)
@@ -232,7 +232,7 @@ async def test_two_processes_with_the_same_keys_make_one_message_each(
     assert len({answer.json()["outboxId"] for answer in answers}) == 20
 
 
-async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
+async def test_invalid_batch_item_does_not_stop_others(api: Api) -> None:
     items = [
         a_request(to="one@example.com"),
         a_request(to="nobody"),
@@ -265,7 +265,7 @@ async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
         ({"messages": [a_request()], "atomic": True}, "atomic"),
     ],
 )
-async def test_a_batch_that_is_none_stores_nothing(api: Api, body: dict[str, Any], field: str) -> None:
+async def test_invalid_batch_stores_nothing(api: Api, body: dict[str, Any], field: str) -> None:
     before = await api.stored()
     answer = await api.client.post(BATCH, json=body)
     assert answer.status_code == 422
@@ -273,13 +273,13 @@ async def test_a_batch_that_is_none_stores_nothing(api: Api, body: dict[str, Any
     assert await api.stored() == before
 
 
-async def test_a_thousand_messages_go_in_one_request(api: Api) -> None:
+async def test_batch_accepts_a_thousand_messages(api: Api) -> None:
     items = [a_request(to=f"reader{n}@example.com") for n in range(1_000)]
     answer = await api.client.post(BATCH, json={"messages": items})
     assert len({result["outboxId"] for result in answer.json()["results"]}) == 1_000
 
 
-async def test_a_repeated_batch_sends_nothing_twice_and_names_what_changed(api: Api) -> None:
+async def test_repeated_batch_sends_once_and_reports_conflicts(api: Api) -> None:
     headers = {"Idempotency-Key": "batch-7"}
     items = [a_request(to=f"reader{n}@example.com") for n in range(3)]
     first = await api.client.post(BATCH, json={"messages": items}, headers=headers)
@@ -291,7 +291,7 @@ async def test_a_repeated_batch_sends_nothing_twice_and_names_what_changed(api: 
     assert after[3]["outboxId"] not in {result["outboxId"] for result in before}
 
 
-async def test_what_nobody_expected_is_answered_without_internals(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_shows_no_internals(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("password=hunter2 in /srv/secret.py")
 

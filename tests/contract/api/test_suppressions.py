@@ -1,4 +1,4 @@
-"""Suppressions and contacts, on both engines: one normal form, the first reason stays, nothing is sent."""
+"""Suppressions: addresses are normalised, the first reason stays, and nothing is sent."""
 
 from collections.abc import AsyncIterator
 from urllib.parse import quote
@@ -21,7 +21,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
+async def test_address_is_normalised_and_added_once(api: Api) -> None:
     added = await api.client.post(ROUTE, json={"email": "Reader@EXÄMPLE.com", "reason": "asked by phone"})
     again = await api.client.post(ROUTE, json={"email": "reader@exämple.com"})
     assert (added.status_code, again.status_code) == (201, 200)
@@ -35,14 +35,14 @@ async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
     }
 
 
-async def test_what_waits_for_a_suppressed_address_is_known_to_be(api: Api, clock: ManualClock) -> None:
+async def test_waiting_message_to_suppressed_address_is_explained(api: Api, clock: ManualClock) -> None:
     await api.send(to="Reader@example.com")
     await api.client.post(ROUTE, json={"email": "reader@example.com", "reason": "left"})
     [claimed] = await claims_of(api.engine.database, clock).claim(1)
     assert claimed.suppressed_because == "left"
 
 
-async def test_a_removed_address_may_be_written_to_again(api: Api) -> None:
+async def test_removed_suppression_allows_sending_again(api: Api) -> None:
     database = api.engine.database
     await api.client.post(ROUTE, json={"email": "a/b@example.com"})
     assert await suppressions.is_suppressed(database, 1, "A/B@example.com")
@@ -62,7 +62,7 @@ async def test_a_removed_address_may_be_written_to_again(api: Api) -> None:
         ({"email": "a@example.com", "list": "news"}, "list"),
     ],
 )
-async def test_a_bad_entry_is_refused(api: Api, body: dict[str, str], field: str) -> None:
+async def test_invalid_suppression_is_rejected(api: Api, body: dict[str, str], field: str) -> None:
     before = await api.stored()
     answer = await api.client.post(ROUTE, json=body)
     assert answer.status_code == 422
@@ -71,7 +71,7 @@ async def test_a_bad_entry_is_refused(api: Api, body: dict[str, str], field: str
     assert (await api.client.delete(f"{ROUTE}/nobody")).status_code == 422
 
 
-async def test_the_list_comes_latest_first_and_page_by_page(api: Api) -> None:
+async def test_list_is_paged_latest_first(api: Api) -> None:
     for number in range(5):
         await api.client.post(ROUTE, json={"email": f"reader{number}@example.com"})
     await api.stranger.post(ROUTE, json={"email": "theirs@example.com"})
@@ -87,7 +87,7 @@ async def test_the_list_comes_latest_first_and_page_by_page(api: Api) -> None:
 
 
 @pytest.mark.promise("tenant-isolation")
-async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
+async def test_suppressions_apply_to_their_tenant_only(api: Api) -> None:
     await api.stranger.post(ROUTE, json={"email": "reader@example.com"})
     assert not await suppressions.is_suppressed(api.engine.database, 1, "reader@example.com")
     async with api.engine.database.read() as tx:
@@ -97,7 +97,7 @@ async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
         assert await suppressions.suppressed_among(tx, 2, []) == set()
 
 
-async def test_whoever_is_written_to_is_a_contact_and_can_be_deleted(api: Api, clock: ManualClock) -> None:
+async def test_recipient_becomes_contact_and_can_be_erased(api: Api, clock: ManualClock) -> None:
     database = api.engine.database
     await api.send(to="Reader@example.com", recipient={"name": "Jane"})
     contact = await contacts.find_by_email(database, 1, "READER@example.com")

@@ -8,12 +8,12 @@ from mailwright.outbox import tenants
 from mailwright.storage.database import Database
 
 
-async def test_one_tenant_is_there_from_the_start(database: Database) -> None:
+async def test_default_tenant_exists(database: Database) -> None:
     [tenant] = await tenants.list_all(database)
     assert (tenant.name, tenant.weight, tenant.max_in_flight) == (tenants.DEFAULT, 1, None)
 
 
-async def test_a_tenant_is_made_found_and_changed(database: Database, clock: ManualClock) -> None:
+async def test_tenant_is_created_found_and_changed(database: Database, clock: ManualClock) -> None:
     made = await tenants.create(database, clock, "acme-shop", weight=3)
     assert await tenants.find(database, "acme-shop") == made
     assert (made.weight, made.created_at) == (3, clock.now())
@@ -38,7 +38,7 @@ async def test_login_is_unique(database: Database, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Acme", "acme shop", "-acme", "acme-", "a" * 64, "ac/me", "акме"])
-async def test_a_name_needs_no_quoting_anywhere(database: Database, clock: ManualClock, name: str) -> None:
+async def test_tenant_name_needs_no_quoting(database: Database, clock: ManualClock, name: str) -> None:
     with pytest.raises(InvalidInput):
         await tenants.create(database, clock, name)
 
@@ -57,13 +57,13 @@ async def test_a_name_needs_no_quoting_anywhere(database: Database, clock: Manua
         {"timezone": "../etc/passwd"},
     ],
 )
-async def test_a_limit_that_makes_no_sense_is_refused(database: Database, changes: dict[str, object]) -> None:
+async def test_invalid_limit_is_rejected(database: Database, changes: dict[str, object]) -> None:
     with pytest.raises(InvalidInput) as refused:
         await tenants.change(database, "default", **changes)  # type: ignore[arg-type]
     assert refused.value.field == next(iter(changes))
 
 
-async def test_a_tenant_that_is_not_there_is_not_found(database: Database) -> None:
+async def test_unknown_tenant_is_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
         await tenants.find(database, "nobody")
     with pytest.raises(NotFound):
