@@ -58,6 +58,6 @@ async def test_every_route_distinguishes_invalid_json_from_invalid_fields(api: A
         answer = await answered(*where, json=unknown)
         assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), (method, path)
         found = {each["code"]: (each["field"], each["message"]) for each in answer.json()["errors"]}
-        assert found["UNKNOWN_FIELD"] == ("noSuchField", "is not a field of this request"), (method, path, found)
+        assert found["UNKNOWN_FIELD"] == ("noSuchField", "is not a known field"), (method, path, found)
     assert asked >= 30
     assert await api.stored() == before

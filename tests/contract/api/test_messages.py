@@ -79,7 +79,7 @@ async def test_pages_are_followed_by_their_cursor(api: Api) -> None:
     assert found == sent[::-1]
 
 
-async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: ManualClock) -> None:
+async def test_search_filters_by_address_state_source_and_time(api: Api, clock: ManualClock) -> None:
     await a_failed_message(api.engine.database, clock)
     clock.advance(HOUR)
     ann = await api.send(to="Ann@Exämple.com")
@@ -124,7 +124,7 @@ async def test_invalid_search_is_named(api: Api, query: dict[str, Any], field: s
 
 
 @pytest.mark.promise("operate-requeue")
-async def test_a_dead_letter_is_listed_and_tried_again(api: Api, clock: ManualClock) -> None:
+async def test_dead_letter_is_listed_and_retried(api: Api, clock: ManualClock) -> None:
     letters = [await a_failed_message(api.engine.database, clock) for _ in range(3)]
     first = (await api.client.get("/v1/dead-letters", params={"limit": 2})).json()
     rest = (await api.client.get("/v1/dead-letters", params={"cursor": first["nextCursor"]})).json()
@@ -142,7 +142,7 @@ async def test_a_dead_letter_is_listed_and_tried_again(api: Api, clock: ManualCl
 @pytest.mark.parametrize(
     ("word", "status"), [("sent", "SENT"), ("resend", "RETRY_SCHEDULED"), ("close", "CLOSED_UNKNOWN")]
 )
-async def test_a_doubt_is_resolved(api: Api, clock: ManualClock, word: str, status: str) -> None:
+async def test_message_in_doubt_is_resolved(api: Api, clock: ManualClock, word: str, status: str) -> None:
     outbox_id, _ = await a_message_in_doubt(api.engine.database, clock)
     answer = await api.client.post(f"/v1/email/{outbox_id}/resolve", json={"as": word})
     assert (answer.status_code, answer.json()) == (200, {"outboxId": outbox_id, "status": status})
