@@ -162,7 +162,7 @@ def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Das
     expect(ada.locator("#header .status")).to_have_text("Deferred")
     expect(ada.locator("#flash")).to_be_empty()
     ada.get_by_role("link", name="Content and limits").click()
-    ada.get_by_label("Working hours").fill("18:00-09:00")
+    ada.get_by_label("Working hours").first.fill("18:00-09:00")
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.locator("[id='limits.workingHours-error']")).to_be_visible()
     actions = [action for _, action in actions_on(dashboard, campaign_id)]

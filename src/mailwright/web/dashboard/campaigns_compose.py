@@ -177,9 +177,9 @@ async def _page(
 def _sentence(error: MailwrightError) -> str:
     match error:
         case CampaignNotStartable():
-            return "; ".join(dict.fromkeys(each.message for each in error.problems))
+            return " ".join(dict.fromkeys(sentence(each.message) for each in error.problems))
         case RequestInvalid():
-            return "; ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
+            return " ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
         case _:
             return sentence(str(error))
 

@@ -23,24 +23,8 @@ _FORMATS: Final = {
     "winnerBy": "Choose clicks or opens.",
     "types": "Choose event types from the list.",
 }
-# Errors that the validation library words itself, by code.
-_SENTENCES: Final = {
-    "REQUIRED": "This field is required.",
-    "TOO_SHORT": "This field is required.",
-    "TOO_LONG": "This text is too long.",
-    "TOO_MANY": "Too many entries.",
-    "TOO_FEW": "Too few entries.",
-    "WRONG_TYPE": "This value is not valid.",
-    "INVALID": "This value is not valid.",
-    "INT_PARSING": "Enter a whole number.",
-    "INT_TYPE": "Enter a whole number.",
-    "INT_FROM_FLOAT": "Enter a whole number.",
-    "FLOAT_PARSING": "Enter a number.",
-    "GREATER_THAN": "Enter a larger number.",
-    "GREATER_THAN_EQUAL": "Enter a larger number.",
-    "LESS_THAN": "Enter a smaller number.",
-    "LESS_THAN_EQUAL": "Enter a smaller number.",
-}
+# An empty field is sent as an empty text, which the API calls too short.
+_MISSING: Final = ("REQUIRED", "TOO_SHORT")
 _TOO_FEW: Final = {"variants": "An A/B test needs at least two variants.", "addresses": "Enter at least one address."}
 
 
@@ -90,13 +74,13 @@ def field_errors(error: MailwrightError, names: Mapping[str, str] | None = None)
 
 
 def field_sentence(error: FieldError) -> str:
-    """Describe an API error in a sentence for users, without the words of the validation library."""
+    """Describe an API error in a sentence for the users of a form."""
     last = error.field.rpartition(".")[2].partition("[")[0]
     if error.code == "INVALID" and last in _FORMATS:
         return _FORMATS[last]
     if error.code == "TOO_FEW" and last in _TOO_FEW:
         return _TOO_FEW[last]
-    return _SENTENCES.get(error.code) or sentence(error.message)
+    return "This field is required." if error.code in _MISSING else sentence(error.message)
 
 
 def sentence(text: str) -> str:

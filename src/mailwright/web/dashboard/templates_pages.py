@@ -392,7 +392,7 @@ def _require_own(template_id: str) -> None:
 
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, RequestInvalid):
-        return "; ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
+        return " ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
     return sentence(str(error))
 
 
