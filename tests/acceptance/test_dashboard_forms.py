@@ -333,14 +333,14 @@ async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, web_engi
 
 
 async def test_webhook_is_edited_rotated_and_deleted(ada: Visit, web_engine: wiring.Engine) -> None:
-    made, first = await web_engine.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
+    made, first = await web_engine.webhook_endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
     await ada.press("Save webhook", 422, url="http://plain.example.com", description="orders")
     assert 'id="url-error"' in ada.text
     await ada.press("Save webhook", url=f"{HOOK}/2", types=["bounce", "SENT"])
     assert ada.path == path
-    found = await web_engine.outgoing.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
+    found = await web_engine.webhook_endpoints.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
     assert (found.url, found.description, sorted(found.types)) == (f"{HOOK}/2", "orders", ["SENT", "bounce"])
     await ada.press("Rotate secret")
     shown = re.search(r"<code>(whsec_[\w+/=-]+)</code>", ada.text)

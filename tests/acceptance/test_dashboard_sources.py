@@ -79,7 +79,7 @@ def answer(dashboard: Dashboard, webhook_id: str, outcome: DeliveryOutcome) -> N
     """Settle all pending deliveries with this outcome."""
 
     async def settle() -> None:
-        found = await dashboard.engine.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
+        found = await dashboard.engine.webhook_endpoints.find(webhook_id, tenant_id=DEFAULT_TENANT)
         deliveries = WebhookDeliveries(dashboard.engine.database, dashboard.engine.clock)
         await deliveries.settle(found, [(each, outcome) for each in await deliveries.claim(found)])
 
@@ -319,7 +319,7 @@ def test_viewer_cannot_change_sources_or_see_other_tenants(dashboard: Dashboard,
 
 def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookEndpoint:
     made, _ = dashboard.do(
-        lambda: dashboard.engine.outgoing.create(tenant_id, WebhookEndpointInput(HOOK), actor="test")
+        lambda: dashboard.engine.webhook_endpoints.create(tenant_id, WebhookEndpointInput(HOOK), actor="test")
     )
     return made
 

@@ -116,12 +116,12 @@ class Engine:
     public_pages: PublicPages
     # Messages and reports.
     acceptor: Acceptor
-    mail: ApiMessages
+    api_messages: ApiMessages
     operations: Operations
     gauges: QueueGauges
     reports: Reports
-    webhooks: InboundWebhooks
-    outgoing: WebhookEndpoints
+    inbound_webhooks: InboundWebhooks
+    webhook_endpoints: WebhookEndpoints
     # Content and audience.
     images: ImageStore
     templates: TemplateStore
@@ -174,7 +174,7 @@ class Engine:
     async def close(self) -> None:
         """Close everything but the database, which the caller opened."""
         await self.acceptor.close()
-        await self.webhooks.close()
+        await self.inbound_webhooks.close()
         await self.mailouts.close()
         await self.reports.close()
         await self.wake.close()
@@ -225,12 +225,12 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=looked_at_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        mail=ApiMessages(database, clock, acceptor),
+        api_messages=ApiMessages(database, clock, acceptor),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         reports=reports,
-        webhooks=make_webhooks(settings, reports, clock),
-        outgoing=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
+        inbound_webhooks=make_webhooks(settings, reports, clock),
+        webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
         images=images,
         templates=templates,
         import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),

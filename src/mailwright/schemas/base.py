@@ -14,7 +14,7 @@ def _time_text(value: Any) -> Any:
     return isoformat(value) if isinstance(value, int) else value
 
 
-# A time of ours (an integer) becomes ISO 8601 text.
+# An instant (milliseconds since 1970) becomes ISO 8601 text.
 Time = Annotated[str, BeforeValidator(_time_text), Field(json_schema_extra={"format": "date-time"})]
 
 

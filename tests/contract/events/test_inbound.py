@@ -52,7 +52,7 @@ ADA = "ada@example.com"
 
 @pytest.fixture
 async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Api]:
-    async with an_api(database, clock, webhooks=webhooks_of(database, clock, tmp_path)) as api:
+    async with an_api(database, clock, inbound_webhooks=webhooks_of(database, clock, tmp_path)) as api:
         yield api
 
 

@@ -29,7 +29,7 @@ _BEARER = re.compile(r"bearer +(\S.{0,999})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """Who acts, as the journal shall name them."""
+    """`actor` is the name in the audit log."""
 
     actor: str
 

@@ -55,7 +55,7 @@ async def send(request: Request) -> Response:
     202: the message is stored durably. 200: the idempotency key was used before with the same body.
     """
     context = await request_context_of(request)
-    accepted = await engine_of(request).mail.send(context, await read_json(request))
+    accepted = await engine_of(request).api_messages.send(context, await read_json(request))
     if accepted.is_replay:
         return json_response(accepted_response(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
     return json_response(accepted_response(accepted), HTTPStatus.ACCEPTED)
@@ -73,7 +73,7 @@ async def send_batch(request: Request) -> Response:
     With an idempotency key, each item has its own key, made of that key and the index of the item.
     """
     context = await request_context_of(request)
-    results = await engine_of(request).mail.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
+    results = await engine_of(request).api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
     return json_response(batch_response(results), HTTPStatus.ACCEPTED)
 
 

@@ -45,13 +45,13 @@ _RESPONSES = {status: response for status, response in _DESCRIBED.items() if sta
 @router.post("/ses-events", responses=_RESPONSES)
 async def ses_events(request: Request, engine: EngineDep) -> Response:
     """Receive SES events from an SNS topic. Also confirms the subscription of a topic in SNS_TOPIC_ARNS."""
-    return await _receive(request, engine.webhooks, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
+    return await _receive(request, engine.inbound_webhooks, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
 
 
 @router.post("/sendgrid-events", responses=_RESPONSES)
 async def sendgrid_events(request: Request, engine: EngineDep) -> Response:
     """Receive events from SendGrid's signed event webhook."""
-    return await _receive(request, engine.webhooks, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
+    return await _receive(request, engine.inbound_webhooks, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
 
 
 async def _receive(

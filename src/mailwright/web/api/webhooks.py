@@ -35,7 +35,7 @@ DeliveryQuery = Annotated[WebhookDeliveryPage, Query()]
 @router.get("", responses=describe_responses({HTTPStatus.OK: WebhookListResponse}))
 async def list_webhooks(engine: EngineDep, caller: CallerDep) -> Response:
     """List the webhooks, oldest first."""
-    endpoints = await engine.outgoing.list_all(caller.tenant_id)
+    endpoints = await engine.webhook_endpoints.list_all(caller.tenant_id)
     return json_response(WebhookListResponse(webhooks=[webhook_response(endpoint) for endpoint in endpoints]))
 
 
@@ -48,7 +48,7 @@ async def list_webhooks(engine: EngineDep, caller: CallerDep) -> Response:
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Create a webhook. It receives events from now on. Its secret is shown only in this response."""
     wanted = parse(WebhookRequest, await read_json(request)).endpoint()
-    created, secret = await engine.outgoing.create(caller.tenant_id, wanted, actor=actor_of(caller))
+    created, secret = await engine.webhook_endpoints.create(caller.tenant_id, wanted, actor=actor_of(caller))
     return json_response(webhook_secret_response(created, secret), HTTPStatus.CREATED)
 
 
@@ -67,7 +67,7 @@ async def edit(request: Request, webhookId: str, engine: EngineDep, caller: Call
     """Replace a webhook. If it was paused, deliveries resume with the oldest that waits."""
     wanted = parse(WebhookRequest, await read_json(request)).endpoint()
     await _find(engine, caller, webhookId)
-    edited = await engine.outgoing.edit(webhookId, wanted, tenant_id=caller.tenant_id, actor=actor_of(caller))
+    edited = await engine.webhook_endpoints.edit(webhookId, wanted, tenant_id=caller.tenant_id, actor=actor_of(caller))
     return json_response(webhook_response(edited))
 
 
@@ -78,7 +78,7 @@ async def edit(request: Request, webhookId: str, engine: EngineDep, caller: Call
 )
 async def remove(webhookId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Delete a webhook with its past and pending deliveries."""
-    await engine.outgoing.remove(webhookId, tenant_id=caller.tenant_id, actor=actor_of(caller))
+    await engine.webhook_endpoints.remove(webhookId, tenant_id=caller.tenant_id, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -88,7 +88,9 @@ async def remove(webhookId: str, engine: EngineDep, caller: CallerDep) -> Respon
 )
 async def rotate_secret(webhookId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Create a new secret, shown only in this response. The previous one also signs for one more day."""
-    endpoint, secret = await engine.outgoing.rotate(webhookId, tenant_id=caller.tenant_id, actor=actor_of(caller))
+    endpoint, secret = await engine.webhook_endpoints.rotate(
+        webhookId, tenant_id=caller.tenant_id, actor=actor_of(caller)
+    )
     return json_response(webhook_secret_response(endpoint, secret))
 
 
@@ -148,4 +150,4 @@ async def redeliver(deliveryId: str, engine: EngineDep, caller: CallerDep) -> Re
 
 
 async def _find(engine: Engine, caller: CallerDep, webhook_id: str) -> WebhookEndpoint:
-    return await engine.outgoing.find(webhook_id, tenant_id=caller.tenant_id)
+    return await engine.webhook_endpoints.find(webhook_id, tenant_id=caller.tenant_id)

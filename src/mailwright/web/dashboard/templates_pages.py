@@ -203,7 +203,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, tem
         rendered = stored.render(_samples(stored), engine.templates.standard)
         mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
-        await engine.mail.send(RequestContext(caller, request_id_of(request)), body)
+        await engine.api_messages.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, engine, visitor, template_id, version, error=error, form=form)
     return redirect(request, f"/templates/{template_id}?version={stored.version}", "Test email sent.")

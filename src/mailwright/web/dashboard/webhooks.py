@@ -81,7 +81,9 @@ async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Resp
     """Create a webhook and show its secret once, in the response itself."""
     form, types = await read_fields(request), await read_values(request, "types")
     try:
-        made, secret = await engine.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
+        made, secret = await engine.webhook_endpoints.create(
+            visitor.tenant_id, _wanted(form, types), actor=visitor.actor
+        )
     except MailwrightError as error:
         return await _list_page(request, engine, visitor, form, types, error)
     return await _one_page(request, engine, visitor, made, secret=secret, is_new=True)
@@ -128,7 +130,7 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_i
     form, types = await read_fields(request), await read_values(request, "types")
     try:
         wanted = _wanted(form, types)
-        await engine.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+        await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
     return redirect(request, f"{HOME}/{webhook_id}", "Webhook saved.")
@@ -139,14 +141,14 @@ async def resume(request: Request, engine: EngineDep, visitor: AdminDep, webhook
     """Resume delivery, oldest waiting event first."""
     found = await _found(engine, visitor, webhook_id)
     wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
-    await engine.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "Webhook resumed. Waiting events are delivered first.")
 
 
 @router.post("/{webhook_id}/secret")
 async def rotate_secret(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     """Rotate the secret and show it once, in the response itself."""
-    found, secret = await engine.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    found, secret = await engine.webhook_endpoints.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return await _one_page(request, engine, visitor, found, secret=secret)
 
 
@@ -159,7 +161,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: AdminDep, webh
 
 @router.post("/{webhook_id}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
-    await engine.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await engine.webhook_endpoints.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, HOME, "Webhook deleted.")
 
 
@@ -179,7 +181,7 @@ async def _list_page(
     types: list[str],
     error: MailwrightError | None = None,
 ) -> Response:
-    found = await engine.outgoing.list_all(visitor.tenant_id)
+    found = await engine.webhook_endpoints.list_all(visitor.tenant_id)
     return await _page(request, visitor, "list", error, webhooks=found, form=form, chosen=types)
 
 
@@ -241,7 +243,7 @@ async def _page(
 
 
 async def _found(engine: Engine, visitor: Visitor, webhook_id: str) -> WebhookEndpoint:
-    return await engine.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
+    return await engine.webhook_endpoints.find(webhook_id, tenant_id=visitor.tenant_id)
 
 
 def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:
