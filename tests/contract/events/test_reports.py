@@ -471,13 +471,13 @@ async def test_old_reports_are_deleted_unless_they_count(database: Database, clo
     message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
     by = {"source": "sendgrid", "recipient": message.to_email}
     soft = {**by, "type_": EventType.BOUNCED, "verdict": ContactVerdict.SOFT_BOUNCE}
-    reports = [
+    received = [
         a_report(clock, key="open", **by),
         a_report(clock, key="proof", outbox_id=message.outbox_id, **by),
         a_report(clock, key="old", **soft),
         a_report(clock, key="counted", **{**soft, "at": clock.now() + 80 * DAY}),
     ]
-    await Reports(database, clock).receive(reports, by_address=True)
+    await Reports(database, clock).receive(received, by_address=True)
     clock.advance(90 * DAY)
     young = a_report(clock, key="young", **by)
     for left in (["counted", "old", "open", "proof", "young"], ["counted", "young"]):

@@ -35,7 +35,7 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEn
 from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.settle import HOLD_ATTEMPTS, settle_and_begin
+from mailwright.outbox.settle import LOCK_UNSENT, settle_and_begin
 from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
 from mailwright.sources.campaigns.scheduler import CANCEL_LANE
 from mailwright.storage.database import Database, Transaction
@@ -152,7 +152,7 @@ async def test_report_during_the_second_attempt_settles_the_message(database: Da
             await _as_far_as_it_can(database, tasks.create_task(settling.exchange(outcomes, next_up)))
 
         async with database.write() as tx:
-            meeting = _Meeting(tx, HOLD_ATTEMPTS, lambda: exchanges([], [second]))
+            meeting = _Meeting(tx, LOCK_UNSENT, lambda: exchanges([], [second]))
             report = Report("key", "scripted", EventType.DELIVERED, clock.now(), outbox_id=message.outbox_id)
             await take(meeting, [report], SoftBounces(), clock.now())
             await exchanges([a_result(second, FAULT, clock.now())], [])

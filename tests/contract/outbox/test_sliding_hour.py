@@ -97,5 +97,5 @@ def _database(ledger: Ledger) -> Database:
         case DatabaseLedger():
             return ledger._database
         case ValkeyLedger():
-            return ledger._ground._database
+            return ledger._database_ledger._database
     raise AssertionError(ledger)
