@@ -367,7 +367,7 @@ async def test_undo_restores_the_previous_state(
 async def test_undo_needs_the_button_and_its_own_token(api: Api, client: httpx.AsyncClient) -> None:
     left = await client.get(unsubscribe_path())
     filter_ = await client.get(link_on(left, "resubscribe"))
-    assert (filter_.status_code, "Subscribe again?" in filter_.text) == (200, True)
+    assert (filter_.status_code, "Resubscribe?" in filter_.text) == (200, True)
     stolen = await client.post(unsubscribe_path().replace("unsubscribe", "resubscribe", 1))
     assert stolen.status_code == 400
     assert await scopes(api) == {"general": "unsubscribed"}
