@@ -41,7 +41,7 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     tried = await here.ok("campaign", "test", campaign_id, "me@example.com", "--as", "ada@example.com")
 
     started = await here.ok("campaign", "start", campaign_id)
-    assert started.out == "News: 3 recipients; workers send it now.\n"
+    assert started.out == "News: 3 recipients; workers are sending it.\n"
     await here.ok("worker", "--drain")
     held = (await here.ok("campaign", "show", campaign_id, "--json")).json
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
@@ -117,7 +117,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     versions = ("--variant", "plain", "--variant", "bold=News! News!", "--test-percent", "40")
     campaign_id = (await here.ok(*create, *versions)).out.strip()
     started = await here.ok("campaign", "start", campaign_id)
-    assert "3 recipients; scheduled for 2099-01-15, 07:00:00 UTC" in started.out
+    assert "3 recipients; Scheduled for 2099-01-15 07:00 UTC" in started.out
     assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
     assert "paused" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"

@@ -484,4 +484,4 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")
     assert "60 accepted = " in kept.out
     [forecast] = [line.removeprefix("Forecast") for line in kept.out.splitlines() if line.startswith("Forecast")]
-    assert "begins" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(forecast)).out
+    assert "starts" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(forecast)).out
