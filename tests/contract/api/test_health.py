@@ -85,7 +85,7 @@ async def test_unknown_url_is_page_for_browsers_and_problem_for_programs(api: Ap
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language": "pt"}
     shown = await api.anonymous.get("/nowhere", headers=browser)
     assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
-    assert "Não há nada aqui" in shown.text
+    assert "Página não encontrada" in shown.text
 
 
 async def test_liveness_needs_no_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

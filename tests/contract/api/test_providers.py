@@ -65,4 +65,4 @@ async def test_provider_page_shows_rate_and_its_expiry(database: Database, clock
         for _ in range(STALE_AFTER):
             await quotas.record_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
         page = (await browser.get("/settings/providers")).text
-        assert "<s>14</s><small>not kept any more: it did not tell 3 times</small>" in page
+        assert "<s>14</s><small>outdated: 3 failed updates</small>" in page
