@@ -94,7 +94,7 @@ async def test_text_injected_before_tls_is_detected() -> None:
         sink.answer(Step.STARTTLS, b"220 go ahead\r\n250-evil.test\r\n250 AUTH PLAIN\r\n")
         result = await smtp.send(a_mail())
         assert result.code == "SMTP_TLS_FAILED"
-        assert "before TLS began" in str(result.message)
+        assert "between STARTTLS and the TLS handshake" in str(result.message)
 
 
 async def test_features_announced_before_tls_are_forgotten() -> None:
