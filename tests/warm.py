@@ -1,7 +1,7 @@
-"""Commands without their start: one process imports all of Mailwright once, and is forked for each command.
+"""Run commands without their start-up time: one process imports Mailwright once and is forked for each command.
 
-What runs is a process of its own all the same, with its own folder, environment, streams and end. Whoever tests the
-start itself runs `python -m mailwright`.
+Each command still has its own process, folder, environment, streams and exit code. A test of the start-up itself runs
+`python -m mailwright`.
 """
 
 import atexit
@@ -27,7 +27,7 @@ CALL = Path(__file__).with_name("warm_call.py")
 
 @cache
 def warm_command() -> tuple[str, ...]:
-    """The words that stand for `mailwright`: a small program that hands its arguments to the warm process."""
+    """Return the command line of a small program that passes its arguments to the warm process."""
     folder = Path(tempfile.mkdtemp(prefix="mwwarm"))
     address = folder / "socket"
     # It ends when its standard input does, also when this process is killed.
@@ -46,7 +46,7 @@ def warm_command() -> tuple[str, ...]:
 
 
 def warm_program(folder: Path) -> Path:
-    """The same as a program named `mailwright`, for shells that find it in `folder`."""
+    """Create a program named `mailwright` in `folder` that does the same, for shells."""
     program = folder / "mailwright"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(warm_command())} "$@"\n')
     program.chmod(0o755)
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 class Forks:
-    """Waits for commands, and gives each a process: there `wait_for_a_command` returns."""
+    """Waits for commands and forks a process for each, in which `wait_for_a_command` returns."""
 
     def __init__(self, address: str) -> None:
         _import_everything()
@@ -84,7 +84,7 @@ class Forks:
         os.write(1, b"warm\n")
 
     def wait_for_a_command(self) -> list[str]:
-        """The command's words, in its own process. This one ends here, once nobody wants commands any more."""
+        """Return the arguments of a command in its own process. The waiting process exits here when it is stopped."""
         while True:
             for key, _ in self._events.select():
                 words: list[str] | None = key.data(key.fileobj)
@@ -108,7 +108,7 @@ class Forks:
         caller.sendall(child.to_bytes(4))
         self._running[child] = caller
         self._events.register(alive, selectors.EVENT_READ, lambda pipe: self._ended(pipe, child))
-        self._events.register(caller, selectors.EVENT_READ, lambda _: self._given_up(child))
+        self._events.register(caller, selectors.EVENT_READ, lambda _: self._kill_with_caller(child))
         return None
 
     def _ended(self, pipe: int, child: int) -> None:
@@ -122,8 +122,8 @@ class Forks:
             caller.sendall(code.to_bytes(4, signed=True))
         caller.close()
 
-    def _given_up(self, child: int) -> None:
-        """Whoever called was killed, and the command is with it."""
+    def _kill_with_caller(self, child: int) -> None:
+        """Kill the command, because its caller was killed."""
         self._events.unregister(self._running[child])
         os.kill(child, signal.SIGKILL)
 
@@ -134,7 +134,7 @@ class Forks:
 
 
 def _import_everything() -> None:
-    """All but the commands themselves: those look at their environment when they are imported."""
+    """Import everything but the commands, which read their environment when they are imported."""
     for file in sorted((Path(__file__).parents[1] / "src" / "mailwright" / "cli").glob("*.py")):
         import_module(f"mailwright.cli.{file.stem}" if file.stem != "__init__" else "mailwright.cli")
     for late in (

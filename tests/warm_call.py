@@ -1,4 +1,4 @@
-"""A command for the warm process: hands over everything that a process has, and ends as the command ends."""
+"""Pass a command to the warm process with its arguments, folder, environment and streams, and exit with its code."""
 
 import json
 import os
