@@ -134,7 +134,9 @@ async def test_rejection_without_explanation_is_understood(body: bytes) -> None:
         assert len(result.message or "") < 100
 
 
-@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (418, "unknown answer: 418 without a body")])
+@pytest.mark.parametrize(
+    ("status", "told"), [(503, "503 without a body"), (418, "unknown response: 418 without a body")]
+)
 async def test_response_without_body_is_described_by_its_status(status: int, told: str) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(Answer(status))

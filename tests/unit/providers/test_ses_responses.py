@@ -206,7 +206,9 @@ async def test_error_name_is_found_in_every_place(named: dict[str, object]) -> N
         assert (await ses.send(a_mail())).code == "SES_MESSAGE_REJECTED"
 
 
-@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (400, "unknown answer: 400 without a body")])
+@pytest.mark.parametrize(
+    ("status", "told"), [(503, "503 without a body"), (400, "unknown response: 400 without a body")]
+)
 async def test_response_without_body_is_described_by_its_status(status: int, told: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(Answer(status))

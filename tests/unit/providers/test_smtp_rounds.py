@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import cast
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mailwright.domain.clock import ManualClock
@@ -92,6 +92,7 @@ async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[st
     return office.results, moved, wire.written, wire.has_ended
 
 
+@settings(deadline=None)
 @given(st.lists(ANYTHING, max_size=6).map(b"".join))
 @example(ENVELOPE + ROUND)
 def test_replies_mean_the_same_in_any_chunking(data: bytes) -> None:
