@@ -147,7 +147,7 @@ def test_failed_check_disables_start_and_lists_errors_with_advice(dashboard: Das
 def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = found(dashboard, HELD).campaign_id
     open_page(ada, dashboard, "/campaigns")
-    expect(ada.locator(f"[id='state-{campaign_id}']")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
+    expect(ada.locator(f"[id='state-{campaign_id}']")).to_contain_text(re.compile(r"Hourly limit reached until \S+"))
     expect(ada.locator(f"[id='ends-{campaign_id}']")).to_contain_text(re.compile(r"\d\d:\d\d"))
     ada.get_by_role("link", name=HELD).click()
     ada.get_by_role("button", name="Pause campaign").click()

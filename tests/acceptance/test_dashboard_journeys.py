@@ -71,7 +71,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("button", name="Start campaign").click()
         page.locator("#confirm-yes").click()
         expect(page.locator("#progress")).to_contain_text("4 of 6", timeout=15_000)
-        expect(page.locator("#header")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
+        expect(page.locator("#header")).to_contain_text(re.compile(r"Hourly limit reached until \S+"))
 
         # Pause and resume it, remove the limit, and let it finish.
         page.get_by_role("button", name="Pause campaign").click()
