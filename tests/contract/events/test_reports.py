@@ -22,7 +22,6 @@ from mailwright.events.reports import LARGEST_COMMIT, ReportCounts, Reports, Sof
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.in_doubt import InDoubtHandler
-from mailwright.outbox.settle import Settler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, events, reports
 from tests.builders import (
@@ -30,6 +29,7 @@ from tests.builders import (
     REFUSAL,
     SENT,
     Bench,
+    ClaimSettling,
     a_message,
     a_result,
     a_settler,
@@ -538,7 +538,7 @@ async def test_rejected_address_is_recorded_in_settling_commit(database: Databas
     claimed = await an_attempt(database, clock, first)
     await an_acceptor(database, clock).accept([second])
     next_up = await claims_of(database, clock).claim(1)
-    settling = Settler(database, clock, SmtpRejections())
+    settling = ClaimSettling(database, clock, SmtpRejections())
     refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
     # The result of the first commit may be lost, so it is written again.
     marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]
