@@ -239,7 +239,7 @@ async def test_too_large_body_is_not_read(api: Api, route: str) -> None:
 
 async def test_unavailable_database_makes_provider_retry(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     away = Database(f"sqlite:///{tmp_path}/gone/mailwright.db")
-    object.__setattr__(api.engine, "webhooks", webhooks_of(away, clock, tmp_path))
+    object.__setattr__(api.engine, "inbound_webhooks", webhooks_of(away, clock, tmp_path))
     for answer in (
         await from_ses(api, ses_event("Bounce", ADA)),
         await receive_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
@@ -258,7 +258,9 @@ async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: Manu
     """Any AWS customer can send signed messages. Without configured topics, an event must name our message."""
     database, fetch = api.engine.database, AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
-    object.__setattr__(api.engine, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
+    object.__setattr__(
+        api.engine, "inbound_webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+    )
     outbox_id = await a_sent_mail(api, clock, "ses")
     clock.advance(1_000)
     for name in ("Bounce", "Complaint"):
@@ -305,7 +307,9 @@ async def test_configured_topic_is_confirmed_and_events_arrive(api: Api, clock: 
         fetch = AmazonFetcher(Rerouted(amazon))
         sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
         database = api.engine.database
-        object.__setattr__(api.engine, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
+        object.__setattr__(
+            api.engine, "inbound_webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+        )
         foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
         assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
         assert amazon.requests == []
@@ -419,7 +423,7 @@ async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualCloc
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
     webhooks = InboundWebhooks(Reports(api.engine.database, clock), clock, sns, None, fetch)
-    object.__setattr__(api.engine, "webhooks", webhooks)
+    object.__setattr__(api.engine, "inbound_webhooks", webhooks)
     answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
     assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
     assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
