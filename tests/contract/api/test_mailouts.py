@@ -128,7 +128,7 @@ async def test_deleted_page_is_an_error_of_the_sent_run(served: Served) -> None:
     await served.bench.finish(run)
     shown = (await served.api.client.get(f"/v1/mailouts/{run.mailout_id}")).json()
     assert (shown["status"], shown["counts"]["sent"], shown["errorCode"]) == ("sent", 1, "NOTION_IN_TRASH")
-    assert shown["errorMessage"].startswith("The page, or the table that it stands in, is in Notion's trash.")
+    assert shown["errorMessage"].startswith("The page or its table is in Notion's trash.")
     assert (shown["delay"], shown["reportedAt"]) == (None, None)
 
 
