@@ -103,7 +103,7 @@ async def assemble(url: str) -> Assembled:
     async with database.read() as tx:
         written = (await tx.execute(select(func.count()).select_from(messages)))[0][0]
         variants = (await tx.execute(select(func.count()).select_from(templates)))[0][0]
-    number = len(await SliceStore(database, clock, store).of_article(TENANT, run.article_key))
+    number = len(await SliceStore(database, clock, store).list_slices(TENANT, run.article_key))
     await database.close()
     return Assembled(written, number, variants, seconds, before, megabytes())
 
