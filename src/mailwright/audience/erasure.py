@@ -24,7 +24,7 @@ from mailwright.domain.states import CLAIMABLE, EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log as audit
 from mailwright.outbox.operations import CANCEL
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
@@ -138,7 +138,7 @@ async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Insta
     for row in rows:
         if row.status in CLAIMABLE and await tx.run(CANCEL, message_key=row.id, now=now):
             event = Event(EventType.CANCELLED, now, {"previousStatus": row.status})
-            await tx.run(APPEND_EVENTS, events=[event_row(row.id, tenant_id, event)])
+            await append_events(tx, [event_row(row.id, tenant_id, event)])
         elif row.status in (*_IN_PROGRESS, *CLAIMABLE):
             raise MessageInProgress(row.outbox_id, row.status)
     return [row.id for row in rows]

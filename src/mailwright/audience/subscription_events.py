@@ -10,7 +10,7 @@ from typing import Final
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
@@ -48,7 +48,7 @@ async def record_changes(
         for type_, list_key in changes
     ]
     if new_events:
-        await tx.count(APPEND_EVENTS, events=[event_row(NO_MESSAGE, tenant_id, event) for event in new_events])
+        await append_events(tx, [event_row(NO_MESSAGE, tenant_id, event) for event in new_events])
 
 
 def _changes(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:

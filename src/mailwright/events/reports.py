@@ -26,7 +26,7 @@ from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
 from mailwright.outbox.reported import ReportedMessage
-from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record_proofs
+from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
 from mailwright.storage.group_commit import GroupCommit
@@ -304,7 +304,7 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
             message_id = _plain(one.report.provider_message_id)
             proofs.append(SentProof(one.mail.message_key, one.tenant_id, one.report.type, message_id))
     if events:
-        await tx.count(APPEND_EVENTS, events=events)
+        await append_events(tx, events)
     await record_proofs(tx, proofs, now)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, OnDoubt, Status
-from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record_proofs
+from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 
@@ -51,7 +51,7 @@ class InDoubtHandler:
                 for event in _lost_attempt_events(row, now)
             ]
             if events:
-                await tx.run(APPEND_EVENTS, events=events)
+                await append_events(tx, events)
         return len(rows)
 
     async def decide_due(self) -> int:
@@ -82,7 +82,7 @@ class InDoubtHandler:
                 if decision.event is not None:
                     events.append(event_row(key, row.tenant_id, decision.event))
             if events:
-                await tx.run(APPEND_EVENTS, events=events)
+                await append_events(tx, events)
         return len(rows) - len(decisions) + len(changed)
 
 

@@ -5,7 +5,7 @@ handed out by Valkey, so that workers do not queue for one row. If Valkey is dow
 exceeded: at worst the rest of one block stays unused until its window ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -70,6 +70,12 @@ class Ledger(Protocol):
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
         """Give up these rates, unless another worker has booked since."""
         ...
+
+
+async def read_counters(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
+    """Return the permits used of each counter that exists, without locking."""
+    rows = await tx.run(PEEK_COUNTERS, wanted=[{"name": name} for name in names])
+    return {row.name: int(row.used) for row in rows}
 
 
 class DatabaseLedger:
@@ -164,9 +170,7 @@ class DatabaseLedger:
         used = int((await tx.run(LOCK_COUNTER, name=window.name))[0].used)
         if not window.related:
             return _State(window.limit - used, window.deferred_until)
-        names = [{"name": related.name} for related in window.related]
-        found = {row.name: int(row.used) for row in await tx.run(PEEK_COUNTERS, wanted=names)}
-        return state_of(window, used, found)
+        return state_of(window, used, await read_counters(tx, [related.name for related in window.related]))
 
     async def _add(self, tx: Transaction, windows: Sequence[LimitWindow], count: int) -> None:
         for window in _in_order(windows):

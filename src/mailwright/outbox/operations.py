@@ -10,7 +10,7 @@ from mailwright.domain.message import Event
 from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
 from mailwright.ops import metrics
 from mailwright.outbox import audit_log
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import Statement, statement
 
@@ -98,7 +98,7 @@ class Operations:
         changed = await tx.run(change, message_key=row.message_key, now=now, **parameters)
         if not changed:
             raise NotPossibleNow
-        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, Event(event, now, metadata))])
+        await append_events(tx, [event_row(row.message_key, row.tenant_id, Event(event, now, metadata))])
 
 
 async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any:

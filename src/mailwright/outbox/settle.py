@@ -1,6 +1,6 @@
 """Settle results with their events, and begin the next attempts durably, in one transaction."""
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -174,7 +174,7 @@ async def record_proofs(tx: Runner, proofs: Sequence[SentProof], now: Instant) -
     await tx.run(LOCK_UNSENT, proofs=rows)
     proven = [by_key[row.message_key] for row in await tx.run(MARK_PROVEN_SENT, proofs=rows, now=now)]
     if proven:
-        await tx.count(APPEND_EVENTS, events=[_proven(proof, now) for proof in proven])
+        await append_events(tx, [_proven(proof, now) for proof in proven])
         await tx.count(DELETE_DEAD_LETTERS, proven=[{"message_key": proof.message_key} for proof in proven])
     return len(proven)
 
@@ -231,8 +231,7 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Inst
     }
     if not limits:
         return frozenset()
-    locks = [{"name": f"mailer:lane:{lane}"} for lane in limits]
-    await tx.run(LOCK_NAMES, locks=locks, expires_at=now + HOUR)
+    await lock_names(tx, [f"mailer:lane:{lane}" for lane in limits], now)
     lanes = [{"lane": lane} for lane in limits]
     in_flight = {row.lane: row.in_flight for row in await tx.run(COUNT_ATTEMPTS_IN_LANES, lanes=lanes, now=now)}
     room = {lane: limit - in_flight.get(lane, 0) for lane, limit in limits.items()}
@@ -247,8 +246,7 @@ async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: In
     if not limited:
         return frozenset()
     limits = {domain_of(attempt.claimed.to_email): attempt.admitted.domain_limit or 0 for attempt in limited}
-    locks = [{"name": f"mailer:domain:{domain}"} for domain in limits]
-    await tx.run(LOCK_NAMES, locks=locks, expires_at=now + HOUR)
+    await lock_names(tx, [f"mailer:domain:{domain}" for domain in limits], now)
     domains = [{"domain": domain} for domain in limits]
     rows = await tx.run(COUNT_ATTEMPTS_TO_DOMAINS, domains=domains, now=now)
     in_flight = {row.domain: row.in_flight for row in rows}
@@ -280,6 +278,16 @@ async def _newly_suppressed_copies(tx: Runner, next_up: Sequence[NextAttempt]) -
     if not copies:
         return frozenset()
     return frozenset([row.message_key for row in await tx.run(FIND_SUPPRESSED_COPIES, copies=copies)])
+
+
+async def append_events(tx: Runner, events: Sequence[Mapping[str, Any]]) -> None:
+    """Append the events, each made by `event_row`."""
+    await tx.count(APPEND_EVENTS, events=events)
+
+
+async def lock_names(tx: Runner, names: Iterable[str], now: Instant) -> None:
+    """Lock the named counters, in order, until the transaction ends."""
+    await tx.run(LOCK_NAMES, locks=[{"name": name} for name in names], expires_at=now + HOUR)
 
 
 def event_row(message_key: int, tenant_id: int, event: Event) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox.operations import DISCARD_PROOFS
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import dead_letters
@@ -24,6 +24,6 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
         await tx.run(DISCARD_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
-        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, requeued) for row in rows])
+        await append_events(tx, [event_row(row.message_key, row.tenant_id, requeued) for row in rows])
         count += len(rows)
     return count

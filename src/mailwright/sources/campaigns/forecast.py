@@ -13,7 +13,7 @@ from sqlalchemy import select
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.permits import Deferral, LimitLevel, split_defer_reason
-from mailwright.outbox.ledger import PEEK_COUNTERS
+from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
@@ -60,8 +60,7 @@ async def forecast(
     rules = await load_limit_rules(database, defaults)
     async with database.read() as tx:
         queue = await _load_queue(tx, rules, now)
-        names = [{"name": name} for name in sorted(needed_counters(queue, rules.quota, now))]
-        used = {row.name: int(row.used) for row in await tx.run(PEEK_COUNTERS, wanted=names)}
+        used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
     rate = measured if measured > 0 else ASSUMED_RATE
     if rules.provider_rate is not None:
         rate = min(rate, rules.provider_rate)

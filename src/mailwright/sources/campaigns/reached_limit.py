@@ -7,7 +7,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitLevel, LimitWindow
 from mailwright.outbox.explain import LIMIT_COLUMNS
-from mailwright.outbox.ledger import PEEK_COUNTERS
+from mailwright.outbox.ledger import read_counters
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
@@ -51,8 +51,8 @@ def _windows(level: LimitLevel, reason: str, now: Instant) -> list[LimitWindow]:
 
 
 async def _used(tx: Transaction, window: LimitWindow) -> int:
-    names = [{"name": name} for name in (window.name, *(related.name for related in window.related))]
-    return sum(int(row.used) for row in await tx.run(PEEK_COUNTERS, wanted=names))
+    names = [window.name, *(related.name for related in window.related)]
+    return sum((await read_counters(tx, names)).values())
 
 
 def _reached(

@@ -15,7 +15,7 @@ from mailwright.domain.message import Event
 from mailwright.domain.states import CLAIMABLE, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
@@ -119,7 +119,7 @@ class CampaignScheduler:
             rows = await tx.run(CANCEL_LANE, lane=cancelled.lane, limit=BATCH_SIZE)
             if rows:
                 event = Event(EventType.CANCELLED, now, {"by": "campaign"})
-                await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, event) for row in rows])
+                await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
                 return True
             if (await _counts(tx, cancelled)).sending:
                 return False

@@ -13,7 +13,7 @@ import orjson
 
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
-from mailwright.domain.clock import HOUR, Clock, Instant
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
@@ -21,7 +21,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept
-from mailwright.outbox.settle import APPEND_EVENTS, LOCK_NAMES, event_row
+from mailwright.outbox.settle import append_events, event_row, lock_names
 from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
     EndDecision,
@@ -335,8 +335,7 @@ class NotificationFanout:
         if not limited:
             return set()
         subscriptions = {subscription_id for _, subscription_id, _ in limited}
-        locks = [{"name": f"mailer:subscription:{self._queue.name}:{each}"} for each in subscriptions]
-        await tx.run(LOCK_NAMES, locks=locks, expires_at=now + HOUR)
+        await lock_names(tx, [f"mailer:subscription:{self._queue.name}:{each}" for each in subscriptions], now)
         in_progress = await links.count_in_progress(tx, self._queue.name, subscriptions)
         beyond: set[int] = set()
         for notification_id, subscription_id, room in limited:
@@ -413,7 +412,7 @@ async def _end_steps(tx: Runner, steps: Sequence[RecordResult], now: Instant) ->
         metadata = {"previousStatus": "parked", "message": "The notification ended before this message was sent."}
         events = [event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows]
         if events:
-            await tx.count(APPEND_EVENTS, events=events)
+            await append_events(tx, events)
 
 
 def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping[int, int]) -> RowContext:

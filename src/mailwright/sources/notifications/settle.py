@@ -9,7 +9,7 @@ from typing import Any
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event, Outcome, Settlement, Source
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.settle import APPEND_EVENTS, BegunAttempts, NextAttempt, Settler, event_row, settle_and_begin
+from mailwright.outbox.settle import BegunAttempts, NextAttempt, Settler, append_events, event_row, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record_results, result_of
 from mailwright.sources.notifications.tables import statements_of
@@ -61,7 +61,7 @@ async def _end_attempts(tx: Runner, outbox_ids: Sequence[str], now: Instant) -> 
         if row.status == Status.FAILED
     ]
     if failed:
-        await tx.count(APPEND_EVENTS, events=failed)
+        await append_events(tx, failed)
 
 
 def _retry_row(outcome: Outcome) -> dict[str, Any] | None:

@@ -1,6 +1,5 @@
 """The campaign editor with its live preview."""
 
-import re
 from datetime import tzinfo
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,7 +12,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
-from mailwright.content.template import RenderedEmail
+from mailwright.content.template import InvalidTemplate, RenderedEmail
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
@@ -38,7 +37,6 @@ FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
 
-_LINE: Final = re.compile(r"\(line (\d+)\)")
 
 _STARTER_BODY: Final = """# Hello {{ name }}
 
@@ -112,9 +110,8 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     try:
         rendered = await _render(request, engine, visitor, form)
     except MailwrightError as error:
-        problem = _sentence(error)
-        line = _LINE.search(problem)
-        values |= {"problem": problem, "line": line[1] if line else None}
+        line = error.line if isinstance(error, InvalidTemplate) else None
+        values |= {"problem": _sentence(error), "line": line}
     else:
         facts = PresendContext(postal_address=engine.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)

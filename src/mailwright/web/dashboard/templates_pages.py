@@ -36,7 +36,6 @@ PAGE: Final = 50
 _VERBATIM: Final = ("body", "text")
 _BODIES: Final = {each.value: "body" for each in TemplateFormat}
 _SUGGESTED_CONTACTS: Final = 20
-_LINE: Final = re.compile(r"\(line (\d+)\)")
 _LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 _PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
@@ -100,9 +99,8 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     try:
         rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
-        problem = _sentence(error)
-        line = _LINE.search(problem)
-        values |= {"problem": problem, "line": line[1] if line else None}
+        line = error.line if isinstance(error, InvalidTemplate) else None
+        values |= {"problem": _sentence(error), "line": line}
     else:
         # A template can be used for bulk and for transactional email.
         facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
