@@ -54,7 +54,7 @@ PAGES: Final = {
     "message-in-doubt": "/messages/{mail to tim@example.com}",
     "dead-letters": "/dead-letters",
     "mailbox": "/mailbox",
-    "mailbox-mail": "/mailbox/{mail to ada@example.com}",
+    "mailbox-email": "/mailbox/{mail to ada@example.com}",
     "contacts": "/contacts",
     "contact": "/contacts/ada@example.com",
     "contact-new": "/contacts/new",

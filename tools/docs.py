@@ -156,7 +156,7 @@ def promised(text: str) -> dict[str, str]:
 
 
 def guarded(text: str, found: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """The page with its last column anew; the sentences are left as they are."""
+    """Return the page with a new last column. The sentences stay as they are."""
 
     def row(match: re.Match[str]) -> str:
         return f"| `{match['id']}` | {match['promise']} | {_guards_cell(found.get(match['id'], ()))} |"

@@ -1,1 +1,1 @@
-"""Mailwright: one self-hosted engine for all the mail that a team sends."""
+"""Mailwright: a self-hosted engine for all email that a team sends."""

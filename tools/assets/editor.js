@@ -66,7 +66,7 @@ function edit(area) {
       EditorView.updateListener.of((update) => {
         if (!update.docChanged) return;
         area.value = update.state.doc.toString();
-        // Whoever listens to the textarea (a preview, say) hears of it as of typing.
+        // Listeners of the textarea, such as the preview, get the same event as for typing.
         area.dispatchEvent(new Event("input", { bubbles: true }));
       }),
     ],

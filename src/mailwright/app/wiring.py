@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
     from mailwright.content.dkim_key import DkimKey
 
-# How long a provider that reports events may take to tell of a mail in doubt.
+# How long a provider that reports events may take to report a message in doubt.
 REPORT_GRACE = 10 * MINUTE
 
 
@@ -393,7 +393,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
 
 
 def looked_at_identity(settings: Settings) -> SenderIdentity:
-    """For mails that are only looked at: nobody leaves a list by following a link in one."""
+    """Return the sender of previews. Their unsubscribe links have no effect."""
     tokens = UnsubscribeTokens("only looked at")
     postal = settings.postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
@@ -419,7 +419,7 @@ def default_limits(settings: Settings) -> Limits:
 
 
 def _tariff(settings: Settings) -> int | None:
-    """A provider's usual limit per hour, where it carries all the mail."""
+    """Return the usual hourly limit of a provider that sends all messages."""
     match list(providers_of(settings)):
         case [only]:
             return TARIFFS.get(only)

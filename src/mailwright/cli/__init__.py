@@ -29,7 +29,7 @@ COMMANDS: Final = (
     ("Set up", "template", "Email templates."),
     ("Set up", "image", "Images for emails."),
     ("Operate", "message", "Find, explain, retry, cancel and resolve messages."),
-    ("Operate", "dead-letter", "Messages that failed for good."),
+    ("Operate", "dead-letter", "Messages that failed permanently."),
     ("Operate", "contact", "Contacts: import, export, status, history, erasure."),
     ("Operate", "segment", "Segments: saved filters over contacts."),
     ("Operate", "list", "Mailing lists and subscriptions."),

@@ -1,4 +1,4 @@
-"""`mailwright dead-letter`: messages that failed for good."""
+"""`mailwright dead-letter`: messages that failed permanently."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -15,7 +15,7 @@ from mailwright.outbox.message_records import DeadLetter
 from mailwright.outbox.operations import Operations
 from mailwright.schemas.dead_letters import dead_letter_response
 
-app = group("Messages that failed for good.")
+app = group("Messages that failed permanently.")
 
 PAGE = 500
 
@@ -30,11 +30,10 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
 
     found = run(work)
     if as_json:
-        print_json([dead_letter_response(letter).to_dict() for letter in found])
+        print_json([dead_letter_response(dead_letter).to_dict() for dead_letter in found])
         return
     rows = (
-        (two_lines(letter.outbox_id, clock_time(letter.created_at)), two_lines(letter.to_email, letter.reason))
-        for letter in found
+        (two_lines(one.outbox_id, clock_time(one.created_at)), two_lines(one.to_email, one.reason)) for one in found
     )
     nothing = f"The tenant {tenant} has no dead letters."
     print_rows(("Message and time (UTC)!", "Recipient and error"), rows, nothing=nothing)
@@ -57,17 +56,17 @@ def retry(
             await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
             return 1
         owner = await tenants.find(at.database, tenant)
-        return await _retry_all(at, [letter.outbox_id async for letter in _letters(at, owner.id)])
+        return await _retry_all(at, [one.outbox_id async for one in _dead_letters(at, owner.id)])
 
     count = run(work)
     out.print(f"{_messages(count)} queued for retry." if count else "There is nothing to retry.")
 
 
-async def _letters(at: Installation, tenant_id: int) -> AsyncIterator[DeadLetter]:
+async def _dead_letters(at: Installation, tenant_id: int) -> AsyncIterator[DeadLetter]:
     before = (message_records.NEWEST, message_records.NEWEST)
     while page := await message_records.dead_letters(at.database, tenant_id, limit=PAGE, before=before):
-        for letter in page:
-            yield letter
+        for dead_letter in page:
+            yield dead_letter
         before = (page[-1].created_at, page[-1].message_key)
 
 

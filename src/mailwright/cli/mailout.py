@@ -68,10 +68,10 @@ def send(
     """
     if dry_run:
         try:
-            found, mail = _run(lambda mailouts: _dry_run(mailouts, page))
+            found, email = _run(lambda mailouts: _dry_run(mailouts, page))
         except MailoutRefused as refused:
             raise _refused([(each.code, str(each)) for each in refused.each]) from refused
-        _show_dry_run(found, mail, html, as_json=as_json)
+        _show_dry_run(found, email, html, as_json=as_json)
         return
     begun, wait, errors = _run_at(lambda at, mailouts: _send(at, mailouts, page))
     if begun.status is MailoutRunStatus.REFUSED:
@@ -286,23 +286,23 @@ def _counted(found: MailoutRun, tally: MailoutProgress) -> str:
     return ", ".join(parts)
 
 
-def _show_dry_run(found: DryRun, mail: RenderedEmail, html: Path | None, *, as_json: bool) -> None:
+def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
-        html.write_text(mail.html or "", encoding="utf-8")
+        html.write_text(email.html or "", encoding="utf-8")
     if as_json:
         print_json(
             {
-                "subject": mail.subject,
+                "subject": email.subject,
                 "isTest": found.page.is_test,
                 "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
-                "html": mail.html,
-                "text": mail.text,
+                "html": email.html,
+                "text": email.text,
                 "unsupported": [_unsupported(each) for each in found.content.issues],
             }
         )
         return
-    out.print(Text(mail.subject, style="bold"), soft_wrap=True)
-    out.print(Text(mail.text or ""), soft_wrap=True)
+    out.print(Text(email.subject, style="bold"), soft_wrap=True)
+    out.print(Text(email.text or ""), soft_wrap=True)
     for each in found.content.issues:
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
     print_rows(("Recipient", "From name"), found.recipients.items(), nothing="No recipients.")

@@ -93,8 +93,8 @@ def create(
         return await _store(at).write(owner.id, template_id, draft)
 
     stored = run(work, creates=True)
-    whom = f" for readers of {stored.locale}" if stored.locale else ""
-    out.print(f"{stored.template_id}, version {stored.version}, is what new mails use{whom} from now on.", markup=False)
+    locale = f" in {stored.locale}" if stored.locale else ""
+    out.print(f"New emails{locale} use version {stored.version} of {stored.template_id}.", markup=False)
 
 
 @app.command()

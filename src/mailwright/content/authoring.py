@@ -54,7 +54,7 @@ def image_names(source: str) -> frozenset[str]:
 
 
 def _from_mjml(marked: MarkedSource) -> str:
-    import mrml  # noqa: PLC0415 - two megabytes, which whoever writes something else need not have
+    import mrml  # noqa: PLC0415 - two megabytes that only MJML needs
 
     _check_mjml(marked)
     # Otherwise every recipient's program would load the font of the default style from Google.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from mailwright.domain.clock import Instant
 
 if TYPE_CHECKING:
-    from mailwright.content.dkim_key import DkimKey  # eight megabytes, which whoever signs nothing need not have
+    from mailwright.content.dkim_key import DkimKey  # eight megabytes that only signing needs
 
-# Signed once more than they occur, so that a second header added in transit breaks the signature.
+# These are signed one time more than they occur, so that a second header added in transit breaks the signature.
 OVERSIGNED = (b"from", b"to", b"cc", b"subject", b"date", b"reply-to", b"mime-version", b"content-type")
 # Mailbox providers honour one-click unsubscribe only if both of its headers are signed.
 SIGNED = (

@@ -319,9 +319,9 @@ def _short(url: str) -> str:
 
 
 def _is_shouted(text: str) -> bool:
-    letters = [character for character in text if character.isalpha() and character.upper() != character.lower()]
-    capitals = sum(character.isupper() for character in letters)
-    return capitals >= MIN_CAPITALS and capitals > 0.7 * len(letters)
+    cased = [character for character in text if character.isalpha() and character.upper() != character.lower()]
+    capitals = sum(character.isupper() for character in cased)
+    return capitals >= MIN_CAPITALS and capitals > 0.7 * len(cased)
 
 
 def _is_same_site(stated: str, host: str) -> bool:

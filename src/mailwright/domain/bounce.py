@@ -33,7 +33,7 @@ _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
     ("*", BounceKind.SOFT),
 )
 
-# Exceptions for large mailbox providers that use a code in their own way; the text tells what they mean.
+# Exceptions for large mailbox providers that use a code in their own way; the text states what they mean.
 _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
     ("5.2.1", r"receiving e?mail (?:at a rate|too quickly)", BounceKind.SOFT),  # Gmail: the recipient receives too much
     ("5.[12].1", r"over ?quota|mailbox (?:is |)full", BounceKind.SOFT),

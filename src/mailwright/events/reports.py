@@ -155,12 +155,12 @@ def _batches(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A report with the mail and the person that it is about."""
+    """A report with the message and the contact that it is about."""
 
     report: Report
     key: str
     tenant_id: int
-    mail: ReportedMessage
+    message: ReportedMessage
     email: str | None
     verdict: ContactVerdict
     is_proof: bool
@@ -195,23 +195,23 @@ async def take(
 async def _understood(
     tx: Runner, reports: Mapping[str, Report], *, proves: bool, by_address: bool
 ) -> dict[str, _Taken]:
-    mails = await _mails(tx, reports, by_address=by_address)
-    people = await _people(tx, reports, mails)
+    messages = await _messages(tx, reports, by_address=by_address)
+    recipients = await _recipients(tx, reports, messages)
     taken: dict[str, _Taken] = {}
     for key, report in reports.items():
-        mail = mails.get(key)
-        email = people.get(key)
-        if mail is not None:
+        message = messages.get(key)
+        email = recipients.get(key)
+        if message is not None:
             verdict = report.verdict if email is not None else ContactVerdict.NOTHING
-            is_proof = proves and mail.is_certain
-            taken[key] = _Taken(report, key, mail.tenant_id, mail, email, verdict, is_proof)
+            is_proof = proves and message.is_certain
+            taken[key] = _Taken(report, key, message.tenant_id, message, email, verdict, is_proof)
         else:
             log.info("report_without_message", source=report.source, type=report.type, verdict=report.verdict)
     return taken
 
 
-async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, ReportedMessage]:
-    """The mail that each report is about: the surest way first."""
+async def _messages(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, ReportedMessage]:
+    """Return the message that each report is about. The most reliable identification comes first."""
     found = await _by_outbox_id(tx, reports)
     missing = {key: report for key, report in reports.items() if key not in found}
     found |= await _by_provider_id(tx, missing)
@@ -250,32 +250,34 @@ async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, 
 
 
 def _best(candidates: Sequence[ReportedMessage], email: str | None) -> ReportedMessage:
-    """One request may have carried mails to several people: the recipient's own, the latest of them."""
-    own = [mail for mail in candidates if mail.to_email == email]
-    return max(own or candidates, key=lambda mail: mail.message_key)
+    """Return the latest message to this recipient: one request may have sent messages to several."""
+    own = [message for message in candidates if message.to_email == email]
+    return max(own or candidates, key=lambda message: message.message_key)
 
 
-async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str, ReportedMessage]) -> dict[str, str]:
-    """Whom each report speaks of, where that is one of its mail's own recipients: nobody else's standing follows."""
-    people: dict[str, str] = {}
+async def _recipients(
+    tx: Runner, reports: Mapping[str, Report], messages: Mapping[str, ReportedMessage]
+) -> dict[str, str]:
+    """Return the address that each report is about. Addresses that the message was not sent to are left out."""
+    recipients: dict[str, str] = {}
     unsure: dict[str, int] = {}
-    for key, mail in mails.items():
-        if reports[key].recipient is not None and _normal(reports[key].recipient) == mail.to_email:
-            people[key] = mail.to_email
+    for key, message in messages.items():
+        if reports[key].recipient is not None and _normal(reports[key].recipient) == message.to_email:
+            recipients[key] = message.to_email
         elif reports[key].verdict is not ContactVerdict.NOTHING:
-            unsure[key] = mail.message_key
+            unsure[key] = message.message_key
     if unsure:
         payloads = await reported.load_payloads(tx, set(unsure.values()))
         copies = {key: _copies(payload) for key, payload in payloads.items()}
         for key, message_key in unsure.items():
-            if email := _recipient(reports[key], mails[key], copies[message_key]):
-                people[key] = email
-    return people
+            if email := _recipient(reports[key], messages[key], copies[message_key]):
+                recipients[key] = email
+    return recipients
 
 
-def _recipient(report: Report, mail: ReportedMessage, copies: set[str]) -> str | None:
+def _recipient(report: Report, message: ReportedMessage, copies: set[str]) -> str | None:
     if report.recipient is None:
-        return mail.to_email if not copies else None  # it can only have been the one
+        return message.to_email if not copies else None  # There is only one recipient.
     email = _normal(report.recipient)
     return email if email in copies else None
 
@@ -299,10 +301,10 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
     events, proofs = [], []
     for one in new:
         event = Event(one.report.type, one.report.at, _metadata(one))
-        events.append(event_row(one.mail.message_key, one.tenant_id, event))
+        events.append(event_row(one.message.message_key, one.tenant_id, event))
         if one.is_proof:
             message_id = _plain(one.report.provider_message_id)
-            proofs.append(SentProof(one.mail.message_key, one.tenant_id, one.report.type, message_id))
+            proofs.append(SentProof(one.message.message_key, one.tenant_id, one.report.type, message_id))
     if events:
         await append_events(tx, events)
     await record_proofs(tx, proofs, now)
@@ -354,7 +356,7 @@ def _report_row(one: _Taken) -> dict[str, Any]:
     return {
         "tenant_id": one.tenant_id,
         "key": one.key,
-        "message_key": one.mail.message_key,
+        "message_key": one.message.message_key,
         "email": one.email,
         "type": one.report.type,
         "verdict": one.verdict,

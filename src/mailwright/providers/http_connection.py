@@ -138,7 +138,7 @@ class HttpConnection(asyncio.Protocol):
         assert self._exchange is not None
         if not self.is_good or self._transport.is_closing():
             raise ConnectionResetError
-        # The transport may send buffered bytes at any time, even after it was told to close.
+        # The transport may send buffered bytes at any time, even after it was closed.
         self._exchange.phase = HttpPhase.AFTER if is_last else HttpPhase.DURING
         self._transport.write(piece)
 

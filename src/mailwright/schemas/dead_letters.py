@@ -21,15 +21,15 @@ class DeadLetterListResponse(ResponseModel):
     next_cursor: str | None
 
 
-def dead_letter_response(letter: DeadLetter) -> DeadLetterResponse:
+def dead_letter_response(dead_letter: DeadLetter) -> DeadLetterResponse:
     return DeadLetterResponse(
-        outbox_id=letter.outbox_id,
-        to=letter.to_email,
-        subject=letter.subject,
-        source=letter.source,
-        request_id=letter.request_id,
-        code=letter.code,
-        reason=letter.reason,
-        attempts=letter.attempts,
-        created_at=letter.created_at,
+        outbox_id=dead_letter.outbox_id,
+        to=dead_letter.to_email,
+        subject=dead_letter.subject,
+        source=dead_letter.source,
+        request_id=dead_letter.request_id,
+        code=dead_letter.code,
+        reason=dead_letter.reason,
+        attempts=dead_letter.attempts,
+        created_at=dead_letter.created_at,
     )

@@ -88,7 +88,7 @@ class Feeder:
         return max(settings.window, min(settings.claim_batch, self._settler.settled_per_second() // 2))
 
     async def _is_more_due(self) -> bool:
-        """Before a draining worker ends: check crashed workers, messages in doubt and the sources once more."""
+        """Before a draining worker ends: check crashed workers, messages in doubt and the sources again."""
         maintenance, duties, settler = self._parts.maintenance, self._parts.source_duties, self._settler
         await maintenance.recover_lost_work()
         await duties.run_once()

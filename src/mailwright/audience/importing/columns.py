@@ -106,7 +106,5 @@ def _check(columns: Sequence[ImportColumn]) -> None:
 
 def _plain(title: str) -> str:
     """Drop case, accents and punctuation: `E-Mail` and `email` are the same title."""
-    letters = unicodedata.normalize("NFD", title.strip().casefold())
-    return _BETWEEN.sub(
-        "", "".join(letter for letter in letters if not unicodedata.combining(letter) or letter == "\u0306")
-    )
+    decomposed = unicodedata.normalize("NFD", title.strip().casefold())
+    return _BETWEEN.sub("", "".join(char for char in decomposed if not unicodedata.combining(char) or char == "\u0306"))

@@ -1,4 +1,4 @@
-"""Detect encoding, delimiter and header of a file from its beginning. Guesses become warnings."""
+"""Detect encoding, delimiter and header of a file from its beginning, with a warning if they are uncertain."""
 
 import codecs
 import csv
@@ -57,8 +57,8 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
-        guess = _eight_bit(sample)
-        return guess, f"The text is not UTF-8; it is read as {guess}. Check the preview, or set the encoding."
+        encoding = _eight_bit(sample)
+        return encoding, f"The text is not UTF-8; it is read as {encoding}. Check the preview, or set the encoding."
     return "utf-8", None
 
 

@@ -71,8 +71,8 @@ def _delivered(delivery: Mapping[str, Any]) -> Iterator[RecipientFields]:
         yield RecipientFields(find_address(str(each)), DsnAction.DELIVERED, diagnostic=_text(delivery, "smtpResponse"))
 
 
-def _headers(mail: Mapping[str, Any]) -> EmailHeaders:
-    fields = ((_text(each, "name").lower(), _text(each, "value")) for each in _objects(mail, "headers"))
+def _headers(message: Mapping[str, Any]) -> EmailHeaders:
+    fields = ((_text(each, "name").lower(), _text(each, "value")) for each in _objects(message, "headers"))
     return EmailHeaders(tuple(fields))
 
 

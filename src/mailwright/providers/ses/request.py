@@ -26,5 +26,5 @@ def build_body(message: OutgoingMessage, configuration_set: str | None) -> bytes
         envelope["FeedbackForwardingEmailAddress"] = message.sender
     if configuration_set is not None:
         envelope["ConfigurationSetName"] = configuration_set
-    mail = b2a_base64(message.content, newline=False)
-    return b"".join((orjson.dumps(envelope)[:-1], b',"Content":{"Raw":{"Data":"', mail, b'"}}}'))
+    content = b2a_base64(message.content, newline=False)
+    return b"".join((orjson.dumps(envelope)[:-1], b',"Content":{"Raw":{"Data":"', content, b'"}}}'))

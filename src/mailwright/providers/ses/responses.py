@@ -67,7 +67,7 @@ DENIED = """AccessDenied*, NotAuthorized*, UnrecognizedClient*, InvalidClientTok
 InvalidSignature*, SignatureDoesNotMatch*, IncompleteSignature*, MissingAuthenticationToken*, OptInRequired*"""
 DOWN = "ServiceUnavailable*, InternalFailure*, InternalService*, InternalServer*"
 
-# The first matching rule decides. The names of API versions 1 and 2 share their rules; only the text tells which
+# The first matching rule decides. The names of API versions 1 and 2 share their rules; only the text shows which
 # rate was exceeded and which address is not verified.
 RESPONSE_RULES = (
     #   name of the error    internal code, category, retry

@@ -279,18 +279,18 @@ class SmtpConnection:
     def _envelope(self, job: SmtpJob) -> tuple[bytes, tuple[SmtpPhase, ...]]:
         """Return what can be written at once with the expected replies, and keep the rest for later."""
         message = job.message
-        mail = f"MAIL FROM:<{message.sender}>{self._parameters(job)}\r\n"
+        mail_from = f"MAIL FROM:<{message.sender}>{self._parameters(job)}\r\n"
         if self._features.pipelining and len(message.recipients) == 1:
             # With one recipient, no reply can require withdrawing a DATA that the server accepted for another one.
-            return f"{mail}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE
+            return f"{mail_from}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE
         recipients = [f"RCPT TO:<{address}>\r\n" for address in message.recipients]
         data = (b"DATA\r\n", (SmtpPhase.DATA,))
         if self._features.pipelining:
             self._later_commands = [data]
-            return "".join((mail, *recipients)).encode(), (SmtpPhase.MAIL, *[SmtpPhase.RCPT] * len(recipients))
+            return "".join((mail_from, *recipients)).encode(), (SmtpPhase.MAIL, *[SmtpPhase.RCPT] * len(recipients))
         # Taken from the end.
         self._later_commands = [data, *((one.encode(), (SmtpPhase.RCPT,)) for one in reversed(recipients))]
-        return mail.encode(), (SmtpPhase.MAIL,)
+        return mail_from.encode(), (SmtpPhase.MAIL,)
 
     def _parameters(self, job: SmtpJob) -> str:
         size = f" SIZE={len(job.message.content)}" if self._features.supports_size else ""

@@ -39,7 +39,7 @@ def is_clean(content: bytes) -> bool:
 
 
 def wire_format(message: OutgoingMessage) -> tuple[bytes, bytes]:
-    """Return the content as sent, and its end. Joining the two would copy every message once more."""
+    """Return the content as sent, and its end. Joining the two would copy every message again."""
     return (message.content, END) if message.is_canonical else (dot_stuff(message.content), b"")
 
 

@@ -188,7 +188,7 @@ class Campaigns:
             return await self._move(tx, actor, CampaignAction.RESUME, campaign, status)
 
     async def cancel(self, actor: Actor, campaign_id: str) -> Campaign:
-        """Stop sending for good. Messages that were sent stay in the report."""
+        """Stop sending permanently. Messages that were sent stay in the report."""
         now = self._clock.now()
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.CANCEL)

@@ -140,7 +140,7 @@ async def send_rate(tx: Transaction, position: QueuePosition, now: Instant) -> f
     """Return the messages per second that the campaign has sent recently."""
     since = now - RATE_WINDOW
     [row] = await tx.run(COUNT_RECENTLY_SENT, lane=position.lane, since=since, now=now, most=MAX_KEYS_SCANNED)
-    return float(row.mails) * SECOND / RATE_WINDOW
+    return float(row.messages) * SECOND / RATE_WINDOW
 
 
 def _counts(position: QueuePosition, counted: Mapping[Any, int]) -> CampaignMessageCounts:

@@ -1,4 +1,4 @@
-"""Build the mail job of a notification row and validate it against the JSON schema of the queue contract."""
+"""Build the job of a notification row and validate it against the JSON schema of the queue contract."""
 
 import copy
 import hashlib

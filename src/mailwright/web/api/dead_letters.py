@@ -23,13 +23,13 @@ async def list_dead_letters(engine: EngineDep, caller: CallerDep, page: PageQuer
     created_at, message_key = (
         decode_cursor("dead-letter", page.cursor, 2) if page.cursor is not None else (NEWEST, NEWEST)
     )
-    letters = await message_records.dead_letters(
+    dead_letters = await message_records.dead_letters(
         engine.database, caller.tenant_id, limit=page.limit, before=(created_at, message_key)
     )
-    last = letters[-1] if len(letters) == page.limit else None
+    last = dead_letters[-1] if len(dead_letters) == page.limit else None
     next_cursor = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
     return json_response(
         DeadLetterListResponse(
-            dead_letters=[dead_letter_response(letter) for letter in letters], next_cursor=next_cursor
+            dead_letters=[dead_letter_response(one) for one in dead_letters], next_cursor=next_cursor
         )
     )

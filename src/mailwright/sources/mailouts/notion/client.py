@@ -240,7 +240,7 @@ class Notion:
         await self._wait_until(lambda: self._limited_until)
         if self._shared is not None:
             await self._sleep(await self._shared.seconds_to_wait())
-        # Another request may have been told to wait in the meantime.
+        # Another request may have received a longer wait in the meantime.
         await self._wait_until(lambda: max(self._next_slot_at(), self._limited_until))
         self._interval_ends_at = self._clock.now() + INTERVAL
         asked = _SentRequest()
