@@ -105,13 +105,14 @@ async def test_empty_database_gets_every_migration(empty: Database) -> None:
     assert added == "remove_column"  # only the column of the second migration is unknown to the code
 
 
-async def test_unknown_revision_is_refused_in_plain_words(database: Database) -> None:
-    async with database.write() as tx:
+async def test_unknown_revision_is_refused_in_plain_words(empty: Database) -> None:
+    await upgrade(empty)
+    async with empty.write() as tx:
         await tx.execute(text("UPDATE alembic_version SET version_num = '0014'"))
     with pytest.raises(UnknownSchema, match="revision 0014, which this version of Mailwright does not know"):
-        await upgrade(database)
+        await upgrade(empty)
     with pytest.raises(UnknownSchema):
-        await prepare(database)
+        await prepare(empty)
 
 
 async def test_startup_upgrades_sqlite_and_explains_postgresql(empty: Database) -> None:

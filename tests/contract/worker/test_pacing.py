@@ -112,9 +112,9 @@ async def test_no_second_exceeds_the_rate(live: Bench, rate: int) -> None:
 
 
 async def test_reported_provider_rate_applies_to_all_tenants(live: Bench) -> None:
-    told = {"remaining": None, "limit_per_day": None, "detail": "", "under_way": 0, "counted_before": 0}
+    quota = {"remaining": None, "limit_per_day": None, "detail": "", "in_flight": 0, "counted_before": 0}
     async with live.database.write() as tx:
-        row = {"provider": "scripted", "rate_per_second": 10, "synced_at": live.clock.now(), **told}
+        row = {"provider": "scripted", "rate_per_second": 10, "synced_at": live.clock.now(), **quota}
         await tx.execute(insert(quotas).values(**row))
     await live.accept(*(make() for make in (a_newsletter, a_message) for _ in range(10)))
     provider = Timed()
