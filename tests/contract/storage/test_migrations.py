@@ -86,14 +86,16 @@ async def test_alembic_reads_the_same_revisions(database: Database) -> None:
     assert recorded == [await current_revision(database)]
 
 
-@pytest.mark.usefixtures("next_version")
-async def test_upgrade_keeps_the_rows_of_an_older_schema(database: Database) -> None:
+async def test_upgrade_keeps_the_rows_of_an_older_schema(empty: Database, request: pytest.FixtureRequest) -> None:
+    await upgrade(empty)
+    assert await current_revision(empty) == "0001"
+    request.getfixturevalue("next_version")
     assert newest_revision() == "0002"
-    await upgrade(database)
-    async with database.read() as tx:
+    await upgrade(empty)
+    async with empty.read() as tx:
         [tenant] = await tx.execute(text("SELECT name, motto FROM tenants"))
     assert tuple(tenant) == ("default", "none")
-    assert await current_revision(database) == "0002"
+    assert await current_revision(empty) == "0002"
 
 
 @pytest.mark.usefixtures("next_version")
