@@ -184,7 +184,7 @@ def compete(
         results.settings[contender.name] = best_setting(stage, contender, count, tell)
 
     def run_once(contender: Contender) -> None:
-        share, number = mails(contender, count), len(results.runs[contender.name]) + 1
+        share, number = message_count(contender, count), len(results.runs[contender.name]) + 1
         tell(f"{contender.title}: round {number} of {rounds}", share)
         results.runs[contender.name].append(contender.run(stage, share, results.settings[contender.name]))
 
@@ -204,9 +204,9 @@ def qualify(stage: Stage, contender: Contender, tell: Callable[[str, int], None]
     with stage.dumping() as sink:
         contender.run(stage, QUALIFYING, contender.settings[0])
         waiting = {job.recipient(number)["email"]: number for number in range(QUALIFYING)}
-        for recipient, mail in sink.mails():
+        for recipient, message in sink.messages():
             number = waiting.pop(recipient, None)
-            objections = ["it came twice"] if number is None else job.objections(mail, number)
+            objections = ["it came twice"] if number is None else job.objections(message, number)
             if objections:
                 raise NotMeasured(f"its mail to {recipient} is not the job's: {'; '.join(objections)}")
 
@@ -214,7 +214,7 @@ def qualify(stage: Stage, contender: Contender, tell: Callable[[str, int], None]
 def best_setting(stage: Stage, contender: Contender, count: int, tell: Callable[[str, int], None]) -> Setting:
     if len(contender.settings) == 1:
         return contender.settings[0]
-    share = max(200, mails(contender, count) // 4)
+    share = max(200, message_count(contender, count) // 4)
     rates = {}
     for setting in contender.settings:
         tell(f"{contender.title}: trying {setting}", share)
@@ -222,5 +222,5 @@ def best_setting(stage: Stage, contender: Contender, count: int, tell: Callable[
     return max(rates, key=lambda setting: rates[setting])
 
 
-def mails(contender: Contender, count: int) -> int:
+def message_count(contender: Contender, count: int) -> int:
     return max(200, int(count * contender.share))

@@ -248,7 +248,7 @@ def fan_out(order: Order) -> Iterator[Figure]:
             rounds.append(notifications.measured(rows))
         rate, cpu = median(each.per_second for each in rounds), median(each.cpu_seconds for each in rounds)
         ours = f"{rate:,.0f}/s, {cpu:.1f} s of processor time, {sum(each.refused for each in rounds)} lock errors"
-        return Found(ours, met=all(each.mails == each.notifications == rows and not each.refused for each in rounds))
+        return Found(ours, met=all(each.messages == each.notifications == rows and not each.refused for each in rounds))
 
     what = f"SQLite: {rows:,} notifications of a queue that another program is writing, until each row is told"
     yield _figure(order, "notifications", what, "each sent once, no lock error", found)
@@ -259,7 +259,7 @@ def even_pace(order: Order) -> Iterator[Figure]:
         order.tell(f"a mailout of {rate} mails a second", 0)
         with new() as url:
             even = pacing.measured(url, rate)
-        ours = f"{even.shortest:.1f}, {even.mean:.1f} and {even.longest:.1f} ms between {even.mails} mails"
+        ours = f"{even.shortest:.1f}, {even.mean:.1f} and {even.longest:.1f} ms between {even.messages} mails"
         met = even.shortest >= even.ideal and even.deviation <= MEAN_DEVIATION
         return Found(ours, f"{even.ideal:.0f} ms", even.mean / even.ideal, met)
 

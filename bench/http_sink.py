@@ -60,9 +60,9 @@ class HttpSink:
     def look_at_the_first(self) -> None:
         """Verify that the received messages are those of the job."""
         for file in sorted(self._folder.glob("*.json")):
-            recipient, mail = _mail(json.loads(file.read_bytes()))
+            recipient, message = _mail(json.loads(file.read_bytes()))
             number = _READER.match(recipient)
-            objections = job.objections(mail, int(number[1])) if number else ["it is not the job's reader"]
+            objections = job.objections(message, int(number[1])) if number else ["it is not the job's reader"]
             if objections:
                 raise NotMeasured(f"its mail to {recipient} is not the job's: {'; '.join(objections)}")
 
@@ -89,8 +89,8 @@ def started_http_sink(folder: Path) -> Iterator[HttpSink]:
 def _mail(document: dict[str, Any]) -> tuple[str, bytes]:
     """Return the recipient and the message with LF line ends, from a request of either kind."""
     if "Content" in document:
-        mail = base64.b64decode(document["Content"]["Raw"]["Data"])
-        return document["Destination"]["ToAddresses"][0], mail.replace(b"\r\n", b"\n")
+        email = base64.b64decode(document["Content"]["Raw"]["Data"])
+        return document["Destination"]["ToAddresses"][0], email.replace(b"\r\n", b"\n")
     message = EmailMessage(policy=UNFOLDED)
     message["Subject"] = document["subject"]
     for name, value in document["headers"].items():

@@ -93,14 +93,14 @@ def write(folder: Path, count: int) -> None:
         lines.writelines(json.dumps(recipient(number)) + "\n" for number in range(count))
 
 
-def objections(mail: bytes, number: int) -> list[str]:
+def objections(email: bytes, number: int) -> list[str]:
     """Return why a delivered message (LF line ends) is not this job's message to recipient `number`, or None."""
     found = []
-    size = len(mail) + mail.count(b"\n")
+    size = len(email) + email.count(b"\n")
     if size not in SIZE_BYTES:
         found.append(f"{size} bytes are not about 10 KB")
-    message = message_from_bytes(mail, policy=policy.default)
-    if not UNSUBSCRIBE_HEADER.search(mail) or "List-Unsubscribe-Post" not in message:
+    message = message_from_bytes(email, policy=policy.default)
+    if not UNSUBSCRIBE_HEADER.search(email) or "List-Unsubscribe-Post" not in message:
         found.append("List-Unsubscribe headers are missing")
     person = recipient(number)
     for kind in ("plain", "html"):

@@ -40,7 +40,7 @@ class FannedOut:
     notifications: int
     seconds: float
     cpu_seconds: float  # of the process, its threads together: what a loaded machine does not lengthen
-    mails: int
+    messages: int
     refused: int  # writes of the other program that found the file locked
 
     @property
@@ -55,10 +55,10 @@ class Counting:
     reports_events = False
 
     def __init__(self) -> None:
-        self.mails: list[str] = []
+        self.messages: list[str] = []
 
     async def send(self, message: OutgoingMessage) -> SendResult:
-        self.mails.append(message.outbox_id)
+        self.messages.append(message.outbox_id)
         return sent(self.name, message.outbox_id)
 
     async def check(self) -> ProviderCheck:
@@ -105,7 +105,7 @@ async def fan_out(folder: Path, notifications: int) -> FannedOut:
         await working
         refused = await producing
         fanned_out = (await queue.count_by_status()).get(SENT, 0)
-    return FannedOut(fanned_out, seconds, cpu_seconds, len(provider.mails), refused)
+    return FannedOut(fanned_out, seconds, cpu_seconds, len(provider.messages), refused)
 
 
 def fill(file: Path, readers: int) -> None:

@@ -39,7 +39,7 @@ LATEST_SECONDS = 8
 class Evenness:
     """Intervals between the starts of sends, in milliseconds; `ideal` is the interval of the rate."""
 
-    mails: int
+    messages: int
     ideal: float
     shortest: float
     mean: float
@@ -83,15 +83,15 @@ def measured(database_url: str, rate: int) -> Evenness:
 
 
 async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
-    mails = rate * SECONDS
+    emails = rate * SECONDS
     settings = load(database_url=await migrated(database_url), sender=job.SENDER, working_hours="00:00-24:00")
     async with open_engine(settings) as engine:
-        await queue_up(engine, rate, mails)
+        await queue_up(engine, rate, emails)
         provider = Timed(MailboxProvider(folder, engine.clock))
         worker = await make_worker(engine, provider)
         working = asyncio.create_task(worker.run())
         latest = time.perf_counter() + LATEST_SECONDS
-        while len(provider.begun) < mails and time.perf_counter() < latest:
+        while len(provider.begun) < emails and time.perf_counter() < latest:
             await asyncio.sleep(0.2)
         worker.stop()
         await working
@@ -99,13 +99,13 @@ async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
     return Evenness(len(provider.begun), 1_000 / rate, min(gaps), sum(gaps) / len(gaps), max(gaps))
 
 
-async def queue_up(engine: Engine, rate: int, mails: int) -> None:
+async def queue_up(engine: Engine, rate: int, emails: int) -> None:
     """As a mailout of this rate enters the queue once its page and its readers were read."""
     now = engine.clock.now()
     template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
     limits = CampaignLimits(interval_ms=1_000 // rate, one_at_a_time=True)
-    campaign = external.ExternalCampaign(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, limits)
-    people = [job.recipient(number) for number in range(mails)]
+    campaign = external.ExternalCampaign(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, emails, limits)
+    people = [job.recipient(number) for number in range(emails)]
     recipients = [
         external.ExternalRecipient(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}})
         for each in people

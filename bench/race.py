@@ -29,7 +29,7 @@ class Counting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    mails: int
+    messages: int
     seconds: float
     cpu_seconds: float
     database_cpu_seconds: float
@@ -41,15 +41,15 @@ class Run:
 
     @property
     def rate(self) -> float:
-        return self.mails / self.seconds
+        return self.messages / self.seconds
 
     @property
     def cpu_per_thousand(self) -> float:
-        return self.cpu_seconds / self.mails * 1000
+        return self.cpu_seconds / self.messages * 1000
 
     @property
     def cpu_per_thousand_with_database(self) -> float:
-        return (self.cpu_seconds + self.database_cpu_seconds) / self.mails * 1000
+        return (self.cpu_seconds + self.database_cpu_seconds) / self.messages * 1000
 
 
 def race(

@@ -36,12 +36,12 @@ class Sink:
         found = COUNTER.findall(os.pread(self._counters.fileno(), 128, max(0, size - 128)))
         return int(found[-1]) if found else 0
 
-    def mails(self) -> Iterator[tuple[str, bytes]]:
+    def messages(self) -> Iterator[tuple[str, bytes]]:
         """Return recipient and message from a dumping sink, without smtp-sink's own lines."""
         assert self._dumps
         for file in sorted(self._dumps.iterdir()):
-            preface, mail = PREFACE.split(file.read_bytes(), 1)
-            yield RECIPIENT.findall(preface)[0].decode(), mail
+            preface, message = PREFACE.split(file.read_bytes(), 1)
+            yield RECIPIENT.findall(preface)[0].decode(), message
 
 
 @contextlib.contextmanager

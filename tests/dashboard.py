@@ -115,10 +115,10 @@ class Dashboard:
     def _id_of(self, name: str) -> str:
         if name.startswith("mail to "):
             address = name.removeprefix("mail to ")
-            [mail] = self.do(
+            [message] = self.do(
                 lambda: search(self.engine.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )
-            return mail.outbox_id
+            return message.outbox_id
         some = self.do(lambda: self.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
 

@@ -116,18 +116,18 @@ class MailoutBench:
         async with self.database.read() as tx:
             newest = select(messages.c.to_email, messages.c.outbox_id).where(messages.c.to_email.in_(emails))
             rows = await tx.execute(newest.order_by(messages.c.id))
-        mails = {row.to_email: row.outbox_id for row in rows}
+        all_emails = {row.to_email: row.outbox_id for row in rows}
         verdict = {"bounce": ContactVerdict.HARD_BOUNCE, "complaint": ContactVerdict.COMPLAINT}.get(
             what, ContactVerdict.NOTHING
         )
         told = [
             Report(
-                key=f"{what}:{mails[email]}",
+                key=f"{what}:{all_emails[email]}",
                 source="ses",
                 type=EventType(what),
                 at=self.clock.now(),
                 recipient=email,
-                outbox_id=mails[email],
+                outbox_id=all_emails[email],
                 verdict=verdict,
                 bounce_type="Permanent" if what == "bounce" else None,
                 bounce_subtype="General" if what == "bounce" else None,
@@ -145,7 +145,7 @@ class MailoutBench:
     @property
     def reached(self) -> list[str]:
         """The recipients that were handed to the provider, in order."""
-        return [mail.recipients[0] for mail in self.provider.mails]
+        return [message.recipients[0] for message in self.provider.messages]
 
     def errors(self) -> list[dict[str, Any]]:
         """The rows of the errors table in Notion."""

@@ -85,12 +85,12 @@ async def test_sign_up_works_without_scripts(place: Place, browser: Browser) -> 
 
 
 async def test_web_view_runs_no_scripts(place: Place, browser: Browser) -> None:
-    mail = a_newsletter(to=ADA, payload={"to": ADA, "subject": "Hello", "html": EVIL})
-    await place.bench.accept(mail)
+    message = a_newsletter(to=ADA, payload={"to": ADA, "subject": "Hello", "html": EVIL})
+    await place.bench.accept(message)
     context = await browser.new_context()
     await context.add_cookies([{"name": "session", "value": "secret", "url": place.address}])
     page = await context.new_page()
-    address = f"{place.address}/view/{WebViewTokens('s' * 32).make(mail.outbox_id)}"
+    address = f"{place.address}/view/{WebViewTokens('s' * 32).make(message.outbox_id)}"
     await page.goto(address)
     await page.click("#link")
     await page.click("#send")

@@ -76,12 +76,12 @@ async def trigger(web: httpx.AsyncClient, password: str = PASSWORD, **changes: A
 
 
 def mail_to(sendgrid: SendGridStandIn, email: str) -> dict[str, Any]:
-    [found] = [mail for mail in sendgrid.mails if mail["personalizations"][0]["to"][0]["email"] == email]
+    [found] = [message for message in sendgrid.messages if message["personalizations"][0]["to"][0]["email"] == email]
     return found
 
 
-def text_of(mail: dict[str, Any], kind: str = "text/plain") -> str:
-    [found] = [part["value"] for part in mail["content"] if part["type"] == kind]
+def text_of(message: dict[str, Any], kind: str = "text/plain") -> str:
+    [found] = [part["value"] for part in message["content"] if part["type"] == kind]
     return str(found)
 
 
@@ -98,7 +98,7 @@ async def test_repeated_batch_leaves_the_history_unchanged(
     assert (again.status_code, again.json()["is_replay"]) == (200, True)
     await bench.drain()
     assert await rows_of(bench.database, "delivery_history") == history
-    assert len(sendgrid.mails) == 2
+    assert len(sendgrid.messages) == 2
 
 
 async def test_recipient_in_upper_arlington_gets_all_four_levels(
@@ -106,14 +106,14 @@ async def test_recipient_in_upper_arlington_gets_all_four_levels(
 ) -> None:
     await trigger(web)
     await bench.drain()
-    mail = mail_to(sendgrid, ADA)
-    assert mail["subject"] == "Vote in May"
-    written = text_of(mail)
+    message = mail_to(sendgrid, ADA)
+    assert message["subject"] == "Vote in May"
+    written = text_of(message)
     parts = ["Vote in May", "What is on your ballot", "Dear Ada,", "The nation votes.", "Ohio votes."]
     parts += ["Franklin County votes.", "Upper Arlington votes.", "https://mail.example.com/unsubscribe?token="]
     places = [written.index(part) for part in parts]
     assert places == sorted(places)
-    assert text_of(mail, "text/html").count("<html") == 1
+    assert text_of(message, "text/html").count("<html") == 1
 
 
 async def test_recipient_in_cleveland_gets_nation_and_state_only(
@@ -136,7 +136,7 @@ async def test_wrong_password_returns_401_and_sends_nothing(
         assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
     assert (await web.post(SEND, json={})).status_code == 401
     await bench.drain()
-    assert sendgrid.mails == []
+    assert sendgrid.messages == []
     assert await rows_of(bench.database, "campaign_runs") == []
 
 
@@ -204,7 +204,7 @@ async def test_unsubscribe_link_stops_further_articles(
         assert (answer.status_code, answer.json()["ok"]) == (200, True)
     await trigger(web, send_batch_id=BATCH.replace("7", "8"))
     await bench.drain()
-    assert [mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails[2:]] == [CLEO]
+    assert [message["personalizations"][0]["to"][0]["email"] for message in sendgrid.messages[2:]] == [CLEO]
 
 
 async def test_retry_after_failure_reaches_recipient_once(
@@ -215,7 +215,7 @@ async def test_retry_after_failure_reaches_recipient_once(
     await bench.drain()
     clock.advance(2 * SECOND)
     await bench.drain()
-    assert len(sendgrid.mails) == 1
+    assert len(sendgrid.messages) == 1
     [row] = await deliveries_of(bench.database)
     record = await bench.record((await rows_of(bench.database, "delivery_history"))[0]["id"])
     assert row.attempts == 2

@@ -64,8 +64,8 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     ]
     lines = (await here.ok("campaign", "report", campaign_id, "--json")).out.splitlines()
     assert [json.loads(line)["message_id"] for line in lines] == [row["message_id"] for row in rows]
-    mails = {path.name for path in (here.folder / "var/mailbox/new").iterdir()}
-    assert mails == {f"{each}.mailwright" for each in (tried.out.strip(), *(row["message_id"] for row in rows))}
+    emails = {path.name for path in (here.folder / "var/mailbox/new").iterdir()}
+    assert emails == {f"{each}.mailwright" for each in (tried.out.strip(), *(row["message_id"] for row in rows))}
     done = (await here.ok("audit-log", "--subject", campaign_id, "--json")).json
     assert [deed["action"] for deed in reversed(done)] == [
         "campaign.create",

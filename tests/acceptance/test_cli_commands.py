@@ -476,9 +476,9 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
     ):
         assert words in shown.out
     assert [path.name for path in nowhere.folder.iterdir()] == ["var"]
-    mails = list((nowhere.folder / "var/demo/mailbox/new").iterdir())
+    emails = list((nowhere.folder / "var/demo/mailbox/new").iterdir())
     audit = (await nowhere.ok("audit", "--json", MAILWRIGHT_DATABASE_URL="sqlite:///var/demo/mailwright.db")).json
-    assert audit["sent"] == len(mails) >= 9
+    assert audit["sent"] == len(emails) >= 9
     assert audit["ok"]
     started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")

@@ -55,9 +55,9 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     page = desk.page()
     rehearsed = await desk.commands.ok("mailout", "send", page, "--dry-run", "--json", "--html", "mail.html")
     assert [each["email"] for each in rehearsed.json["recipients"]] == ["ada@example.com", "bob@example.com"]
-    mail = unescape((tmp_path / "mail.html").read_text(encoding="utf-8"))
-    assert "Hello, readers." in mail
-    assert 'href="https://news.example.com/unsubscribe"' in mail
+    message = unescape((tmp_path / "mail.html").read_text(encoding="utf-8"))
+    assert "Hello, readers." in message
+    assert 'href="https://news.example.com/unsubscribe"' in message
     assert (await desk.commands.ok("mailout", "list", "--json")).json == []
     run_id = (
         await desk.commands.ok("mailout", "send", f"https://www.notion.so/March-{page.replace('-', '')}")

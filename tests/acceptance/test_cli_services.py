@@ -93,8 +93,8 @@ async def test_links_of_other_processes_use_the_server_address(commands: Command
         assert issue["urls"][0].startswith("https://mail.example.com/archive/")
         service.signal(signal.SIGTERM)
         assert await service.ended() == 0
-    [mail] = (tmp_path / "var/mailbox/new").iterdir()
-    assert f"List-Unsubscribe: <{address}/unsubscribe" in mail.read_text()
+    [message] = (tmp_path / "var/mailbox/new").iterdir()
+    assert f"List-Unsubscribe: <{address}/unsubscribe" in message.read_text()
 
 
 async def test_worker_adopts_the_address_of_a_later_server(commands: Commands, tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ async def test_worker_adopts_the_address_of_a_later_server(commands: Commands, t
             await other.logged("worker_stopped")
             assert "server_moved" not in [line["event"] for line in other.lines]
             await a_letter_started(commands)
-            while not (mails := list((tmp_path / "var/mailbox/new").glob("*"))):
+            while not (emails := list((tmp_path / "var/mailbox/new").glob("*"))):
                 await asyncio.sleep(0.05)
         worker.signal(signal.SIGTERM)
         assert (await worker.ended(), await other.ended()) == (0, 0)
-    assert f"List-Unsubscribe: <{address}/unsubscribe" in mails[0].read_text()
+    assert f"List-Unsubscribe: <{address}/unsubscribe" in emails[0].read_text()
 
 
 async def a_letter_started(commands: Commands) -> str:

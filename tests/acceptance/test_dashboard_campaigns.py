@@ -85,8 +85,8 @@ def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboar
     ada.locator('[data-insert="city"]').click()
     ada.locator("#as_contact").fill("grace@example.com")
     # The preview follows the typing, with the data of that contact.
-    mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
-    expect(mail.locator("h1")).to_have_text("Autumn in New York")
+    message = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
+    expect(message.locator("h1")).to_have_text("Autumn in New York")
     expect(ada.locator("#preview-details b").first).to_have_text("Autumn, Grace Hopper")
     ada.get_by_label("Shop news").check()
     ada.get_by_role("button", name="Save draft").click()

@@ -162,7 +162,7 @@ async def test_campaign_is_extended_to_new_recipients_and_duplicated(ada: Visit,
     await ada.press("Send to new recipients")
     assert "Campaign extended to new recipients." in ada.flash
     await desk.bench.drain(provider := ScriptedProvider())
-    assert [mail.recipients for mail in provider.mails] == [("late@example.com",)]
+    assert [message.recipients for message in provider.messages] == [("late@example.com",)]
 
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Duplicate")
@@ -184,8 +184,8 @@ async def test_user_chooses_the_winning_variant(ada: Visit, desk: CampaignHarnes
     await ada.press("Choose as winner", nth=1)
     assert ada.path == f"/campaigns/{campaign_id}/report"
     await desk.bench.drain(provider := ScriptedProvider())
-    assert len(provider.mails) == 8
-    assert all(b"Subject: Other" in mail.content for mail in provider.mails)
+    assert len(provider.messages) == 8
+    assert all(b"Subject: Other" in message.content for message in provider.messages)
     await ada.open(f"/campaigns/{campaign_id}/report/figures")
     assert "chosen by ada" in ada.text
 

@@ -79,7 +79,7 @@ async def test_sent_message_has_four_events(bench: Bench, clock: ManualClock, si
     )
     assert (summary.sent_at, summary.processed_at, summary.failed_at) == (start + 1_200, start + 1_200, None)
     assert (summary.duration_ms, summary.request_id, summary.error_code) == (1_200, message.request_id, None)
-    assert [mail.recipients for mail in sink.messages] == [(message.to_email,)]
+    assert [email.recipients for email in sink.messages] == [(message.to_email,)]
     assert message.outbox_id.encode() in sink.messages[0].content
 
 

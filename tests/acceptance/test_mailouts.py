@@ -58,7 +58,7 @@ class Stage:
 
     @property
     def reached(self) -> list[str]:
-        return [mail.recipients[0] for mail in self.ses.mails]
+        return [message.recipients[0] for message in self.ses.messages]
 
     @asynccontextmanager
     async def served(self, **settings: str) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
@@ -155,7 +155,7 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         stage.ses.call(Step.ANSWERED, lambda: (service.signal(9), killed.set()), nth=50, path=SEND)  # type: ignore[arg-type]
         await killed.wait()
         await service._process.wait()
-    taken = list(stage.ses.mails)
+    taken = list(stage.ses.messages)
     assert len(taken) == 50
 
     stage.notion.answer(Answer(503))
@@ -168,8 +168,8 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         await _lift_pace(client, key, run_id)
         await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all mails")
         # What was under way when the process was killed is in doubt until SES tells.
-        for mail in taken[-5:]:
-            await _tell(stage.signer, client, mail)
+        for message in taken[-5:]:
+            await _tell(stage.signer, client, message)
         await until(lambda: any(page in each.path for each in stage.notion.requests[before:]), "the first try")
         assert stage.notion.cells(page)["Status"] is None
         stage.notion.forget_rules()
@@ -219,7 +219,7 @@ async def test_bounce_from_sns_reaches_supabase_and_notion(stage: Stage) -> None
     async with stage.served() as (_, client):
         await client.post("/send-mailout", json={"notionPageId": page}, headers=ADMINISTRATOR)
         await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
-        ada, bob = sorted(stage.ses.mails, key=lambda mail: mail.recipients)
+        ada, bob = sorted(stage.ses.messages, key=lambda message: message.recipients)
         await _tell(stage.signer, client, ada, "Bounce")
         await _tell(stage.signer, client, bob)
         await until(lambda: stage.supabase.subscriber("Ada@example.com")["status"] == "bounced", "the bounce")
@@ -258,9 +258,9 @@ async def _lift_pace(client: httpx.AsyncClient, key: str, campaign_id: str) -> N
             await asyncio.sleep(0.1)
 
 
-async def _tell(signer: Signer, client: httpx.AsyncClient, mail: SesMail, kind: str = "Delivery") -> None:
-    outbox_id = mail.tags["mailwright-message"]
-    event = ses_event(kind, mail.recipients[0], message_id=mail.message_id, outbox_id=outbox_id)
+async def _tell(signer: Signer, client: httpx.AsyncClient, message: SesMail, kind: str = "Delivery") -> None:
+    outbox_id = message.tags["mailwright-message"]
+    event = ses_event(kind, message.recipients[0], message_id=message.message_id, outbox_id=outbox_id)
     body = signer.notification(json.dumps(event))
     answer = await client.post("/ses-events", content=body)
     assert answer.status_code == 200, answer.text
@@ -278,8 +278,8 @@ def _refuse_mail_to(ses: SesStandIn, addresses: set[str]) -> None:
     ses._take = take  # type: ignore[method-assign]
 
 
-def _way_out(mail: SesMail) -> str:
-    parsed = message_from_bytes(mail.content, policy=policy.default)
+def _way_out(message: SesMail) -> str:
+    parsed = message_from_bytes(message.content, policy=policy.default)
     assert isinstance(parsed, EmailMessage)
     text = parsed.get_body(("plain",))
     assert text is not None

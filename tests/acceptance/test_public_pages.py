@@ -59,8 +59,8 @@ class Post:
 
     def opened(self) -> Path:
         """The latest mail's HTML, as the reader's mail program shows it."""
-        mail = email.message_from_bytes(self.latest().read_bytes(), policy=SMTP)
-        body = mail.get_body(("html",))
+        message = email.message_from_bytes(self.latest().read_bytes(), policy=SMTP)
+        body = message.get_body(("html",))
         assert body is not None
         shown = self.folder / "mail.html"
         shown.write_text(body.get_content())

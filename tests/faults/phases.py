@@ -124,7 +124,7 @@ async def claimed_only(stage: Stage, *, messages: int = 200, concurrency: int = 
         successor = stage.worker()
         await stage.all_done(seconds=20)
         successor.kill()
-        copies = [recipient for mail in sink.complete for recipient in mail.recipients]
+        copies = [recipient for message in sink.complete for recipient in message.recipients]
     rows = (await standing(stage)).values()
     doubted = [row for row in rows if row.resends or row.status == Status.IN_DOUBT]
     figures.at_most("marked when it was killed", marked, concurrency)
@@ -152,7 +152,7 @@ async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> SmtpKill
     row = (await standing(stage))[message.outbox_id]
     story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
-    copies = sum(message.to_email in mail.recipients for mail in sink.complete)
+    copies = sum(message.to_email in email.recipients for email in sink.complete)
     return SmtpKillOutcome(row.status, copies, row.resends, doubts)
 
 

@@ -70,7 +70,7 @@ async def after_the_mark(stage: Stage, *, innocents: int) -> Figures:
                 break
             await asyncio.sleep(0.5)
         worker.kill()
-        times = Counter(recipient for mail in sink.complete for recipient in mail.recipients)
+        times = Counter(recipient for message in sink.complete for recipient in message.recipients)
 
     rows = await standing(stage)
     found = rows.pop(poison.outbox_id)

@@ -63,7 +63,7 @@ FAULT_PROVIDERS = {
             ses.SEND,
             _ses_settings,
             lambda document: str(document["EmailTags"][0]["Value"]),
-            lambda server: [(mail.tags["mailwright-message"], mail.message_id) for mail in server.mails],
+            lambda server: [(message.tags["mailwright-message"], message.message_id) for message in server.messages],
         ),
         FaultProvider(
             "sendgrid",
@@ -71,7 +71,7 @@ FAULT_PROVIDERS = {
             sendgrid.SEND,
             _sendgrid_settings,
             _sendgrid_message,
-            lambda server: zip(map(_sendgrid_message, server.mails), server.message_ids, strict=True),
+            lambda server: zip(map(_sendgrid_message, server.messages), server.message_ids, strict=True),
         ),
     )
 }

@@ -50,7 +50,7 @@ async def run(in_order: Stage, shuffled: Stage, *, webhooks: int, seed: int = 12
     chance = random.Random(seed)
     script = Script(int(webhooks * (1 - REPEATED - MALFORMED)))
     for stage in (in_order, shuffled):
-        await stage.accept_all(script.mails)
+        await stage.accept_all(script.messages)
         await _send(stage.database, script)
 
     once = list(script.webhooks())
@@ -100,11 +100,11 @@ class Script:
         self._count = webhooks
         self._at = datetime.fromtimestamp(now / 1000, UTC)
         readers = max(1, webhooks // (MAILS_PER_READER * 2))
-        self.mails: list[NewMessage] = [
+        self.messages: list[NewMessage] = [
             replace(a_newsletter(to=f"reader{number % readers}@example.com"), on_doubt=OnDoubt.HOLD)
             for number in range(max(1, webhooks // 2))
         ]
-        self._numbers = {mail.outbox_id: number for number, mail in enumerate(self.mails)}
+        self._numbers = {message.outbox_id: number for number, message in enumerate(self.messages)}
 
     def provider_of(self, outbox_id: str) -> tuple[str, str]:
         number = self._numbers[outbox_id]
@@ -116,15 +116,15 @@ class Script:
     def webhooks(self) -> Iterator[Webhook]:
         """Return the requested number of events in order."""
         made = 0
-        for number, mail in enumerate(self.mails):
-            story = self._of_ses(number, mail) if number % 2 == 0 else self._of_sendgrid(number, mail)
+        for number, message in enumerate(self.messages):
+            story = self._of_ses(number, message) if number % 2 == 0 else self._of_sendgrid(number, message)
             for webhook in story:
                 yield webhook
                 made += 1
                 if made == self._count:
                     return
 
-    def _of_ses(self, number: int, mail: NewMessage) -> Iterator[Webhook]:
+    def _of_ses(self, number: int, message: NewMessage) -> Iterator[Webhook]:
         kinds: tuple[tuple[str, dict[str, Any]], ...] = {
             0: (("Send", {}), ("Delivery", {})),
             1: (("Send", {}), ("Bounce", {})),
@@ -136,10 +136,10 @@ class Script:
         for later, (kind, changes) in enumerate(kinds):
             event = ses_event(
                 kind,
-                mail.to_email,
+                message.to_email,
                 at=self._at + timedelta(milliseconds=later),
                 message_id=f"0100-{number}",
-                outbox_id=mail.outbox_id if number % 4 else None,
+                outbox_id=message.outbox_id if number % 4 else None,
                 **changes,
             )
             yield self._ses_webhook(event)
@@ -150,7 +150,7 @@ class Script:
         signed = self.signer.notification(text)
         return Webhook("/ses-events", lambda: ({}, signed), told.reports)
 
-    def _of_sendgrid(self, number: int, mail: NewMessage) -> Iterator[Webhook]:
+    def _of_sendgrid(self, number: int, message: NewMessage) -> Iterator[Webhook]:
         names: tuple[dict[str, Any], ...] = {
             0: ({"event": "processed"}, {"event": "delivered"}),
             1: ({"event": "processed"}, {"event": "bounce", "type": "bounce", "status": "5.1.1"}),
@@ -162,11 +162,11 @@ class Script:
         for later, fields in enumerate(names):
             event = {
                 **fields,
-                "email": mail.to_email,
+                "email": message.to_email,
                 "timestamp": int(self._at.timestamp()) - 1 + later,
                 "sg_event_id": f"event-{number}-{later}",
                 "sg_message_id": f"sg{number}.filter0001.0",
-                **({"mailwright_message": mail.outbox_id} if number % 3 else {}),
+                **({"mailwright_message": message.outbox_id} if number % 3 else {}),
             }
             yield self._sendgrid_webhook([event])
 
@@ -176,7 +176,7 @@ class Script:
 
     def nonsense(self, number: int) -> Webhook:
         """Forged events that would suppress an address if they were accepted."""
-        reader = self.mails[number % len(self.mails)].to_email
+        reader = self.messages[number % len(self.messages)].to_email
         bounce = ses_event("Bounce", reader, message_id=f"forged-{number}")
         spam = [{"event": "spamreport", "email": reader, "sg_event_id": f"forged-{number}"}]
         stranger = Signer(time.time_ns() // 1_000_000, key="stranger")
@@ -247,7 +247,7 @@ async def _status(reader: asyncio.StreamReader) -> int:
 
 async def _state(database: Database) -> dict[str, Counter[tuple[Any, ...]]]:
     """Return the effects of events, without times and order."""
-    mail = events.join(messages, messages.c.id == events.c.message_key)
+    message = events.join(messages, messages.c.id == events.c.message_key)
     delivery = deliveries.join(messages, messages.c.id == deliveries.c.message_key)
     wanted = {
         "contacts": select(contacts.c.email, contacts.c.status, contacts.c.bounce_type, contacts.c.bounce_subtype),
@@ -255,7 +255,7 @@ async def _state(database: Database) -> dict[str, Counter[tuple[Any, ...]]]:
         "reports": select(reports.c.key, reports.c.type, reports.c.verdict, reports.c.email, reports.c.at),
         "states of mails": select(messages.c.outbox_id, deliveries.c.status).select_from(delivery),
         "events of providers": select(messages.c.outbox_id, events.c.type, events.c.metadata, events.c.created_at)
-        .select_from(mail)
+        .select_from(message)
         .where(events.c.type.in_(sorted(REPORTABLE))),
     }
     async with database.read() as tx:

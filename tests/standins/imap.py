@@ -31,7 +31,7 @@ class Failure(Enum):
 @dataclass(slots=True)
 class Kept:
     uid: int
-    mail: bytes
+    content: bytes
     folder: str = "INBOX"
     flags: set[str] = field(default_factory=set)
 
@@ -54,8 +54,8 @@ class ImapServer:
         self._failures: dict[str, Failure] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def put(self, mail: bytes, *flags: str) -> int:
-        self.kept.append(Kept(len(self.kept) + 1, mail, flags=set(flags)))
+    def put(self, message: bytes, *flags: str) -> int:
+        self.kept.append(Kept(len(self.kept) + 1, message, flags=set(flags)))
         return len(self.kept)
 
     def flags(self, uid: int) -> set[str]:
@@ -156,7 +156,7 @@ class ImapServer:
             return
         if not peek:
             kept.flags.add("\\Seen")
-        piece = kept.mail[: int(size)]
+        piece = kept.content[: int(size)]
         writer.write(b"* %d FETCH (UID %d BODY[]<0> {%d}\r\n%b)\r\n" % (kept.uid, kept.uid, len(piece), piece))
 
 

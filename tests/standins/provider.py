@@ -17,7 +17,7 @@ class ScriptedProvider:
     def __init__(self, *answers: Answer, reports_events: bool = False, name: str = "scripted") -> None:
         self.name = name
         self.reports_events = reports_events
-        self.mails: list[OutgoingMessage] = []  # In the order of the handover.
+        self.messages: list[OutgoingMessage] = []  # In the order of the handover.
         self.under_way = 0
         self.most_under_way = 0
         self._answers = list(answers)
@@ -27,7 +27,7 @@ class ScriptedProvider:
 
     @property
     def outbox_ids(self) -> list[str]:
-        return [mail.outbox_id for mail in self.mails]
+        return [message.outbox_id for message in self.messages]
 
     def hold(self) -> None:
         """Let messages wait for `let_go` from now on."""
@@ -39,15 +39,15 @@ class ScriptedProvider:
     async def has(self, count: int) -> None:
         """Wait until this many messages were handed over."""
         async with self._handed_over:
-            await self._handed_over.wait_for(lambda: len(self.mails) >= count)
+            await self._handed_over.wait_for(lambda: len(self.messages) >= count)
 
     async def send(self, message: OutgoingMessage) -> SendResult:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        answer = self._answers.pop(0) if self._answers else sent(self.name, f"<{len(self.mails) + 1}@scripted>")
+        answer = self._answers.pop(0) if self._answers else sent(self.name, f"<{len(self.messages) + 1}@scripted>")
         try:
             async with self._handed_over:
-                self.mails.append(message)
+                self.messages.append(message)
                 self._handed_over.notify_all()
             await self._is_open.wait()
             await asyncio.sleep(0)  # Like a real provider, it never responds at once.

@@ -105,7 +105,7 @@ class SendGridStandIn(HttpStandIn):
         super().__init__(**options)
         self.key = key
         self.scopes = list(scopes)
-        self.mails: list[dict[str, Any]] = []  # Accepted messages.
+        self.messages: list[dict[str, Any]] = []  # Accepted messages.
         self.message_ids: list[str] = []
         self._numbers = count(1)
         self._signing_key = ec.generate_private_key(ec.SECP256R1())
@@ -131,16 +131,16 @@ class SendGridStandIn(HttpStandIn):
         if len(request.body) > MOST_BYTES:
             return refusal(413, "The JSON payload is too large.")
         try:
-            mail = json.loads(request.body.decode())
+            email = json.loads(request.body.decode())
         except ValueError:
             return refusal(400, "Bad Request")
-        complaints = [{"message": message, "field": field} for field, message in complaints_about(mail)]
+        complaints = [{"message": message, "field": field} for field, message in complaints_about(email)]
         if complaints:
             return json_answer(400, {"errors": complaints})
-        if mail.get("mail_settings", {}).get("sandbox_mode", {}).get("enable"):
+        if email.get("mail_settings", {}).get("sandbox_mode", {}).get("enable"):
             return Answer(200)
         message_id = f"standin{next(self._numbers):08d}"
-        self.mails.append(mail)
+        self.messages.append(email)
         self.message_ids.append(message_id)
         return Answer(202, b"", {"X-Message-Id": message_id})
 
@@ -171,8 +171,8 @@ class SendGridStandIn(HttpStandIn):
 
     def events_of(self, index: int, *names: str, timestamp: int = 1_800_000_000) -> list[dict[str, Any]]:
         """Return SendGrid's event for an accepted message, including our arguments."""
-        mail, message_id = self.mails[index], self.message_ids[index]
-        (personalization,) = mail["personalizations"]
+        message, message_id = self.messages[index], self.message_ids[index]
+        (personalization,) = message["personalizations"]
         return [
             {
                 **personalization.get("custom_args", {}),
@@ -180,7 +180,7 @@ class SendGridStandIn(HttpStandIn):
                 "event": name,
                 "sg_event_id": f"{message_id}-{name}",
                 "sg_message_id": f"{message_id}.filter0001-1-1.0",
-                "smtp-id": mail.get("headers", {}).get("Message-ID", ""),
+                "smtp-id": message.get("headers", {}).get("Message-ID", ""),
                 "timestamp": timestamp,
                 **({"type": "bounce", "status": "5.1.1", "reason": "550 5.1.1 unknown"} if name == "bounce" else {}),
             }
@@ -196,18 +196,18 @@ PERMISSION = "mail.send"
 Complaint = tuple[str, str]  # The field and its problem.
 
 
-def complaints_about(mail: Any) -> list[Complaint]:
+def complaints_about(message: Any) -> list[Complaint]:
     """Return everything in a request body that SendGrid would reject, including unknown members."""
-    if not isinstance(mail, dict):
+    if not isinstance(message, dict):
         return [("", "Bad Request")]
-    kinds = list(_kinds("", mail, MESSAGE))
+    kinds = list(_kinds("", message, MESSAGE))
     return kinds or [
-        *_personalizations(mail),
-        *_required(mail),
-        *_contents(mail),
-        *_attachments(mail),
-        *_headers("headers", mail.get("headers", {})),
-        *_settings(mail.get("tracking_settings", {})),
+        *_personalizations(message),
+        *_required(message),
+        *_contents(message),
+        *_attachments(message),
+        *_headers("headers", message.get("headers", {})),
+        *_settings(message.get("tracking_settings", {})),
     ]
 
 
@@ -223,8 +223,8 @@ def _kinds(place: str, given: Any, expected: Mapping[str, type]) -> Iterator[Com
             yield field, f"Invalid type. Expected: {expected[name].__name__}"
 
 
-def _personalizations(mail: dict[str, Any]) -> Iterator[Complaint]:
-    personalizations = mail.get("personalizations", [])
+def _personalizations(message: dict[str, Any]) -> Iterator[Complaint]:
+    personalizations = message.get("personalizations", [])
     if not 1 <= len(personalizations) <= 1_000:
         yield "personalizations", "There must be 1 to 1000 personalizations."
     seen: set[str] = set()
@@ -248,17 +248,17 @@ def _personalizations(mail: dict[str, Any]) -> Iterator[Complaint]:
         yield from _headers(f"{place}.headers", personalization.get("headers", {}))
     if len(seen) > MOST_RECIPIENTS:
         yield "personalizations", "There is a limit of 1000 total recipients (to + cc + bcc) per request."
-    yield from _arguments("custom_args", mail.get("custom_args", {}))
+    yield from _arguments("custom_args", message.get("custom_args", {}))
 
 
-def _required(mail: dict[str, Any]) -> Iterator[Complaint]:
-    yield from _box("from", mail.get("from", {}))
-    if "reply_to" in mail and "reply_to_list" in mail:
+def _required(message: dict[str, Any]) -> Iterator[Complaint]:
+    yield from _box("from", message.get("from", {}))
+    if "reply_to" in message and "reply_to_list" in message:
         yield "reply_to", "Only one of reply_to and reply_to_list may be used."
-    for box in [mail["reply_to"]] if "reply_to" in mail else mail.get("reply_to_list", []):
+    for box in [message["reply_to"]] if "reply_to" in message else message.get("reply_to_list", []):
         yield from _box("reply_to", box)
-    subject = mail.get("subject", "")
-    if "template_id" not in mail and not subject:
+    subject = message.get("subject", "")
+    if "template_id" not in message and not subject:
         yield "subject", "The subject is required."
     if "\n" in subject or "\r" in subject:
         yield "subject", "The subject may not contain line breaks."
@@ -271,9 +271,9 @@ def _box(place: str, box: Any) -> Iterator[Complaint]:
         yield f"{place}.email", "Does not contain a valid address."
 
 
-def _contents(mail: dict[str, Any]) -> Iterator[Complaint]:
-    contents = mail.get("content", [])
-    if "template_id" not in mail and not contents:
+def _contents(message: dict[str, Any]) -> Iterator[Complaint]:
+    contents = message.get("content", [])
+    if "template_id" not in message and not contents:
         yield "content", "Unless a valid template_id is provided, the content parameter is required."
     for number, content in enumerate(contents):
         place = f"content.{number}"
@@ -289,8 +289,8 @@ def _contents(mail: dict[str, Any]) -> Iterator[Complaint]:
         yield "content", "If present, text/plain and text/html may only be provided once, and in this order."
 
 
-def _attachments(mail: dict[str, Any]) -> Iterator[Complaint]:
-    for number, attachment in enumerate(mail.get("attachments", [])):
+def _attachments(message: dict[str, Any]) -> Iterator[Complaint]:
+    for number, attachment in enumerate(message.get("attachments", [])):
         place = f"attachments.{number}"
         if wrong := list(_kinds(place, attachment, ATTACHMENT)):
             yield from wrong
@@ -362,8 +362,8 @@ _NAMES = {"bounce": "bounce", "complaint": "spamreport", "delivery": "delivered"
 async def _tell(sendgrid: SendGridStandIn, told: int, url: str, kind: str | None = None) -> int:
     """Post the events of unreported messages; return how many were posted."""
     now = int(time.time())
-    for index in range(told, len(sendgrid.mails)):
+    for index in range(told, len(sendgrid.messages)):
         events = sendgrid.events_of(index, "processed", _NAMES[kind or "delivery"], timestamp=now)
         headers, body = sendgrid.signed_events(events, timestamp=now)
         print(f"{sendgrid.message_ids[index]}: {await post(url, body, headers)}", flush=True)
-    return len(sendgrid.mails)
+    return len(sendgrid.messages)

@@ -125,10 +125,10 @@ class SesStandIn(HttpStandIn):
     ) -> None:
         super().__init__(**options)
         self.account = SesAccount()
-        self.mails: list[SesMail] = []
+        self.messages: list[SesMail] = []
         self._clock = clock or SystemClock()
         self._token = token
-        self._announce = announce or (lambda mail: None)
+        self._announce = announce or (lambda message: None)
 
     def refuse(self, name: str, status: int, message: str, *, nth: int | None = None, times: int | None = None) -> None:
         self.answer(refusal(name, status, message), nth=nth, times=times)
@@ -198,11 +198,11 @@ class SesStandIn(HttpStandIn):
             raise Refusal("SerializationException", 400, "The body is not JSON.") from error
         for problem in problems(document, SEND_EMAIL):
             raise Refusal("BadRequestException", 400, problem)
-        mail = self._mail(document)
-        self._check_account(mail)
-        self.mails.append(mail)
-        self._announce(mail)
-        return mail
+        message = self._mail(document)
+        self._check_account(message)
+        self.messages.append(message)
+        self._announce(message)
+        return message
 
     def _mail(self, document: Mapping[str, Any]) -> SesMail:
         encoded = document.get("Content", {}).get("Raw", {}).get("Data")
@@ -228,7 +228,7 @@ class SesStandIn(HttpStandIn):
         if not all(_TAG.fullmatch(text) for pair in tags.items() for text in pair):
             raise Refusal("BadRequestException", 400, "A tag holds letters, digits, _ and - only.")
         return SesMail(
-            f"0102{len(self.mails):012x}-stand-in-000000",
+            f"0102{len(self.messages):012x}-stand-in-000000",
             document.get("FromEmailAddress") or _from(content),
             feedback,
             recipients,
@@ -237,14 +237,14 @@ class SesStandIn(HttpStandIn):
             document.get("ConfigurationSetName"),
         )
 
-    def _check_account(self, mail: SesMail) -> None:
+    def _check_account(self, message: SesMail) -> None:
         account = self.account
         if not account.is_sending_enabled or account.enforcement == "SHUTDOWN":
             raise Refusal("SendingPausedException", 400, "Email sending is disabled for this account.")
-        if mail.configuration_set is not None and mail.configuration_set not in account.configuration_sets:
-            raise Refusal("NotFoundException", 404, f"Configuration set <{mail.configuration_set}> does not exist.")
-        checked = [mail.sender, *([mail.feedback] if mail.feedback else [])]
-        checked += [] if account.is_in_production else mail.recipients
+        if message.configuration_set is not None and message.configuration_set not in account.configuration_sets:
+            raise Refusal("NotFoundException", 404, f"Configuration set <{message.configuration_set}> does not exist.")
+        checked = [message.sender, *([message.feedback] if message.feedback else [])]
+        checked += [] if account.is_in_production else message.recipients
         unverified = [address for address in checked if not account.is_verified(address)]
         if unverified:
             raise Refusal(
@@ -253,11 +253,11 @@ class SesStandIn(HttpStandIn):
                 "Email address is not verified. The following identities failed the check in region "
                 f"{REGION.upper()}: {', '.join(dict.fromkeys(unverified))}",
             )
-        if self._sent() + len(mail.recipients) > account.max_24_hour_send >= 0:
+        if self._sent() + len(message.recipients) > account.max_24_hour_send >= 0:
             raise Refusal("TooManyRequestsException", 429, "Daily message quota exceeded.")
 
     def _sent(self) -> int:
-        return sum(len(mail.recipients) for mail in self.mails)
+        return sum(len(message.recipients) for message in self.messages)
 
     def _describe(self) -> dict[str, Any]:
         account = self.account
@@ -277,8 +277,8 @@ class SesStandIn(HttpStandIn):
 async def serve(host: str, port: int, asked: StandInOptions) -> None:
     """Serve until interrupted; print the settings to use and every accepted message."""
 
-    def announce(mail: SesMail) -> None:
-        print(f"{mail.message_id}  {', '.join(mail.recipients)}  {len(mail.content):,} bytes", flush=True)
+    def announce(message: SesMail) -> None:
+        print(f"{message.message_id}  {', '.join(message.recipients)}  {len(message.content):,} bytes", flush=True)
 
     async with SesStandIn(host=host, port=port, announce=announce) as ses:
         misbehave(ses, asked, SEND, refused)

@@ -22,6 +22,6 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
         told = 0
         while True:
             await asyncio.sleep(0.1)
-            for mail in sink.messages[told:]:
-                print(f"a mail to {', '.join(mail.recipients)}, {len(mail.content)} bytes", flush=True)
+            for message in sink.messages[told:]:
+                print(f"a mail to {', '.join(message.recipients)}, {len(message.content)} bytes", flush=True)
             told = len(sink.messages)

@@ -267,8 +267,8 @@ def ses_event(
     }
     name, part = parts[kind]
     tags = {"mailwright-message": [outbox_id]} if outbox_id else {}
-    mail = {"timestamp": moment, "messageId": message_id, "destination": [email], "tags": tags}
-    return {"eventType": kind, "mail": mail, name: {**part, **changes}}
+    message = {"timestamp": moment, "messageId": message_id, "destination": [email], "tags": tags}
+    return {"eventType": kind, "mail": message, name: {**part, **changes}}
 
 
 def certificates() -> Path:

@@ -23,7 +23,7 @@ def compose() -> None:
     job = json.loads((FOLDER / "job.json").read_text())
     subject, text = jinja2.Template(job["subject"]), jinja2.Template(job["text"])
     html = jinja2.Template(job["html"], autoescape=True)
-    with (FOLDER / "recipients.jsonl").open() as lines, (FOLDER / "mails").open("wb") as mails:
+    with (FOLDER / "recipients.jsonl").open() as lines, (FOLDER / "mails").open("wb") as emails:
         for line in lines:
             recipient = json.loads(line)
             unsubscribe_url = job["unsubscribe_base"] + recipient["token"]
@@ -37,14 +37,14 @@ def compose() -> None:
             message.set_content(text.render(values))
             message.add_alternative(html.render(values), subtype="html")
             content = message.as_bytes()
-            mails.write(f"{recipient['email']} {len(content)}\n".encode() + content)
+            emails.write(f"{recipient['email']} {len(content)}\n".encode() + content)
 
 
 def composed() -> Iterator[tuple[str, bytes]]:
-    with (FOLDER / "mails").open("rb") as mails:
-        while line := mails.readline():
+    with (FOLDER / "mails").open("rb") as emails:
+        while line := emails.readline():
             recipient, size = line.split()
-            yield recipient.decode(), mails.read(int(size))
+            yield recipient.decode(), emails.read(int(size))
 
 
 async def send() -> None:

@@ -71,8 +71,8 @@ async def test_suppression_can_apply_to_one_list(api: Api, clock: ManualClock) -
     unknown = await api.client.post("/v1/suppressions", json={**entry, "listKey": "other"})
     assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "listKey")
     assert (await api.client.delete("/v1/suppressions/reader@example.com?listKey=general")).status_code == 204
-    for mail in ({}, {"listKey": "news"}, {"listKey": "general"}):
-        await api.send(**mail)
+    for message in ({}, {"listKey": "news"}, {"listKey": "general"}):
+        await api.send(**message)
     claimed = await claims_of(api.engine.database, clock).claim(3)
     assert {each.list_key: each.suppressed_because for each in claimed} == {
         None: None,

@@ -257,7 +257,7 @@ async def test_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) 
     assert (await acted(api, campaign_id, "cancel"))["status"] == "CANCELLED"
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert (len(provider.mails), (await shown(api, campaign_id))["queueStatus"]) == (0, "COMPLETED")
+    assert (len(provider.messages), (await shown(api, campaign_id))["queueStatus"]) == (0, "COMPLETED")
 
 
 async def test_limits_defer_a_campaign_and_can_be_changed(api: Api, bench: Bench, clock: ManualClock) -> None:
@@ -281,10 +281,10 @@ async def test_test_send_is_not_counted(api: Api, bench: Bench) -> None:
     await readers(api, 1)
     campaign_id = await created(api)
     body = {"addresses": ["us@example.com"], "asContact": address_of(0)}
-    [mail] = (await acted(api, campaign_id, "test", body, 202))["mails"]
+    [message] = (await acted(api, campaign_id, "test", body, 202))["mails"]
     provider = ScriptedProvider()
     await bench.drain(provider)
-    story = (await api.client.get(f"/v1/email/{mail['outboxId']}")).json()
+    story = (await api.client.get(f"/v1/email/{message['outboxId']}")).json()
     assert (story["to"], story["subject"], story["status"]) == ("us@example.com", "[Test] News for Ann", "SENT")
     assert (await shown(api, campaign_id))["status"] == "DRAFT"
     unknown = await acted(api, campaign_id, "test", {**body, "asContact": "nobody@example.com"}, 422)

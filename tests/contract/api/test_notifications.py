@@ -47,7 +47,7 @@ async def test_event_notifies_each_active_subscriber_once(served: Served) -> Non
     assert again.json() == {"openEventId": answer.json()["openEventId"], "notifications": 0, "isRepeat": True}
     provider = ScriptedProvider()
     await served.setup.round(provider)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
     served.setup.advance(180_000)
     later = await served.api.client.post("/v1/notifications/events", json=SEAT)
     assert (later.json()["notifications"], later.json()["isRepeat"]) == (2, False)
@@ -61,8 +61,8 @@ async def test_new_event_kind_needs_only_a_template(served: Served) -> None:
     assert answer.status_code == 201, answer.text
     provider = ScriptedProvider()
     await served.setup.round(provider)
-    [mail] = provider.mails
-    assert b"Lamp" in mail.content
+    [message] = provider.messages
+    assert b"Lamp" in message.content
     served.setup.advance(3_600_000)
     await served.api.client.post("/v1/notifications/events", json={**SEAT, **kind, "payload": {}})
     await served.setup.round(provider)

@@ -75,8 +75,8 @@ async def enqueue_all(bench: Bench) -> None:
         pass
 
 
-def html_of(mail: EmailMessage) -> str:
-    body = mail.get_body(("html",))
+def html_of(message: EmailMessage) -> str:
+    body = message.get_body(("html",))
     assert body is not None
     return str(body.get_content())
 
@@ -170,7 +170,7 @@ async def test_repeated_batch_changes_nothing(bench: Bench) -> None:
         assert (again.run_id, is_replay, again.actor) == (first.run_id, True, ACTOR)
         await bench.drain(provider)
     assert await rows_of(bench.database, "delivery_history") == history
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
     assert await count(bench, campaign_runs) == 1
 
 
@@ -286,7 +286,7 @@ async def test_run_keeps_the_slices_it_started_with(bench: Bench) -> None:
         await store_of(bench).remove(ACTOR, DEFAULT_TENANT, each.slice_id)
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert all(b"The nation votes." in mail.content for mail in provider.mails)
+    assert all(b"The nation votes." in message.content for message in provider.messages)
 
 
 # Variants.
@@ -315,10 +315,13 @@ async def test_placeholders_are_filled_for_each_recipient(bench: Bench) -> None:
     provider = ScriptedProvider()
     await begin(bench)
     await bench.drain(provider)
-    mails = {mail.recipients[0]: message_from_bytes(mail.content, policy=policy.default) for mail in provider.mails}
-    assert (mails[ADA]["Subject"], mails[CLEO]["Subject"]) == ("For Ada", "For you")
-    assert "Dear Ada in Columbus &lt;OH&gt; &amp; co" in html_of(mails[ADA])
-    assert "Dear reader in your town &amp; co" in html_of(mails[CLEO])
+    emails = {
+        message.recipients[0]: message_from_bytes(message.content, policy=policy.default)
+        for message in provider.messages
+    }
+    assert (emails[ADA]["Subject"], emails[CLEO]["Subject"]) == ("For Ada", "For you")
+    assert "Dear Ada in Columbus &lt;OH&gt; &amp; co" in html_of(emails[ADA])
+    assert "Dear reader in your town &amp; co" in html_of(emails[CLEO])
     assert await count(bench, templates) == 1
 
 
@@ -383,7 +386,7 @@ async def test_unsubscribed_and_deleted_contacts_get_no_article(bench: Bench) ->
     await suppress(bench.database, "late@example.com", list_key="general")
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert sorted(mail.recipients[0] for mail in provider.mails) == [ADA, CLEO]
+    assert sorted(message.recipients[0] for message in provider.messages) == [ADA, CLEO]
     # Unsubscribing is not a failure.
     assert await rows_of(bench.database, "article_dead_letters") == []
 

@@ -25,7 +25,7 @@ from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, a_settl
 from tests.engines import PostgresServer
 
 READERS = 3
-MAILS = 4
+MESSAGES = 4
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ReportCase:
     """A report, before it is applied to one of the two equal worlds."""
 
     reader: int
-    mail: int  # one of the contact's own messages
+    message: int  # one of the contact's own messages
     type: EventType
     verdict: ContactVerdict
     day: int
@@ -53,9 +53,9 @@ KINDS = [
 ]
 
 A_REPORT = st.builds(
-    lambda reader, mail, kind, day, by, copies: ReportCase(reader, mail, *kind, day, by, copies),
+    lambda reader, sent_message, kind, day, by, copies: ReportCase(reader, sent_message, *kind, day, by, copies),
     st.integers(0, READERS - 1),
-    st.integers(0, MAILS - 1),
+    st.integers(0, MESSAGES - 1),
     st.sampled_from(KINDS),
     st.integers(0, 60),
     st.sampled_from(["outbox id", "provider id", "address"]),
@@ -70,12 +70,12 @@ class World:
         self.database = database
         self.name = name
         self.clock = ManualClock()
-        self.mails: list[NewMessage] = []
+        self.messages: list[NewMessage] = []
         self.more: list[list[NewMessage]] = []
 
     async def begin(self) -> None:
-        self.mails = [a_message(to=f"{self.name}-{n}@example.com") for n in range(READERS)]
-        await an_acceptor(self.database, self.clock).accept(self.mails)
+        self.messages = [a_message(to=f"{self.name}-{n}@example.com") for n in range(READERS)]
+        await an_acceptor(self.database, self.clock).accept(self.messages)
         claimed = await claims_of(self.database, self.clock, self.name).claim(READERS)
         settling = a_settler(self.database, self.clock)
         await settling.exchange([], claimed)
@@ -84,24 +84,26 @@ class World:
         doubted = replace(UNKNOWN, provider="ses")
         now = self.clock.now()
         await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
-        self.more = [[a_message(to=mail.to_email) for _ in range(MAILS - 1)] for mail in self.mails]
-        await an_acceptor(self.database, self.clock).accept([mail for messages_ in self.more for mail in messages_])
-        claimed = await claims_of(self.database, self.clock, self.name).claim(READERS * (MAILS - 1))
+        self.more = [[a_message(to=message.to_email) for _ in range(MESSAGES - 1)] for message in self.messages]
+        await an_acceptor(self.database, self.clock).accept(
+            [message for messages_ in self.more for message in messages_]
+        )
+        claimed = await claims_of(self.database, self.clock, self.name).claim(READERS * (MESSAGES - 1))
         await settling.exchange([], claimed)
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
     def report(self, expected: ReportCase, number: int) -> Report:
         # The others went through another provider, and are named by our ID only.
-        mail = [self.mails[expected.reader], *self.more[expected.reader]][expected.mail]
-        by = "outbox id" if expected.mail else expected.by
+        message = [self.messages[expected.reader], *self.more[expected.reader]][expected.message]
+        by = "outbox id" if expected.message else expected.by
         return Report(
             key=f"{self.name}-{number}",
             source="ses",
             type=expected.type,
             # No two at the same time, because then neither would be the later one.
             at=self.clock.now() + expected.day * DAY + number,
-            recipient=mail.to_email,
-            outbox_id=mail.outbox_id if by == "outbox id" else None,
+            recipient=message.to_email,
+            outbox_id=message.outbox_id if by == "outbox id" else None,
             provider_message_id=f"{self.name}-id-{expected.reader}" if by == "provider id" else None,
             verdict=expected.verdict,
             bounce_type=f"type {number}",
@@ -113,13 +115,13 @@ class World:
         doubts = InDoubtHandler(self.database, self.clock, grace=0)
         await doubts.mark_lost_attempts()
         await doubts.decide_due()
-        return [await self._contact_states(mail) for mail in self.mails]
+        return [await self._contact_states(message) for message in self.messages]
 
-    async def _contact_states(self, mail: NewMessage) -> Any:
+    async def _contact_states(self, message: NewMessage) -> Any:
         async with self.database.read() as tx:
-            [contact] = await tx.execute(select(contacts).where(contacts.c.email == mail.to_email))
-            entries = await tx.execute(select(suppressions).where(suppressions.c.email == mail.to_email))
-            mine = select(messages.c.id).where(messages.c.outbox_id == mail.outbox_id).scalar_subquery()
+            [contact] = await tx.execute(select(contacts).where(contacts.c.email == message.to_email))
+            entries = await tx.execute(select(suppressions).where(suppressions.c.email == message.to_email))
+            mine = select(messages.c.id).where(messages.c.outbox_id == message.outbox_id).scalar_subquery()
             [delivery] = await tx.execute(select(deliveries.c.status).where(deliveries.c.message_key == mine))
             story = await tx.execute(select(events.c.type).where(events.c.message_key == mine))
         return (

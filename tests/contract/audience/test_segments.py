@@ -50,7 +50,7 @@ class SampleContact:
     attributes: dict[str, Any]
     tags: set[str] = field(default_factory=set)
     on: dict[str, tuple[bool, bool]] = field(default_factory=dict)  # by list: is unsubscribed, is pending
-    mails: list[SampleMessage] = field(default_factory=list)
+    messages: list[SampleMessage] = field(default_factory=list)
 
 
 def sample_contacts(seed: int) -> list[SampleContact]:
@@ -74,7 +74,7 @@ def a_contact(chance: random.Random, number: int) -> SampleContact:
             key: (chance.random() < 0.3, chance.random() < 0.3)
             for key in chance.sample(["news", "tips"], chance.randrange(3))
         },
-        mails=[
+        messages=[
             SampleMessage(
                 campaign,
                 chance.choice([None, a_time()]),
@@ -138,7 +138,7 @@ def often_enough(sample: SampleContact, activity: MessageActivity, moments: Any)
     since = 0 if activity.within_days is None else NOW - activity.within_days * DAY
     result = [
         message
-        for message in sample.mails
+        for message in sample.messages
         if any(at >= since for at in moments(message)) and activity.campaign in (None, message.campaign)
     ]
     return len(result) >= activity.at_least
@@ -282,7 +282,7 @@ async def store(database: Database, stored_contacts: list[SampleContact]) -> Non
                         unsubscribed_at=2 if has_left else None, is_pending=is_pending,
                     )
                 )  # fmt: skip
-            for message in sample.mails:
+            for message in sample.messages:
                 number += 1
                 await store_message(tx, number, key, sample.email, message, keys)
 

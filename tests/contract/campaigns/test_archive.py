@@ -48,7 +48,7 @@ class ArchiveSite:
         provider = ScriptedProvider()
         await self.desk.run_scheduler()
         await self.desk.bench.drain(provider)
-        return provider.mails
+        return provider.messages
 
     async def published(self, **changes: Any) -> str:
         campaign_id = await self.campaign(**changes)
@@ -66,8 +66,8 @@ async def site(bench: Bench) -> AsyncIterator[ArchiveSite]:
         yield ArchiveSite(CampaignHarness(bench), Archive(bench.database, bench.clock, engine.templates), client)
 
 
-def links_in(mail: OutgoingMessage) -> list[str]:
-    body = email.message_from_bytes(mail.content, policy=SMTP).get_body(("html",))
+def links_in(message: OutgoingMessage) -> list[str]:
+    body = email.message_from_bytes(message.content, policy=SMTP).get_body(("html",))
     assert body is not None
     found = re.findall(r'href="([^"]+)"', body.get_content())
     return [each.replace("&amp;", "&").replace("&#x2f;", "/") for each in found]
@@ -78,8 +78,8 @@ def links_in(mail: OutgoingMessage) -> list[str]:
 
 async def test_web_view_shows_the_email_as_sent(site: ArchiveSite) -> None:
     await site.campaign()
-    [mail] = await site.sent()
-    view, choose, leave = links_in(mail)
+    [message] = await site.sent()
+    view, choose, leave = links_in(message)
     page = await site.client.get(view)
     assert page.status_code == 200
     assert "Hello Ann, you are on pro." in page.text
@@ -88,8 +88,8 @@ async def test_web_view_shows_the_email_as_sent(site: ArchiveSite) -> None:
 
 async def test_email_can_link_to_the_preferences_page(site: ArchiveSite) -> None:
     await site.campaign()
-    [mail] = await site.sent()
-    page = await site.client.get(links_in(mail)[1])
+    [message] = await site.sent()
+    page = await site.client.get(links_in(message)[1])
     assert page.status_code == 200
     assert "What would you like to receive?" in page.text
 
@@ -101,20 +101,20 @@ async def test_only_bulk_api_messages_have_a_web_view(site: ArchiveSite) -> None
     bulk = a_newsletter(to=ADA, template_key=template.key, payload={"to": ADA, "toName": "Ada", **told}, list_key=NEWS)
     receipt = a_message(to=ADA, template_key=template.key, payload={"to": ADA, **told})
     await bench.accept(bulk, receipt)
-    mails = {mail.outbox_id: mail for mail in await site.sent()}
-    page = await site.client.get(links_in(mails[bulk.outbox_id])[0])
+    emails = {message.outbox_id: message for message in await site.sent()}
+    page = await site.client.get(links_in(emails[bulk.outbox_id])[0])
     assert "Hello Ada, you are on gold." in page.text
-    assert links_in(mails[receipt.outbox_id]) == []
+    assert links_in(emails[receipt.outbox_id]) == []
     unsigned = WebViewTokens("s" * 32).make(receipt.outbox_id)
     assert (await site.client.get(f"/view/{unsigned}")).status_code == 404
 
 
 async def test_forged_web_view_link_shows_nothing(site: ArchiveSite) -> None:
     await site.campaign()
-    [mail] = await site.sent()
-    token = links_in(mail)[0].rpartition("/")[2]
+    [message] = await site.sent()
+    token = links_in(message)[0].rpartition("/")[2]
     outbox_id, _, signature = token.partition(".")
-    assert outbox_id == mail.outbox_id
+    assert outbox_id == message.outbox_id
     for wrong in (
         outbox_id,
         f"{outbox_id}.",
@@ -136,16 +136,16 @@ def test_links_signed_with_a_retired_secret_keep_working() -> None:
 
 async def test_email_to_an_erased_contact_is_gone(site: ArchiveSite) -> None:
     await site.campaign()
-    [mail] = await site.sent()
+    [message] = await site.sent()
     await erase(site.desk.database, site.desk.clock, DEFAULT_TENANT, ADA, actor="test")
-    answer = await site.client.get(links_in(mail)[0])
+    answer = await site.client.get(links_in(message)[0])
     assert (answer.status_code, "Ann" in answer.text) == (404, False)
 
 
 async def test_web_view_runs_no_script_and_has_no_origin(site: ArchiveSite) -> None:
     campaign_id = await site.published()
-    [mail] = await site.sent()
-    view = await site.client.get(links_in(mail)[0])
+    [message] = await site.sent()
+    view = await site.client.get(links_in(message)[0])
     content = await site.client.get(f"/archive/{NEWS}/{campaign_id}/content")
     for answer, framed_by in ((view, "'none'"), (content, "'self'")):
         rules = dict(rule.partition(" ")[::2] for rule in answer.headers["Content-Security-Policy"].split("; "))

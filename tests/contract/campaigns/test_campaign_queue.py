@@ -46,7 +46,7 @@ async def drain(bench: Bench, provider: ScriptedProvider, workers: int) -> None:
 
 
 def recipients(provider: ScriptedProvider) -> list[str]:
-    return [mail.recipients[0] for mail in provider.mails]
+    return [message.recipients[0] for message in provider.messages]
 
 
 # Limits and the queue.
@@ -59,7 +59,7 @@ async def test_hourly_limit_sends_the_rest_at_the_next_hour(desk: CampaignHarnes
     provider = ScriptedProvider()
     await drain(desk.bench, provider, workers)
     await desk.bench.drain(provider)  # one worker returned permits after the others had stopped
-    assert len(provider.mails) == 100
+    assert len(provider.messages) == 100
     assert await desk.deferral(campaign_id) == ("rate_per_hour", 50 * MINUTE)
     place, poll = await desk.position(campaign_id), await desk.progress()
     assert (place.status, place.campaign_status) == ("PENDING", "SENDING")
@@ -69,10 +69,10 @@ async def test_hourly_limit_sends_the_rest_at_the_next_hour(desk: CampaignHarnes
 
     desk.clock.advance(50 * MINUTE - 1)
     await drain(desk.bench, provider, workers)
-    assert len(provider.mails) == 100
+    assert len(provider.messages) == 100
     desk.clock.advance(1)
     await drain(desk.bench, provider, workers)
-    assert len(set(recipients(provider))) == len(provider.mails) == 150
+    assert len(set(recipients(provider))) == len(provider.messages) == 150
     assert await desk.status(campaign_id) == "SENT"
 
 
@@ -82,11 +82,11 @@ async def test_used_daily_limit_waits_for_the_next_opening(desk: CampaignHarness
     provider = ScriptedProvider()
     await drain(desk.bench, provider, 4)
     await desk.bench.drain(provider)  # one worker returned permits after the others had stopped
-    assert len(provider.mails) == 20
+    assert len(provider.messages) == 20
     assert await desk.deferral(campaign_id) == ("daily_limit", DAY + HOUR)
     desk.clock.advance(DAY + HOUR)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
 
 
 async def test_exhausted_quota_defers_until_the_next_sync(desk: CampaignHarness) -> None:
@@ -95,14 +95,14 @@ async def test_exhausted_quota_defers_until_the_next_sync(desk: CampaignHarness)
     campaign_id = await desk.start(5)
     provider = ScriptedProvider()
     await drain(desk.bench, provider, 4)
-    assert provider.mails == []
+    assert provider.messages == []
     assert await desk.deferral(campaign_id) == ("quota_exhausted", 5 * MINUTE)
     desk.clock.advance(5 * MINUTE)
     before = await quotas.read_pre_sync_state(desk.database, ["scripted"])
     await quotas.record_sync(desk.database, desk.clock, [QuotaReport("scripted", remaining=3)], before)
     await drain(desk.bench, provider, 4)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 3
+    assert len(provider.messages) == 3
     assert (await desk.deferral(campaign_id))[0] == "quota_exhausted"
 
 
@@ -132,7 +132,7 @@ async def test_progress_shows_the_active_campaign_and_the_queue(desk: CampaignHa
 
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 15  # the deferred campaign does not block the next one
+    assert len(provider.messages) == 15  # the deferred campaign does not block the next one
     poll = await desk.progress()
     assert poll.active is not None
     assert (poll.active.campaign_id, poll.active.status, poll.queued) == (first, "PENDING", 2)
@@ -159,9 +159,9 @@ async def test_campaigns_are_sent_in_the_order_of_their_starts(desk: CampaignHar
     await desk.bench.drain(provider, window=1)
     order = [
         subject
-        for mail in provider.mails
+        for message in provider.messages
         for subject in ("One", "Two", "Three")
-        if f"Subject: {subject}".encode() in mail.content
+        if f"Subject: {subject}".encode() in message.content
     ]
     assert order == ["One"] * 30 + ["Two"] * 30 + ["Three"] * 30
 
@@ -177,21 +177,21 @@ async def test_tightest_of_tenant_and_campaign_limits_applies(desk: CampaignHarn
     other = await a_tenant(desk.database, "other")
     await desk.bench.accept(*(a_message(tenant_id=other, priority=Priority.BULK) for _ in range(5)))
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 35
+    assert len(provider.messages) == 35
 
 
 async def test_edited_limits_apply_at_once(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(50, limits={"ratePerHour": 10})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 10
+    assert len(provider.messages) == 10
     await desk.edit_limits(campaign_id, ratePerHour=25)
     assert await desk.deferral(campaign_id) == (None, None)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 25
+    assert len(provider.messages) == 25
     await desk.edit_limits(campaign_id)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 50
+    assert len(provider.messages) == 50
     assert await desk.audit_actions(campaign_id) == ["create", "start", "edit_limits", "edit_limits"]
 
 
@@ -199,11 +199,11 @@ async def test_campaign_is_sent_only_in_its_working_hours(desk: CampaignHarness)
     campaign_id = await desk.start(5, limits={"workingHours": "10:00-12:00", "timezone": "Europe/Lisbon"})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     assert await desk.deferral(campaign_id) == ("outside_hours", 2 * HOUR)
     desk.clock.advance(2 * HOUR)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
 
 
 async def test_working_hours_can_follow_each_recipients_time_zone(desk: CampaignHarness) -> None:
@@ -231,12 +231,12 @@ async def test_campaign_warm_up_doubles_each_day(desk: CampaignHarness) -> None:
     provider = ScriptedProvider()
     for sent in (50, 150):
         await desk.bench.drain(provider)
-        assert len(provider.mails) == sent
+        assert len(provider.messages) == sent
         reason, until = await desk.deferral(campaign_id)
         assert reason == "warmup"
         desk.clock.advance(until or 0)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 200
+    assert len(provider.messages) == 200
 
 
 # While a worker is busy: it has just read the limits, and the clock does not move.
@@ -249,7 +249,7 @@ async def test_busy_worker_applies_limits_of_a_new_campaign(desk: CampaignHarnes
     await worker.run(drain=True)
     campaign_id = await desk.start(30, limits={"dailyLimit": 10})
     await Worker(worker.parts, worker.settings).run(drain=True)
-    assert len(provider.mails) == 1 + 10
+    assert len(provider.messages) == 1 + 10
     assert (await desk.deferral(campaign_id))[0] == "daily_limit"
 
 
@@ -270,10 +270,10 @@ async def test_busy_worker_does_not_apply_a_lifted_limit(desk: CampaignHarness) 
     provider = ScriptedProvider()
     worker = await desk.bench.worker(provider)
     await worker.run(drain=True)
-    assert len(provider.mails) == 10
+    assert len(provider.messages) == 10
     await desk.edit_limits(campaign_id)
     await Worker(worker.parts, worker.settings).run(drain=True)
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
 
 
 async def test_limit_lifted_during_its_deferral_defers_nothing(
@@ -291,7 +291,7 @@ async def test_limit_lifted_during_its_deferral_defers_nothing(
     monkeypatch.setattr(gate, "defer_lane", hold)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
 
 
 # Long runs.
@@ -354,11 +354,11 @@ async def test_limits_hold_when_valkey_dies_during_a_campaign(engine: DatabaseAd
                 await asyncio.gather(*runs)
                 await bench.drain(provider)
             # Permits that were lost with Valkey make the count too low, never too high.
-            assert 80 <= len(provider.mails) <= 100
+            assert 80 <= len(provider.messages) <= 100
             assert (await desk.deferral(campaign_id))[0] == "rate_per_hour"
             clock.advance(HOUR)
             await bench.drain(provider)
-            assert len(set(recipients(provider))) == len(provider.mails) == 150
+            assert len(set(recipients(provider))) == len(provider.messages) == 150
 
 
 async def test_progress_shows_only_the_tenants_own_campaigns(desk: CampaignHarness) -> None:
@@ -376,7 +376,7 @@ async def test_campaign_rate_excludes_other_tenants(desk: CampaignHarness) -> No
     await desk.bench.accept(*(a_message(tenant_id=other) for _ in range(100)))
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 120
+    assert len(provider.messages) == 120
     assert (await desk.progress()).rate == 2.0  # twenty in the last ten seconds
     desk.clock.advance(10 * SECOND)
     assert (await desk.progress()).rate == 0.0

@@ -73,9 +73,9 @@ async def test_test_send_contains_the_postal_address(bench: Bench, setting: str 
     store = TemplateStore(bench.database, bench.clock, postal_address=setting)
     content = {"subject": "News", "body": "<p>News</p><p>{{ postal_address }}</p>"}
     trial = CampaignTestSend("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
-    [mail] = await build_test_messages(bench.database, store, trial, bench.clock.now())
-    assert shown in mail.payload["html"]
-    assert shown in mail.payload["text"]
+    [message] = await build_test_messages(bench.database, store, trial, bench.clock.now())
+    assert shown in message.payload["html"]
+    assert shown in message.payload["text"]
 
 
 async def _sent(desk: CampaignHarness, readers: int) -> int:

@@ -68,14 +68,14 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 7)
 
 
-def read(mail: OutgoingMessage) -> EmailMessage:
-    found = message_from_bytes(mail.content, policy=policy.default)
+def read(message: OutgoingMessage) -> EmailMessage:
+    found = message_from_bytes(message.content, policy=policy.default)
     assert isinstance(found, EmailMessage)
     return found
 
 
 def recipients(provider: ScriptedProvider) -> list[str]:
-    return [mail.recipients[0] for mail in provider.mails]
+    return [message.recipients[0] for message in provider.messages]
 
 
 # From a draft to a sent campaign.
@@ -103,7 +103,7 @@ async def test_contact_attributes_override_campaign_variables(desk: CampaignHarn
     await desk.start(content=content, variables=variables, replyTo="desk@example.com", sender="Us <us@example.com>")
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    ann, bob = sorted((read(mail) for mail in provider.mails), key=lambda mail: str(mail["To"]))
+    ann, bob = sorted((read(message) for message in provider.messages), key=lambda message: str(message["To"]))
     assert (str(ann["Subject"]), str(ann["To"])) == ("Spring for Ann Lee", "Ann Lee <ann@example.com>")
     assert (str(ann["From"]), str(ann["Reply-To"])) == ("Us <us@example.com>", "desk@example.com")
     assert "gold" in ann.as_string()
@@ -300,7 +300,7 @@ async def test_unsubscribed_recipient_is_skipped_and_not_a_failure(desk: Campaig
     await standing.unsubscribe_by_link(DEFAULT_TENANT, address_of(4), source="test")
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 8
+    assert len(provider.messages) == 8
     assert not {address_of(3), address_of(4)} & set(recipients(provider))
     counts = await desk.counts(campaign_id)
     assert (counts.withdrawn, counts.failed, counts.percent) == (2, 0, 100.0)
@@ -316,9 +316,9 @@ async def test_email_uses_contact_data_at_send_time(desk: CampaignHarness) -> No
         await tx.execute(update(contacts).where(contacts.c.email == address_of(1)).values(deleted_at=1))
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    [mail] = provider.mails  # and nothing is sent to the deleted contact
-    assert "gold" in read(mail).as_string()
-    assert str(read(mail)["To"]) == f"Eve <{address_of(0)}>"
+    [message] = provider.messages  # and nothing is sent to the deleted contact
+    assert "gold" in read(message).as_string()
+    assert str(read(message)["To"]) == f"Eve <{address_of(0)}>"
 
 
 async def test_recipient_gets_the_template_of_their_locale(desk: CampaignHarness) -> None:
@@ -330,7 +330,7 @@ async def test_recipient_gets_the_template_of_their_locale(desk: CampaignHarness
     await desk.start(content={"templateId": "hello"})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    said = {mail.recipients[0].partition("@")[0]: str(read(mail)["Subject"]) for mail in provider.mails}
+    said = {message.recipients[0].partition("@")[0]: str(read(message)["Subject"]) for message in provider.messages}
     assert said == {"en": "Hello", "none": "Hello", "pt": "Olá", "br": "Oi"}
 
 
@@ -347,7 +347,7 @@ async def test_paused_campaign_keeps_its_position_and_resumes(desk: CampaignHarn
     await desk.campaigns.pause(OPERATOR, campaign_id)
     provider.let_go()
     await run
-    sent = len(provider.mails)
+    sent = len(provider.messages)
     assert 10 <= sent <= 10 + 2 * 10  # messages being sent, and at most those claimed before the pause
     assert await desk.status(campaign_id) == "PAUSED"
     poll = await desk.progress()
@@ -356,10 +356,10 @@ async def test_paused_campaign_keeps_its_position_and_resumes(desk: CampaignHarn
 
     desk.clock.advance(30 * DAY)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == sent
+    assert len(provider.messages) == sent
     await desk.campaigns.resume(OPERATOR, campaign_id)
     await desk.bench.drain(provider)
-    assert len(set(recipients(provider))) == len(provider.mails) == 300
+    assert len(set(recipients(provider))) == len(provider.messages) == 300
     assert await desk.status(campaign_id) == "SENT"
     assert await desk.audit_actions(campaign_id) == ["create", "start", "pause", "resume"]
 
@@ -371,7 +371,7 @@ async def test_cancelled_campaign_cancels_only_unsent_messages(desk: CampaignHar
     await desk.bench.drain(provider)
     await desk.campaigns.cancel(OPERATOR, campaign_id)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
     counts = await desk.counts(campaign_id)
     assert (counts.sent, counts.cancelled, counts.waiting) == (30, 70, 0)
     assert await desk.status(campaign_id) == "CANCELLED"
@@ -400,7 +400,7 @@ async def test_campaign_with_failures_stays_sending_until_retried(desk: Campaign
     _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
     assert count == 2
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 7
+    assert len(provider.messages) == 7
     assert await desk.status(campaign_id) == "SENT"
     assert await desk.audit_actions(campaign_id) == ["create", "start", "retry_failed"]
 
@@ -499,7 +499,7 @@ async def test_started_campaign_can_be_duplicated_but_not_edited(desk: CampaignH
     await desk.campaigns.start(OPERATOR, copy.campaign_id)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 4
+    assert len(provider.messages) == 4
 
 
 # Test sends.
@@ -513,7 +513,7 @@ async def test_test_send_is_not_counted(desk: CampaignHarness) -> None:
     await desk.campaigns.test_send(OPERATOR, campaign_id, ["Boss@Example.com"], as_contact=address_of(1))
     await desk.campaigns.test_send(OPERATOR, campaign_id, ["desk@example.com"])
     await desk.bench.drain(provider)
-    as_ann, plain = (read(mail) for mail in provider.mails)
+    as_ann, plain = (read(message) for message in provider.messages)
     assert (str(as_ann["To"]), str(as_ann["Subject"])) == ("boss@example.com", "[Test] News for Ann Lee")
     assert "gold" in as_ann.as_string()
     assert "[plan]" in plain.as_string()
@@ -531,7 +531,7 @@ async def test_test_send_of_an_ab_test_contains_every_variant(desk: CampaignHarn
     provider = ScriptedProvider()
     await desk.campaigns.test_send(OPERATOR, campaign_id, ["desk@example.com"])
     await desk.bench.drain(provider)
-    subjects = sorted(str(read(mail)["Subject"]) for mail in provider.mails)
+    subjects = sorted(str(read(message)["Subject"]) for message in provider.messages)
     assert subjects == ["[Test] News for Jane Doe", "[Test] Other news for Jane Doe"]
 
 
@@ -540,11 +540,11 @@ async def test_test_send_of_an_ab_test_contains_every_variant(desk: CampaignHarn
 
 async def clicks(desk: CampaignHarness, provider: ScriptedProvider, subject: str, count: int) -> None:
     """Report clicks of this many recipients of messages with the subject."""
-    mails = [mail for mail in provider.mails if str(read(mail)["Subject"]).startswith(subject)]
+    emails = [message for message in provider.messages if str(read(message)["Subject"]).startswith(subject)]
     now = desk.clock.now()
     told = [
-        Report(f"click-{mail.outbox_id}-{again}", "ses", EventType.CLICKED, now, outbox_id=mail.outbox_id)
-        for mail in mails[:count]
+        Report(f"click-{message.outbox_id}-{again}", "ses", EventType.CLICKED, now, outbox_id=message.outbox_id)
+        for message in emails[:count]
         for again in range(2)
     ]
     await desk.bench.engine.reports.receive(told)
@@ -555,7 +555,7 @@ async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) ->
     campaign_id = await desk.start(100, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
+    subjects = [str(read(message)["Subject"]) for message in provider.messages]
     assert sorted(subjects) == ["News for Ann"] * 10 + ["Other news for Ann"] * 10
     assert await desk.deferral(campaign_id) == ("waits_for_winner", HOUR)
     assert await desk.status(campaign_id) == "SENDING"
@@ -564,10 +564,10 @@ async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) ->
 
     desk.clock.advance(HOUR - SECOND)
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 20
+    assert len(provider.messages) == 20
     desk.clock.advance(SECOND)
     await desk.bench.drain(provider)
-    assert [str(read(mail)["Subject"]) for mail in provider.mails[20:]] == ["Other news for Ann"] * 80
+    assert [str(read(message)["Subject"]) for message in provider.messages[20:]] == ["Other news for Ann"] * 80
     assert len(set(recipients(provider))) == 100
     assert await desk.status(campaign_id) == "SENT"
     [decided] = [
@@ -585,7 +585,7 @@ async def test_first_of_equal_variants_wins_even_after_a_pause(desk: CampaignHar
     campaign_id = await desk.start(50, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    tried = len(provider.mails)
+    tried = len(provider.messages)
     await desk.campaigns.pause(OPERATOR, campaign_id)
     desk.clock.advance(30 * MINUTE)
     await desk.campaigns.resume(OPERATOR, campaign_id)
@@ -594,8 +594,8 @@ async def test_first_of_equal_variants_wins_even_after_a_pause(desk: CampaignHar
     assert await desk.deferral(campaign_id) == ("waits_for_winner", 30 * MINUTE)
     desk.clock.advance(30 * MINUTE)
     await desk.bench.drain(provider)
-    assert {str(read(mail)["Subject"]) for mail in provider.mails[tried:]} == {"News for Ann"}
-    assert len(provider.mails) == 50
+    assert {str(read(message)["Subject"]) for message in provider.messages[tried:]} == {"News for Ann"}
+    assert len(provider.messages) == 50
 
 
 @pytest.mark.promise("campaign-experiment")
@@ -607,7 +607,7 @@ async def test_person_can_choose_the_winner_early(desk: CampaignHarness) -> None
         await desk.campaigns.choose_winner(OPERATOR, campaign_id, "C")
     await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B")
     await desk.bench.drain(provider)
-    assert {str(read(mail)["Subject"]) for mail in provider.mails[20:]} == {"Other news for Ann"}
+    assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
     assert await desk.status(campaign_id) == "SENT"
     with pytest.raises(NotPossibleNow):
         await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
@@ -618,7 +618,7 @@ async def test_variants_for_the_whole_audience_need_no_winner(desk: CampaignHarn
     campaign_id = await desk.start(40, experiment={**TEST, "testPercent": 100})
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert len(provider.mails) == 40
+    assert len(provider.messages) == 40
     assert await desk.status(campaign_id) == "SENT"
 
 
@@ -627,7 +627,7 @@ async def test_variants_alternate_in_the_test_group(desk: CampaignHarness, small
     await desk.start(16, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
+    subjects = [str(read(message)["Subject"]) for message in provider.messages]
     assert sorted(recipients(provider)) == [address_of(number) for number in (0, 5, 10, 15)]
     assert sorted(subjects) == ["News for Ann"] * 2 + ["Other news for Ann"] * 2
 
@@ -643,7 +643,7 @@ async def test_ab_test_with_too_few_recipients_is_refused(desk: CampaignHarness)
     await desk.campaigns.start(OPERATOR, campaign_id)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    assert {str(read(mail)["Subject"]) for mail in provider.mails} == {"News for Ann", "Other news for Ann"}
+    assert {str(read(message)["Subject"]) for message in provider.messages} == {"News for Ann", "Other news for Ann"}
 
 
 @pytest.mark.promise("campaign-refusals")

@@ -223,9 +223,9 @@ async def test_bounce_email_updates_the_message(
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
     recorder = BounceMailRecorder(Reports(database, clock), clock)
-    mail = a_bounce_mail(outbox_id, status, action)
-    assert (await recorder.record(mail)).counts.new == 1
-    assert (await recorder.record(mail)).counts.repeated == 1
+    message = a_bounce_mail(outbox_id, status, action)
+    assert (await recorder.record(message)).counts.new == 1
+    assert (await recorder.record(message)).counts.repeated == 1
     found, scopes = await contact_state(database)
     assert (found or "active", scopes) == expected
     assert len(steps(await record_of(database, outbox_id))) == 5
@@ -256,8 +256,8 @@ async def test_bounce_email_without_our_id_changes_no_contact(database: Database
     forged = [a_bounce_mail(None, status) for status in ("5.1.1", "5.2.2", "4.2.2", "4.2.1")]
     forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
     with capture_logs() as lines:
-        for mail in forged:
-            recorded = await recorder.record(mail)
+        for message in forged:
+            recorded = await recorder.record(message)
             assert [report.verdict for report in recorded.reports] == ["nothing"]
             assert (recorded.counts.new, recorded.counts.unknown) == (0, 1)
     assert [line["event"] for line in lines] == ["report_without_message"] * len(forged)
@@ -278,9 +278,9 @@ async def test_bounce_email_without_our_id_changes_no_contact(database: Database
 )
 async def test_bounce_time_is_its_date_header(date: str | None, seconds: int) -> None:
     now = ManualClock(1_800_000_000_000).now()
-    mail = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
-    mail = mail if date is None else f"Date: {date}\r\n".encode() + mail
-    [report] = reports_of(parse_bounce_mail(mail), now)
+    message = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
+    message = message if date is None else f"Date: {date}\r\n".encode() + message
+    [report] = reports_of(parse_bounce_mail(message), now)
     assert report.at == now + seconds * 1000
 
 
@@ -424,7 +424,7 @@ def test_all_invalid_inbound_settings_are_reported(tmp_path: Path) -> None:
 # The bounce command.
 
 
-async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[int, str, str]:
+async def bounce(url: str, folder: Path, message: bytes, *options: str) -> tuple[int, str, str]:
     """Run `mailwright bounce` as a mail server does."""
     process = await asyncio.create_subprocess_exec(
         *(*warm_command(), "bounce", *options),
@@ -435,7 +435,7 @@ async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[in
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60):
-        out, errors = await process.communicate(mail)
+        out, errors = await process.communicate(message)
     return process.returncode or 0, out.decode(), errors.decode()
 
 

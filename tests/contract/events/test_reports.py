@@ -270,10 +270,10 @@ async def test_bounce_by_address_ignores_later_messages(database: Database, cloc
 
 
 async def test_shared_provider_id_matches_own_recipient(database: Database, clock: ManualClock) -> None:
-    mails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
+    emails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
     report = a_report(clock, source="sendgrid", provider_message_id="x-1", recipient="R1@example.com")
     await Reports(database, clock).receive([report])
-    assert [len(steps(await record_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
+    assert [len(steps(await record_of(database, message.outbox_id))) for message in emails] == [4, 5, 4]
 
 
 async def test_report_changes_only_its_tenant(database: Database, clock: ManualClock) -> None:
@@ -412,8 +412,8 @@ async def test_soft_bounce_order_does_not_matter(database: Database, clock: Manu
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
     ends = []
     for number, order in enumerate(orders):
-        mails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
-        for message, day in zip(mails, order, strict=True):
+        emails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
+        for message, day in zip(emails, order, strict=True):
             report = a_bounce(clock, message, key=f"k{number}-{day}", verdict=ContactVerdict.SOFT_BOUNCE, at=day * DAY)
             await Reports(database, clock).receive([report])
         person = await contacts.load_details(database, 1, message.to_email)
@@ -424,12 +424,12 @@ async def test_soft_bounce_order_does_not_matter(database: Database, clock: Manu
 
 @pytest.mark.promise("soft-bounces-counted")
 async def test_reports_about_one_message_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
-    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
+    emails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
     recorder = Reports(database, clock)
-    for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
-        await recorder.receive([a_bounce(clock, mail, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE)])
+    for number, message in enumerate((emails[0], emails[0], emails[0], emails[1], emails[1])):
+        await recorder.receive([a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {}
-    await recorder.receive([a_bounce(clock, mails[2], key="k9", verdict=ContactVerdict.SOFT_BOUNCE)])
+    await recorder.receive([a_bounce(clock, emails[2], key="k9", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
@@ -438,8 +438,10 @@ async def test_soft_bounces_before_reactivation_do_not_count(
     database: Database, clock: ManualClock, leaves: bool
 ) -> None:
     recorder, people = Reports(database, clock), ContactStatusService(database, clock)
-    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
-    reports = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    emails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
+    reports = [
+        a_bounce(clock, message, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, message in enumerate(emails)
+    ]
     await recorder.receive(reports[:3])
     assert await contact_status(database, "ada@example.com") == "bounced"
     clock.advance(DAY)
@@ -458,8 +460,10 @@ async def test_soft_bounces_before_reactivation_do_not_count(
 
 async def test_late_soft_bounce_does_not_revive_old_ones(database: Database, clock: ManualClock) -> None:
     recorder = Reports(database, clock)
-    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
-    reports = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    emails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
+    reports = [
+        a_bounce(clock, message, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, message in enumerate(emails)
+    ]
     await recorder.receive(reports[:3])
     await suppressions.remove(database, 1, "ada@example.com")
     clock.advance(300 * DAY)

@@ -89,8 +89,8 @@ def mail_of(message: OutgoingMessage) -> EmailMessage:
 
 
 def bodies_of(message: OutgoingMessage) -> tuple[str, str]:
-    mail = mail_of(message)
-    html, text = mail.get_body(("html",)), mail.get_body(("plain",))
+    email = mail_of(message)
+    html, text = email.get_body(("html",)), email.get_body(("plain",))
     assert html is not None
     assert text is not None
     return html.get_content(), text.get_content()
@@ -179,7 +179,7 @@ async def test_from_name_of_subscriber_overrides_default(bench: MailoutBench) ->
     bench.subscribe("ada@example.com", from_name="Grace at Example")
     bench.subscribe("bob@example.com")
     await bench.finish(await bench.send(bench.page()))
-    senders = [str(mail_of(mail)["From"]) for mail in bench.provider.mails]
+    senders = [str(mail_of(message)["From"]) for message in bench.provider.messages]
     assert senders == ["Grace at Example <news@example.com>", "Example News <news@example.com>"]
 
 
@@ -190,8 +190,8 @@ async def test_footer_has_sender_and_own_unsubscribe_link(bench: MailoutBench) -
     bench.subscribe("ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
     links = set()
-    for mail in bench.provider.mails:
-        html, text = bodies_of(mail)
+    for message in bench.provider.messages:
+        html, text = bodies_of(message)
         assert "Example Org — 1 Example Street" in html
         assert text.rstrip().splitlines()[-3:-1] == ["--", "Example Org — 1 Example Street"]
         link = text.rstrip().rpartition("Unsubscribe: ")[2]
@@ -207,9 +207,9 @@ async def test_braces_in_a_page_are_literal(bench: MailoutBench) -> None:
     words = "{{ email }} {% if %} {# no #} {{{ }}} {"
     page = bench.page(Subject="{{ subject }} 100 {%", blocks=[said("paragraph", words)])
     await bench.finish(await bench.send(page))
-    [mail] = bench.provider.mails
-    html, text = bodies_of(mail)
-    assert mail_of(mail)["Subject"] == "{{ subject }} 100 {%"
+    [message] = bench.provider.messages
+    html, text = bodies_of(message)
+    assert mail_of(message)["Subject"] == "{{ subject }} 100 {%"
     assert text.startswith(words)
     assert "{% if %}" in html.replace("&#123;", "{")
 
@@ -344,7 +344,7 @@ async def test_unsupported_block_is_reported_and_the_rest_sent(bench: MailoutBen
     spoken = block("speech", rich_text=said("paragraph", "Said aloud.")["paragraph"]["rich_text"])
     page = bench.page(blocks=[said("paragraph", "Before."), odd, spoken])
     await bench.finish(await bench.send(page))
-    html, text = bodies_of(bench.provider.mails[0])
+    html, text = bodies_of(bench.provider.messages[0])
     assert "Said aloud." in html
     assert "Said aloud." in text
     codes = [(error["Error Code"], error["Stage"]) for error in bench.errors()]
@@ -485,7 +485,7 @@ async def test_failed_address_is_recorded_and_others_are_sent(bench: MailoutBenc
     page = bench.page()
     provider = refusing(emails[1], emails[3])
     run = await bench.finish(await bench.send(page), provider)
-    assert [mail.recipients[0] for mail in provider.mails] == emails
+    assert [message.recipients[0] for message in provider.messages] == emails
     cells = bench.cells(page)
     assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Failed", 3, 2)
     assert [(row["Email"], row["Error Code"], row["Stage"], row["Provider"]) for row in bench.errors()] == [
@@ -572,7 +572,7 @@ async def test_results_are_written_after_notion_recovers(bench: MailoutBench) ->
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
     assert [error["Email"] for error in bench.errors()] == ["bob@example.com"]
     await bench.deliver(provider)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
 
 
 GONE: list[tuple[str, str, str]] = [("trash", "restore", "NOTION_IN_TRASH"), ("hide", "show", "NOTION_NOT_SHARED")]
@@ -607,7 +607,7 @@ async def test_missing_page_is_recorded_once_and_updated_when_restored(
     assert (run.error_code, run.error_message, run.reported_at is not None) == (None, None, True)
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
     await bench.deliver(provider)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
 
 
 async def test_missing_page_is_not_checked_after_the_last_update(bench: MailoutBench) -> None:

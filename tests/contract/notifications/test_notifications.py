@@ -42,9 +42,9 @@ def service_of(setup: QueueSetup) -> NotificationService:
     return NotificationService(setup.bench.database, setup.clock, setup.queue, config, 1)
 
 
-def html_of(mail: OutgoingMessage) -> str:
+def html_of(message: OutgoingMessage) -> str:
     """Return the HTML as an email client shows it."""
-    parsed = message_from_bytes(mail.content, policy=policy.default)
+    parsed = message_from_bytes(message.content, policy=policy.default)
     body = parsed.get_body(("html",))
     assert body is not None
     return unescape(body.get_content())
@@ -79,7 +79,7 @@ async def test_timeline_records_current_section_status(setup: QueueSetup) -> Non
     await setup.round(provider)
     [entry] = await setup.owner.timeline()
     assert entry.section_status_snapshot == "Wait"
-    text = html_of(provider.mails[0])
+    text = html_of(provider.messages[0])
     assert "01:198:112" in text
     assert "M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB" in text
 
@@ -89,7 +89,7 @@ async def test_every_message_has_manage_and_unsubscribe_links(setup: QueueSetup)
     await setup.owner.notification(subscription={"unsubscribe_token": None})
     provider = ScriptedProvider()
     await setup.round(provider)
-    first, second = (html_of(mail) for mail in provider.mails)
+    first, second = (html_of(message) for message in provider.messages)
     assert "https://seats.example/subscriptions/1" in first
     assert "https://seats.example/subscriptions/1/unsubscribe?token=token-1" in first
     assert second.count("https://seats.example/subscriptions/2") >= 2
@@ -100,7 +100,7 @@ async def test_message_is_in_subscriber_locale_or_fallback(setup: QueueSetup) ->
         await setup.owner.notification(subscription={"locale": locale})
     provider = ScriptedProvider()
     await setup.round(provider)
-    languages = [html_of(mail).partition('lang="')[2][:2] for mail in provider.mails]
+    languages = [html_of(message).partition('lang="')[2][:2] for message in provider.messages]
     assert languages == ["ru", "pt", "en", "en"]
 
 
@@ -131,7 +131,7 @@ async def test_retry_follows_the_schedule(setup: QueueSetup) -> None:
     assert (await setup.owner.row(number)).fanout_attempts == 2
     setup.advance(2 * SECOND - 1)
     await setup.round(provider, fanout)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
     setup.advance(1)
     await setup.round(provider, fanout)
     row = await setup.owner.row(number)
@@ -144,7 +144,7 @@ async def test_retry_after_delays_every_worker(setup: QueueSetup) -> None:
     await setup.round(provider)
     setup.advance(30 * SECOND - 1)
     await setup.round(provider, await setup.fanout("another"))
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
     setup.advance(1)
     await setup.round(provider, await setup.fanout("a third"))
     assert await setup.owner.statuses() == {"sent": 1}
@@ -156,7 +156,7 @@ async def test_throttling_costs_no_attempt(setup: QueueSetup) -> None:
     slow = ScriptedProvider(*[THROTTLE] * 100)
     fanout = await setup.round(slow)
     row = await setup.owner.row(number)
-    assert slow.mails
+    assert slow.messages
     assert (row.fanout_status, row.fanout_attempts, row.locked_by) == ("pending", 0, "worker-1")
     for _ in range(5):
         setup.advance(10 * SECOND)
@@ -194,7 +194,7 @@ async def test_invalid_row_records_reason_and_one_attempt(setup: QueueSetup) -> 
     numbers = [await setup.owner.notification(**changes) for changes, *_ in TERMINAL]
     provider = ScriptedProvider()
     await setup.round(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     for number, (changes, status, code, path) in zip(numbers, TERMINAL, strict=True):
         row, error = await setup.owner.row(number), await setup.owner.error(number)
         assert (row.fanout_status, row.fanout_attempts, row.locked_by) == (status, 1, None), changes
@@ -238,7 +238,7 @@ async def test_old_row_expires_without_an_attempt(setup: QueueSetup) -> None:
     provider = ScriptedProvider()
     await setup.round(provider)
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, provider.mails) == ("expired", 0, [])
+    assert (row.fanout_status, row.fanout_attempts, provider.messages) == ("expired", 0, [])
     assert (await setup.owner.error(number))["code"] == "EXPIRED"
 
 
@@ -269,7 +269,7 @@ async def test_row_exhausted_by_others_fails_unchanged(setup: QueueSetup) -> Non
     await setup.round(provider)
     row = await setup.owner.row(number)
     assert (row.fanout_status, row.fanout_attempts, row.error) == ("failed", 3, '{"code": "THEIRS"}')
-    assert provider.mails == []
+    assert provider.messages == []
 
 
 @pytest.mark.parametrize("by", ["service", "sql"])
@@ -288,7 +288,7 @@ async def test_requeued_row_gets_all_attempts_again(setup: QueueSetup, by: str) 
     await setup.round(provider, fanout)
     row = await setup.owner.row(number)
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 2)
-    assert {mail.recipients for mail in provider.mails} == {("corrected@example.com",)}
+    assert {message.recipients for message in provider.messages} == {("corrected@example.com",)}
 
 
 async def test_reset_of_sent_row_does_not_resend(setup: QueueSetup) -> None:
@@ -301,7 +301,7 @@ async def test_reset_of_sent_row_does_not_resend(setup: QueueSetup) -> None:
     await setup.owner.change("open_event_notifications", number, **reset)
     await setup.round(provider, fanout)
     assert (await setup.owner.row(number)).fanout_status == "sent"
-    assert (len(provider.mails), len(await setup.owner.timeline())) == (1, 1)
+    assert (len(provider.messages), len(await setup.owner.timeline())) == (1, 1)
 
 
 # Locks and crashed workers.
@@ -324,7 +324,7 @@ async def test_locked_row_is_skipped_until_lock_expires(setup: QueueSetup) -> No
     provider = ScriptedProvider()
     setup.advance(LOCK_TTL)
     fanout = await setup.round(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     setup.advance(1)
     await setup.round(provider, fanout)
     assert await setup.owner.statuses() == {"sent": len(locks)}
@@ -361,7 +361,7 @@ async def test_message_of_dead_worker_is_taken_over_once(setup: QueueSetup) -> N
     provider = ScriptedProvider()
     await setup.round(provider, await setup.fanout("alive"))
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("sent", 1, 1)
 
 
 async def test_result_of_dead_worker_is_recorded_without_resend(setup: QueueSetup) -> None:
@@ -372,7 +372,7 @@ async def test_result_of_dead_worker_is_recorded_without_resend(setup: QueueSetu
     setup.advance(LOCK_TTL + 1)
     await setup.round(provider, await setup.fanout("alive"))
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("sent", 1, 1)
     assert len(await setup.owner.timeline()) == 1
 
 
@@ -385,7 +385,7 @@ async def test_message_in_doubt_is_resent_with_same_id(setup: QueueSetup) -> Non
     row = await setup.owner.row(number)
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
     assert len(set(provider.outbox_ids)) == 1
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
 
 
 @pytest.mark.promise("notify-told-once")
@@ -442,7 +442,7 @@ async def test_unrecordable_results_do_not_block_others(setup: QueueSetup, monke
     setup.advance(LOCK_TTL + 1)
     provider = ScriptedProvider()
     await setup.round(provider, fanout)
-    assert (await setup.owner.statuses(), provider.mails) == ({"sent": 5}, [])
+    assert (await setup.owner.statuses(), provider.messages) == ({"sent": 5}, [])
 
 
 async def test_worker_counts_its_locked_rows(setup: QueueSetup) -> None:
@@ -464,10 +464,10 @@ async def test_shutdown_releases_rows_that_were_not_started(setup: QueueSetup) -
     assert (row.fanout_status, row.fanout_attempts, row.locked_by, row.locked_at) == ("pending", 0, None, None)
     provider = ScriptedProvider()
     await setup.bench.drain(provider)
-    assert provider.mails == []  # a message is not sent while its row is unlocked
+    assert provider.messages == []  # a message is not sent while its row is unlocked
     await setup.round(provider, await setup.fanout("next"))
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("sent", 1, 1)
 
 
 async def test_released_and_reclaimed_message_can_be_released(setup: QueueSetup) -> None:
@@ -488,7 +488,7 @@ async def test_unsubscribed_between_attempts_gets_no_message(setup: QueueSetup) 
     await setup.owner.change("subscriptions", 1, status="unsubscribed")
     await setup.round(provider, fanout)
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("skipped", 2, 1)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("skipped", 2, 1)
     assert await setup.bench.statuses() == {"CANCELLED": 1}
     assert (await audit(setup.bench.database)).ok
 
@@ -516,7 +516,7 @@ async def test_every_wait_has_reason_and_end(setup: QueueSetup) -> None:
         assert (notification.row.status, notification.wait.reason) == ("pending", reason)
         assert notification.wait.until > now
         assert notification.wait.detail
-    assert provider.mails == []
+    assert provider.messages == []
     setup.advance(60 * MINUTE)
     await setup.round(provider, fanout)
     assert (await setup.owner.row(waiting["delivery_window"])).fanout_status == "sent"
@@ -556,7 +556,7 @@ async def test_late_visible_row_waits_for_duplicate_in_progress(
     for _ in range(2):
         await setup.round(provider, fanout)
     assert [(await setup.owner.row(each)).fanout_status for each in (first, second)] == ["skipped", "sent"]
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
 
 
 async def test_maximum_of_subscriber_holds_for_concurrent_rows(setup: QueueSetup) -> None:
@@ -599,7 +599,7 @@ async def test_maximum_of_subscriber_holds_across_workers(setup: QueueSetup, mon
     provider = ScriptedProvider()
     for fanout in (other, one, other):
         await setup.round(provider, fanout)
-    assert (await setup.owner.statuses(), len(provider.mails)) == ({"sent": 1, "skipped": 1}, 1)
+    assert (await setup.owner.statuses(), len(provider.messages)) == ({"sent": 1, "skipped": 1}, 1)
 
 
 # Validation at startup.

@@ -124,9 +124,9 @@ class History:
     async def _send(self, responses: list[SendResult]) -> None:
         remaining = list(responses)
 
-        def respond(mail: OutgoingMessage) -> SendResult:
+        def respond(message: OutgoingMessage) -> SendResult:
             result = remaining.pop(0) if remaining else SENT
-            recipient = mail.recipients[0]
+            recipient = message.recipients[0]
             if result.kind is ResultKind.IN_DOUBT:
                 self._doubted.add(recipient)
             elif result is not THROTTLE:

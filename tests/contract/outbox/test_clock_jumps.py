@@ -30,14 +30,14 @@ async def test_backlog_is_sent_once_despite_clock_jumps(bench: Bench, jump: Inst
     await bench.accept(*(a_newsletter() for _ in range(12)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
     bench.clock.advance(jump)
     await bench.drain(provider)
-    assert len(provider.mails) == (5 if jump < 0 else 10)  # an hour that comes again has no permits left
+    assert len(provider.messages) == (5 if jump < 0 else 10)  # an hour that comes again has no permits left
     for _ in range(4):
         bench.clock.advance(HOUR)
         await bench.drain(provider)
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 12
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 12
     assert await bench.statuses() == {Status.SENT: 12}
 
 
@@ -49,17 +49,17 @@ async def test_scheduled_message_is_sent_once_despite_clock_jumps(bench: Bench, 
     provider = ScriptedProvider()
     bench.clock.advance(jump)
     await bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     bench.clock.advance(due - 1 - bench.clock.now())
     await bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     bench.clock.advance(1)
     await bench.drain(provider)
     bench.clock.advance(-HOUR)
     await bench.drain(provider)
     bench.clock.advance(2 * HOUR)
     await bench.drain(provider)
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
 
 
 @pytest.mark.promise("clock-jumps")
@@ -72,11 +72,11 @@ async def test_clock_jump_delays_an_interval_at_most_once(bench: Bench, jump: In
     bench.clock.advance(jump)
     await bench.accept(a_newsletter(), a_newsletter())
     for _ in range(3):
-        before = len(provider.mails)
+        before = len(provider.messages)
         await bench.drain(provider)
-        assert len(provider.mails) - before <= 1
+        assert len(provider.messages) - before <= 1
         bench.clock.advance(10 * SECOND)
-    assert len(provider.mails) == 3
+    assert len(provider.messages) == 3
 
 
 @pytest.mark.promise("clock-jumps")
@@ -97,10 +97,10 @@ async def test_working_hours_follow_daylight_saving_time_of_the_recipient(
     while bench.clock.now() < at(opens) - MINUTE:
         bench.clock.advance(min(30 * MINUTE, at(opens) - MINUTE - bench.clock.now()))
         await bench.drain(provider)
-        assert provider.mails == []
+        assert provider.messages == []
     bench.clock.advance(MINUTE)
     await bench.drain(provider)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
     bench.clock.advance(DAY)
     await bench.drain(provider)
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 3
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 3

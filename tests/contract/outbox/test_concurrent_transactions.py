@@ -163,9 +163,9 @@ async def test_report_during_the_second_attempt_settles_the_message(database: Da
 
 @pytest.mark.promise("soft-bounces-counted")
 async def test_concurrent_soft_bounces_are_counted_together(database: Database, clock: ManualClock) -> None:
-    mails = [a_message(to=ADA) for _ in range(3)]
-    await an_acceptor(database, clock).accept(mails)
-    first, second, third = [_a_soft_bounce(clock, mail) for mail in mails]
+    emails = [a_message(to=ADA) for _ in range(3)]
+    await an_acceptor(database, clock).accept(emails)
+    first, second, third = [_a_soft_bounce(clock, message) for message in emails]
     await Reports(database, clock).receive([first])
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
         await take(tx, [second], SoftBounces(), clock.now())
@@ -402,9 +402,9 @@ async def _cancel(database: Database) -> Any:
         return await tx.run(CANCEL_LANE, lane=LANE, limit=10)
 
 
-def _a_soft_bounce(clock: ManualClock, mail: NewMessage) -> Report:
-    told = {"outbox_id": mail.outbox_id, "recipient": mail.to_email, "verdict": ContactVerdict.SOFT_BOUNCE}
-    return Report(mail.outbox_id, "ses", EventType.BOUNCED, clock.now(), **told)
+def _a_soft_bounce(clock: ManualClock, message: NewMessage) -> Report:
+    told = {"outbox_id": message.outbox_id, "recipient": message.to_email, "verdict": ContactVerdict.SOFT_BOUNCE}
+    return Report(message.outbox_id, "ses", EventType.BOUNCED, clock.now(), **told)
 
 
 async def _somebody_waits(tx: Transaction, number: int = 1) -> None:

@@ -28,14 +28,14 @@ async def delivered(
         await engine.acceptor.accept([a_message(to=to, template_key=key, payload={"to": to, **payload})])
         await (await make_worker(engine)).run(drain=True)
     [file] = (mailbox / "new").iterdir()
-    mail = message_from_bytes(file.read_bytes(), policy=policy.default)
-    assert isinstance(mail, EmailMessage)
-    return mail
+    message = message_from_bytes(file.read_bytes(), policy=policy.default)
+    assert isinstance(message, EmailMessage)
+    return message
 
 
 @pytest.mark.promise("suppression-wins")
 async def test_suppressed_address_gets_no_copy(engine: DatabaseAddress, tmp_path: Path) -> None:
-    mail = await delivered(
+    message = await delivered(
         engine,
         tmp_path / "box",
         suppress="Bob@example.com",
@@ -44,18 +44,18 @@ async def test_suppressed_address_gets_no_copy(engine: DatabaseAddress, tmp_path
         cc=["bob@example.com", "cleo@example.com"],
         bcc=["dan@example.com"],
     )
-    assert mail["Cc"] == "cleo@example.com"
-    assert mail["Delivered-To"] == "ada@example.com, cleo@example.com, dan@example.com"
-    assert "Bcc" not in mail
+    assert message["Cc"] == "cleo@example.com"
+    assert message["Delivered-To"] == "ada@example.com, cleo@example.com, dan@example.com"
+    assert "Bcc" not in message
 
 
 @pytest.mark.parametrize("copies", [{}, {"cc": ["cleo@example.com"]}])
 async def test_template_is_rendered_with_and_without_copies(
     engine: DatabaseAddress, tmp_path: Path, copies: dict[str, list[str]]
 ) -> None:
-    mail = await delivered(engine, tmp_path / "box", variables={"item": "boat & oar"}, **copies)
-    assert mail["Subject"] == "Your boat & oar"
-    html, text = mail.get_body(("html",)), mail.get_body(("plain",))
+    message = await delivered(engine, tmp_path / "box", variables={"item": "boat & oar"}, **copies)
+    assert message["Subject"] == "Your boat & oar"
+    html, text = message.get_body(("html",)), message.get_body(("plain",))
     assert html is not None
     assert text is not None
     assert html.get_content().strip() == "<p>boat &amp; oar</p>"
@@ -63,5 +63,5 @@ async def test_template_is_rendered_with_and_without_copies(
 
 
 async def test_subject_of_the_request_overrides_the_template(engine: DatabaseAddress, tmp_path: Path) -> None:
-    mail = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
-    assert mail["Subject"] == "Another {{ subject }}"
+    message = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
+    assert message["Subject"] == "Another {{ subject }}"

@@ -51,7 +51,7 @@ def to(domain: str, count: int, **changes: object) -> list:  # type: ignore[type
 
 
 def sent_to(provider: ScriptedProvider) -> Counter[str]:
-    return Counter(mail.recipients[0].partition("@")[2] for mail in provider.mails)
+    return Counter(message.recipients[0].partition("@")[2] for message in provider.messages)
 
 
 async def waiting(bench: Bench) -> list[tuple[str, int]]:
@@ -120,7 +120,7 @@ async def test_four_workers_never_exceed_the_domain_rate(limited: Limited) -> No
             if await bench.statuses() == {Status.SENT: 80}:
                 break
         assert await bench.statuses() == {Status.SENT: 80}
-        assert len(set(provider.outbox_ids)) == len(provider.mails) == 80
+        assert len(set(provider.outbox_ids)) == len(provider.messages) == 80
 
 
 async def test_domain_rate_applies_to_any_second(limited: Limited) -> None:
@@ -165,7 +165,7 @@ async def test_domain_deferral_uses_no_tenant_permit(limited: Limited) -> None:
         for _ in range(12):
             bench.clock.advance(SECOND)
             await drained(bench, provider)
-        assert len(provider.mails) == 10
+        assert len(provider.messages) == 10
         bench.clock.advance(HOUR)
         for _ in range(5):
             await drained(bench, provider)
@@ -180,10 +180,10 @@ async def test_unused_domain_permits_are_returned(limited: Limited) -> None:
         await bench.accept(*blank)
         provider = ScriptedProvider()
         await drained(bench, provider)
-        assert provider.mails == []
+        assert provider.messages == []
         await bench.accept(*to("gmail.com", 6))
         await drained(bench, provider)
-        assert len(provider.mails) == 4
+        assert len(provider.messages) == 4
 
 
 # How many at once.
@@ -201,7 +201,7 @@ async def test_four_workers_never_exceed_the_domain_concurrency(limited: Limited
             assert {reason for reason, _ in await waiting(bench)} == {DeferReason.DOMAIN_CONCURRENCY}
             bench.clock.advance(SECOND)
         assert await bench.statuses() == {Status.SENT: 60}
-        assert len(set(provider.outbox_ids)) == len(provider.mails) == 60
+        assert len(set(provider.outbox_ids)) == len(provider.messages) == 60
         assert most["gmail.com"] <= 3
         assert most["example.com"] > 3
 

@@ -72,14 +72,14 @@ async def test_messages_beyond_the_quota_wait_for_the_next_sync(bench: Bench) ->
     await bench.accept(*(a_newsletter() for _ in range(100)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 40
+    assert len(provider.messages) == 40
     assert await held(bench) == [("quota_exhausted", EVERY)]
 
     bench.clock.advance(EVERY)
     account.remaining = 0
     assert await sync.tick()
     await bench.drain(provider)
-    assert len(provider.mails) == 40
+    assert len(provider.messages) == 40
     assert await held(bench) == [("quota_exhausted", EVERY)]
 
     bench.clock.advance(EVERY)
@@ -95,7 +95,7 @@ async def test_zero_quota_defers_everything(bench: Bench) -> None:
     await bench.accept(a_newsletter())
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert not provider.mails
+    assert not provider.messages
     assert await held(bench) == [("quota_exhausted", EVERY)]
 
 
@@ -112,7 +112,7 @@ async def test_new_quota_ends_the_deferrals(bench: Bench) -> None:
     assert await sync.sync()  # somebody asked for it
     assert await held(bench) == []
     await bench.drain(provider)
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
 
 
 @pytest.mark.promise("quota-limits")
@@ -132,7 +132,7 @@ async def test_messages_in_flight_during_a_sync_are_subtracted(bench: Bench) -> 
     bench.clock.advance(1_000)  # workers look at the figures once a second
     provider.let_go()
     await run
-    assert len(provider.mails) <= 4 + 4 + 10
+    assert len(provider.messages) <= 4 + 4 + 10
 
 
 @pytest.mark.promise("quota-limits")

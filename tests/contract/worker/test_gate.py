@@ -57,17 +57,17 @@ async def test_hourly_limit_sends_the_rest_in_the_next_hour(bench: Bench) -> Non
     await bench.accept(*(a_newsletter() for _ in range(150)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 100
+    assert len(provider.messages) == 100
     assert await held_lanes(bench) == [(Priority.BULK, "rate_per_hour", HOUR)]
     rows = await deliveries_of(bench.database)
     assert {(row.attempts, row.claims, row.locked_by) for row in rows if row.status == Status.PENDING} == {(0, 0, None)}
 
     bench.clock.advance(HOUR - 1)
     await bench.drain(provider)
-    assert len(provider.mails) == 100
+    assert len(provider.messages) == 100
     bench.clock.advance(1)
     await bench.drain(provider)
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 150
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 150
     assert await bench.statuses() == {Status.SENT: 150}
 
 
@@ -78,11 +78,11 @@ async def test_two_workers_share_one_limit(bench: Bench) -> None:
     provider = ScriptedProvider()
     workers = [await bench.worker(provider, name, window=7) for name in ("a", "b")]
     await asyncio.gather(*(worker.run(drain=True) for worker in workers))
-    assert len(provider.mails) <= 100
+    assert len(provider.messages) <= 100
     bench.clock.advance(HOUR)
     await bench.drain(provider)
     assert await bench.statuses() == {Status.SENT: 150}
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 150
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 150
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -93,7 +93,7 @@ async def test_permits_of_unsent_messages_are_given_back(bench: Bench) -> None:
     await bench.drain(provider)
     await bench.accept(*(a_message() for _ in range(15)))
     await bench.drain(provider)
-    assert len(provider.mails) == 10
+    assert len(provider.messages) == 10
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -109,7 +109,7 @@ async def test_stopped_worker_gives_its_permits_back(bench: Bench) -> None:
     provider.let_go()
     await run
     await bench.drain(provider)
-    assert len(provider.mails) == 10
+    assert len(provider.messages) == 10
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -119,7 +119,7 @@ async def test_limit_of_one_tenant_does_not_defer_another(bench: Bench) -> None:
     await bench.accept(*(a_newsletter() for _ in range(5)), *(a_newsletter(tenant_id=other) for _ in range(5)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 6
+    assert len(provider.messages) == 6
 
 
 async def test_rate_per_second_spaces_messages_evenly(bench: Bench) -> None:
@@ -129,7 +129,7 @@ async def test_rate_per_second_spaces_messages_evenly(bench: Bench) -> None:
     sent = []
     for _ in range(4):
         await bench.drain(provider)
-        sent.append(len(provider.mails))
+        sent.append(len(provider.messages))
         bench.clock.advance(SECOND // 4 + 20)
     assert sent == [1, 2, 3, 3]
 
@@ -141,11 +141,11 @@ async def test_daily_limit_reopens_the_next_morning(bench: Bench) -> None:
     await bench.accept(*(a_newsletter() for _ in range(5)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 3
+    assert len(provider.messages) == 3
     assert await held_lanes(bench) == [(Priority.BULK, "daily_limit", DAY + HOUR)]
     bench.clock.advance(DAY + HOUR)
     await bench.drain(provider)
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
 
 
 @pytest.mark.promise("hours-bulk-only")
@@ -158,7 +158,7 @@ async def test_only_newsletters_wait_outside_working_hours(bench: Bench) -> None
     assert await held_lanes(bench) == [(Priority.BULK, "outside_hours", HOUR)]
     bench.clock.advance(HOUR)
     await bench.drain(provider)
-    assert len(provider.mails) == 3
+    assert len(provider.messages) == 3
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -170,7 +170,7 @@ async def test_raised_limit_takes_effect(bench: Bench) -> None:
     await change_tenant(bench.database, DEFAULT_TENANT, rate_per_second=None)
     bench.clock.advance(SECOND)
     await bench.drain(provider)
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -184,13 +184,13 @@ async def test_changed_limit_ends_its_deferral_but_not_a_manual_one(
     await bench.accept(*(make(tenant_id=to) for make in (a_message, a_newsletter) for to in (1, other) for _ in "ab"))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 2
+    assert len(provider.messages) == 2
     await tenants.change(bench.database, tenants.DEFAULT, daily_limit=None)
     async with bench.database.read() as tx:
         rows = await tx.execute(select(lane_deferrals))
     assert {(Lane(row.lane).tenant_id, row.defer_reason) for row in rows} == {(1, PAUSED), (other, "daily_limit")}
     await bench.drain(provider)
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -202,7 +202,7 @@ async def test_unsubscribed_recipient_uses_no_permit(bench: Bench) -> None:
     await bench.accept(*(a_message(to=address) for address in gone), *(a_message() for _ in range(6)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 4
+    assert len(provider.messages) == 4
     assert await bench.statuses() == {Status.FAILED: 4, Status.SENT: 4, Status.PENDING: 2}
 
 
@@ -213,7 +213,7 @@ async def test_returned_permits_are_used_before_their_window_ends(bench: Bench) 
     await bench.accept(*(a_message_with(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert len(provider.mails) == 4
+    assert len(provider.messages) == 4
 
 
 @pytest.mark.promise("limits-never-exceeded")
@@ -225,4 +225,4 @@ async def test_permits_reserved_under_a_higher_limit_expire_with_it(bench: Bench
     await change_tenant(bench.database, rate_per_hour=5)
     await bench.accept(*(a_message() for _ in range(9)))
     await bench.drain(provider)
-    assert 1 <= len(provider.mails) <= 5
+    assert 1 <= len(provider.messages) <= 5

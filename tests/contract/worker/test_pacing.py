@@ -73,7 +73,7 @@ async def test_sends_never_start_closer_than_the_interval(live: Bench) -> None:
     await live.accept(*(a_newsletter() for _ in range(30)))
     provider = Timed()
     await live.drain(provider)
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
     assert min(provider.gaps_ms) >= 40
 
 
@@ -84,7 +84,7 @@ async def test_two_workers_share_one_interval(live: Bench) -> None:
     workers = [await live.worker(provider, name) for name in ("a", "b")]
     await asyncio.gather(*(worker.run(drain=True) for worker in workers))
     await live.drain(provider)
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 24
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 24
     assert min(provider.gaps_ms) >= 50
 
 
@@ -94,7 +94,7 @@ async def test_campaign_interval_does_not_delay_other_messages(live: Bench) -> N
     provider = Timed()
     await live.accept(*(a_message() for _ in range(5)))
     await live.drain(provider)
-    assert len(provider.mails) == 11
+    assert len(provider.messages) == 11
     campaign = sorted(provider.begun)[-5:]
     assert min((after - before) * 1_000 for before, after in pairwise(campaign)) >= 100
 
@@ -107,7 +107,7 @@ async def test_no_second_exceeds_the_rate(live: Bench, rate: int) -> None:
     workers = [await live.worker(provider, name) for name in ("a", "b")]
     await asyncio.gather(*(worker.run(drain=True) for worker in workers))
     await live.drain(provider)
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 2 * rate
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 2 * rate
     assert provider.most_in_any_second() <= rate
 
 
@@ -119,7 +119,7 @@ async def test_reported_provider_rate_applies_to_all_tenants(live: Bench) -> Non
     await live.accept(*(make() for make in (a_newsletter, a_message) for _ in range(10)))
     provider = Timed()
     await live.drain(provider)
-    assert len(provider.mails) == 20
+    assert len(provider.messages) == 20
     assert provider.most_in_any_second() <= 10
 
 
@@ -139,10 +139,10 @@ async def test_manual_clock_sends_one_message_per_interval(
     sent = []
     for _ in range(4):
         await bench.drain(provider)
-        sent.append(len(provider.mails))
+        sent.append(len(provider.messages))
         bench.clock.advance(10 * SECOND - 100)
         await bench.drain(provider)
-        sent.append(len(provider.mails))
+        sent.append(len(provider.messages))
         bench.clock.advance(100)
     assert sent == [1, 1, 2, 2, 3, 3, 4, 4]
 

@@ -73,9 +73,9 @@ class Stage:
         )
 
     def _answer(self, name: str):  # type: ignore[no-untyped-def]
-        def answer(mail: OutgoingMessage) -> SendResult:
+        def answer(message: OutgoingMessage) -> SendResult:
             told = self.answers[name]
-            return sent(name, f"<{mail.outbox_id}@{name}>") if told is None else replace(told, provider=name)
+            return sent(name, f"<{message.outbox_id}@{name}>") if told is None else replace(told, provider=name)
 
         return answer
 
@@ -116,8 +116,8 @@ async def test_failover_to_second_provider_counts_no_attempt(bench: Bench, stage
     stage.answers["ses"] = trouble
     await bench.drain(stage.route(), window=8)
     assert await bench.statuses() == {Status.SENT: 40}
-    assert len(set(stage.smtp.outbox_ids)) == len(stage.smtp.mails) == 40
-    assert len(stage.ses.mails) <= 16  # What was in flight until the circuit breaker opened, not one per message.
+    assert len(set(stage.smtp.outbox_ids)) == len(stage.smtp.messages) == 40
+    assert len(stage.ses.messages) <= 16  # What was in flight until the circuit breaker opened, not one per message.
     rows = await deliveries_of(bench.database)
     assert {(row.attempts, row.provider, row.defer_reason) for row in rows} == {(1, "smtp", None)}
 
@@ -141,7 +141,7 @@ async def test_rejection_of_the_message_causes_no_failover(bench: Bench, stage: 
     await bench.accept(a_message())
     stage.answers["ses"] = trouble
     await bench.drain(stage.route())
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (1, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (1, 0)
     assert [row.attempts for row in await deliveries_of(bench.database)] == [1]
 
 
@@ -157,7 +157,7 @@ async def test_message_fails_over_only_once(bench: Bench, stage: Stage) -> None:
     record = await bench.record(bad)
     assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 5)
     assert record.summary.error_code == "MAX_ATTEMPTS_EXCEEDED"
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (5, 5)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (5, 5)
 
 
 @pytest.mark.promise("circuit-configuration")
@@ -166,7 +166,7 @@ async def test_misconfigured_providers_stop_sending_without_counting_attempts(be
     stage.answers = {"ses": MISCONFIGURED, "smtp": MISCONFIGURED}
     route = stage.route()
     await bench.drain(route, window=4)
-    assert len(stage.ses.mails) + len(stage.smtp.mails) <= 8
+    assert len(stage.ses.messages) + len(stage.smtp.messages) <= 8
     rows = await deliveries_of(bench.database)
     assert {(row.attempts, row.locked_by) for row in rows} == {(0, None)}
     stage.answers = {"ses": None, "smtp": None}
@@ -179,15 +179,15 @@ async def test_weights_are_respected_and_a_failed_provider_replaced(bench: Bench
     stage = Stage(clock, weights=(3, 1))
     await bench.accept(*(a_message() for _ in range(200)))
     await bench.drain(stage.route())
-    assert 120 <= len(stage.ses.mails) <= 175
-    assert len(stage.ses.mails) + len(stage.smtp.mails) == 200
-    assert await by_provider(bench) == {"ses": len(stage.ses.mails), "smtp": len(stage.smtp.mails)}
+    assert 120 <= len(stage.ses.messages) <= 175
+    assert len(stage.ses.messages) + len(stage.smtp.messages) == 200
+    assert await by_provider(bench) == {"ses": len(stage.ses.messages), "smtp": len(stage.smtp.messages)}
 
     stage.answers["ses"] = MISCONFIGURED
-    before = len(stage.smtp.mails)
+    before = len(stage.smtp.messages)
     await bench.accept(*(a_message() for _ in range(50)))
     await bench.drain(stage.route(), window=5)
-    assert len(stage.smtp.mails) == before + 50
+    assert len(stage.smtp.messages) == before + 50
     assert await bench.statuses() == {Status.SENT: 250}
 
 
@@ -198,17 +198,17 @@ async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage
     await bench.drain(route)
     bench.clock.advance(10 * SECOND)
     stage.ses.hold()  # It responds late.
-    tried = len(stage.ses.mails)
+    tried = len(stage.ses.messages)
     await bench.accept(*(a_message() for _ in range(20)))
     async with running(await bench.worker(route, window=4)):
         async with asyncio.timeout(10):
             await stage.smtp.has(1 + 19)
-        assert len(stage.ses.mails) == tried + 1
+        assert len(stage.ses.messages) == tried + 1
         stage.answers["ses"] = None
         stage.ses.let_go()
     await bench.accept(*(a_message() for _ in range(20)))
     await bench.drain(route)
-    assert len(stage.ses.mails) == tried + 1 + 20
+    assert len(stage.ses.messages) == tried + 1 + 20
     assert await bench.statuses() == {Status.SENT: 41}
 
 
@@ -236,7 +236,7 @@ async def test_message_in_doubt_is_resent_through_the_same_provider(bench: Bench
     bench.clock.advance(10 * MINUTE)  # It reports events, so the worker waits for them.
     await bench.drain(stage.route())
     assert await status_of(bench.database, outbox_id) == Status.SENT
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -276,7 +276,7 @@ async def test_resend_stays_with_its_unavailable_provider(bench: Bench, stage: S
     bench.clock.advance(10 * MINUTE)
     await bench.drain(stage.route())
     assert await status_of(bench.database, doubted) == Status.SENT
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (3, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (3, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -293,7 +293,7 @@ async def test_possibly_accepted_message_goes_to_no_other_provider(
         bench.clock.advance(15 * MINUTE)
         await bench.drain(stage.route())
     assert await status_of(bench.database, outbox_id) == Status.SENT
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2 if then is None else 3, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2 if then is None else 3, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -308,7 +308,7 @@ async def test_possibly_accepted_message_is_settled_by_a_report(bench: Bench, st
     report = Report(key="1", source="ses", type=EventType.DELIVERED, at=clock.now(), outbox_id=outbox_id)
     await Reports(bench.database, clock).receive([report])
     assert await status_of(bench.database, outbox_id) == Status.SENT
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (1, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (1, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -324,7 +324,7 @@ async def test_crashed_workers_message_is_resent_through_the_same_provider(bench
     bench.clock.advance(10 * MINUTE)
     await bench.drain(stage.route())
     assert await status_of(bench.database, lost) == Status.SENT
-    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2, 0)
+    assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")
@@ -336,7 +336,7 @@ async def test_message_in_doubt_waits_for_a_removed_provider(bench: Bench, stage
     without = Route.of(stage.smtp, clock)
     await bench.drain(without)
     await bench.drain(without)
-    assert stage.smtp.mails == []
+    assert stage.smtp.messages == []
     answer = await explain(bench.database, clock, doubted, tenant_id=None)
     assert (answer.state, answer.reason) == (ExplanationState.PROVIDER_MISSING, "provider_missing")
     assert answer.until == clock.now() + 5 * MINUTE
@@ -377,7 +377,7 @@ async def test_throttled_provider_does_not_get_the_whole_batch(bench: Bench, sta
     stage.answers["ses"] = replace(THROTTLE, retry_after=5 * SECOND)
     route = Route.of(stage.ses, bench.clock)
     await bench.drain(route, window=4)
-    assert len(stage.ses.mails) <= 8
+    assert len(stage.ses.messages) <= 8
     rows = await deliveries_of(bench.database)
     assert {row.attempts for row in rows} == {0}
     assert {row.defer_reason for row in rows} <= {None, "provider_throttled"}
@@ -421,7 +421,7 @@ async def test_inputs_of_a_returned_message_are_forgotten(bench: Bench, stage: S
     stage.answers["ses"] = MISCONFIGURED
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
     await worker.run(drain=True)
-    assert len(stage.ses.mails) <= 2
+    assert len(stage.ses.messages) <= 2
     assert worker.parts.composer._suppressed_copies == {}
 
 

@@ -128,7 +128,7 @@ async def test_draining_worker_leaves_nothing_due(bench: Bench) -> None:
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert await bench.statuses() == {Status.SENT: 300}
-    assert len(set(provider.outbox_ids)) == len(provider.mails) == 300
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 300
     assert provider.most_under_way <= 64
     assert await list_present(bench.database, bench.clock.now()) == []
 
@@ -140,7 +140,7 @@ async def test_two_workers_send_each_message_once(bench: Bench) -> None:
     workers = [await bench.worker(provider, name, window=8) for name in ("a", "b")]
     await asyncio.gather(*(worker.run(drain=True) for worker in workers))
     assert await bench.statuses() == {Status.SENT: 300}
-    assert len(provider.mails) == 300
+    assert len(provider.messages) == 300
 
 
 async def test_tenant_never_exceeds_its_concurrency_limit(bench: Bench) -> None:
@@ -159,8 +159,8 @@ async def test_tenant_never_exceeds_its_concurrency_limit(bench: Bench) -> None:
 async def test_raising_provider_leaves_one_message_in_doubt(bench: Bench) -> None:
     bad, *good = await bench.accept(a_newsletter(), *(a_newsletter() for _ in range(5)))
 
-    def answer(mail: OutgoingMessage) -> SendResult:
-        if mail.outbox_id == bad:
+    def answer(message: OutgoingMessage) -> SendResult:
+        if message.outbox_id == bad:
             raise RuntimeError("never promised")
         return SENT
 
@@ -175,8 +175,8 @@ class RaisingCarrier(ScriptedProvider):
     """A callback provider that raises."""
 
     def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
-        if not self.mails:
-            self.mails.append(message)
+        if not self.messages:
+            self.messages.append(message)
             raise RuntimeError("never promised")
         return run_with_callback(self.send(message), answered)
 
@@ -186,7 +186,7 @@ async def test_raising_callback_provider_leaves_one_message_in_doubt(bench: Benc
     provider = RaisingCarrier()
     await bench.drain(provider)
     assert await bench.statuses() == {Status.IN_DOUBT: 1, Status.SENT: 5}
-    record = await bench.record(provider.mails[0].outbox_id)
+    record = await bench.record(provider.messages[0].outbox_id)
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
 
 
@@ -196,7 +196,7 @@ async def test_open_circuit_breaker_stops_claiming(bench: Bench) -> None:
     provider = ScriptedProvider(*[MISCONFIGURED] * 20)
     worker = await bench.worker(provider, window=4)
     await worker.run(drain=True)
-    assert len(provider.mails) == 4
+    assert len(provider.messages) == 4
     assert [row.attempts for row in await deliveries_of(bench.database)] == [0] * 20
     assert [row.locked_by for row in await deliveries_of(bench.database)] == [None] * 20
 
@@ -209,7 +209,7 @@ async def test_recovered_messages_wait_for_the_circuit_breaker(bench: Bench) -> 
     bench.clock.advance(LOCK_TTL)
     async with asyncio.timeout(10):
         await bench.drain(provider, window=1)
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
 
 
 # Stopping and crashing.
@@ -225,13 +225,13 @@ async def test_stopped_worker_finishes_sends_and_gives_back_the_rest(bench: Benc
         await provider.has(5)
         worker.stop()
         provider.let_go()
-    assert len(provider.mails) == 5
+    assert len(provider.messages) == 5
     assert await bench.statuses() == {Status.SENT: 5, Status.PENDING: 95}
     rows = await deliveries_of(bench.database)
     assert {(row.locked_by, row.claims, row.claim_token) for row in rows} == {(None, 0, None)}
     assert (await audit(bench.database)).in_doubt == 0
     await bench.drain(provider)
-    assert len(provider.mails) == 100
+    assert len(provider.messages) == 100
 
 
 @pytest.mark.promise("drain-graceful")
@@ -245,7 +245,7 @@ async def test_stopped_worker_claims_nothing(bench: Bench) -> None:
         async with asyncio.timeout(10):
             await task
     await bench.accept(a_message())
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
     assert await bench.statuses() == {Status.SENT: 1, Status.PENDING: 1}
 
 
@@ -261,7 +261,7 @@ async def test_hanging_provider_leaves_a_message_in_doubt_after_grace(bench: Ben
     bench.clock.advance(LOCK_TTL)
     await bench.drain(provider)
     assert await status_of(bench.database, hanging) == Status.IN_DOUBT
-    assert len(provider.mails) == 1
+    assert len(provider.messages) == 1
 
 
 @pytest.mark.promise("claim-take-over")
@@ -270,11 +270,11 @@ async def test_expired_lease_lets_another_worker_send(bench: Bench) -> None:
     await claims_of(bench.database, bench.clock, "dead").claim(10)
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     bench.clock.advance(LOCK_TTL)
     await bench.drain(provider)
     assert await bench.statuses() == {Status.SENT: 10}
-    assert len(provider.mails) == 10
+    assert len(provider.messages) == 10
 
 
 async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
@@ -294,7 +294,7 @@ async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
 
             await until(is_renewed)
             await bench.drain(other)
-        assert other.mails == []
+        assert other.messages == []
         provider.let_go()
         await provider.has(3)
     assert [await status_of(bench.database, outbox_id) for outbox_id in ids] == [Status.SENT] * 3
@@ -318,7 +318,7 @@ async def test_results_are_written_when_the_database_returns(bench: Bench, monke
         outage.is_on = False
         await provider.has(30)
     assert await bench.statuses() == {Status.SENT: 30}
-    assert len(provider.mails) == 30
+    assert len(provider.messages) == 30
 
 
 @pytest.mark.promise("database-lost")
@@ -333,7 +333,7 @@ async def test_lost_commit_responses_cause_no_duplicates(bench: Bench, monkeypat
         bench.clock.advance(LOCK_TTL)
     assert outage.refused >= 3
     assert await bench.statuses() == {Status.SENT: 40}
-    assert len(provider.mails) == 45
+    assert len(provider.messages) == 45
     assert sum(row.attempts for row in await deliveries_of(bench.database)) == 45
     for outbox_id in ids:
         record = await bench.record(outbox_id)
@@ -356,7 +356,7 @@ async def test_outage_longer_than_the_lease_causes_no_doubt(bench: Bench, monkey
         provider.let_go()
         await provider.has(12)
     assert await bench.statuses() == {Status.SENT: 12}
-    assert len(provider.mails) == 12
+    assert len(provider.messages) == 12
     assert (await audit(bench.database)).resent_in_doubt == 0
 
 
@@ -386,7 +386,7 @@ async def test_unwritten_result_keeps_its_lease(bench: Bench, monkeypatch: pytes
         is_broken = False
         await until(lambda: _is_held(bench, 0))
     assert await bench.statuses() == {Status.SENT: 3}
-    assert len(provider.mails) == 3
+    assert len(provider.messages) == 3
 
 
 async def _locks_hold(bench: Bench, for_at_least: int = 1) -> bool:
@@ -421,7 +421,7 @@ async def test_unsubscribe_after_the_claim_prevents_the_send(bench: Bench) -> No
     await claims_of(bench.database, bench.clock).release(held)
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     assert (await bench.record(outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
 
 
@@ -503,7 +503,7 @@ async def test_five_claims_without_result_make_a_dead_letter(bench: Bench) -> No
         bench.clock.advance(LOCK_TTL)
     provider = ScriptedProvider()
     await bench.drain(provider)
-    assert provider.mails == []
+    assert provider.messages == []
     record = await bench.record(killer)
     assert steps(record) == [E.FAILED]
     assert (record.summary.status, record.summary.error_code, record.summary.attempts) == (

@@ -64,12 +64,12 @@ async def test_mark_done_twice_is_harmless_in_maildir(maildir: Path) -> None:
 async def test_email_moved_by_another_process_is_skipped(maildir: Path) -> None:
     for name in ("1", "2", "3"):
         (maildir / "new" / name).write_bytes(name.encode())
-    mails = []
+    all_emails = []
     async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as emails:
         async for email in emails:
-            mails.append(email.content)
+            all_emails.append(email.content)
             (maildir / "new" / "2").unlink(missing_ok=True)
-    assert mails == [b"1", b"3"]
+    assert all_emails == [b"1", b"3"]
 
 
 async def test_folders_and_hidden_files_are_skipped(maildir: Path) -> None:
@@ -87,7 +87,7 @@ async def test_unreadable_file_does_not_block_others(maildir: Path) -> None:
 
 async def test_huge_email_is_read_up_to_limit(maildir: Path) -> None:
     (maildir / "new" / "1").write_bytes(b"x" * (MAX_BYTES + 1))
-    assert [len(mail) for mail in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_BYTES]
+    assert [len(message) for message in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_BYTES]
 
 
 async def test_missing_maildir_is_reported(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_identity_does_not_contain_the_account() -> None:
 async def test_only_start_of_huge_email_is_fetched() -> None:
     async with ImapServer() as server:
         server.put(b"x" * (MAX_BYTES + 1))
-        assert [len(mail) for mail in await take_all(mailbox_of(server))] == [MAX_BYTES]
+        assert [len(message) for message in await take_all(mailbox_of(server))] == [MAX_BYTES]
 
 
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.REFUSE])
@@ -182,12 +182,12 @@ async def test_vanished_email_is_skipped() -> None:
     async with ImapServer() as server:
         server.put(b"first")
         second = server.put(b"second")
-        mails = []
+        all_emails = []
         async with aclosing(mailbox_of(server).unread_emails()) as emails:
             async for email in emails:
-                mails.append(email.content)
+                all_emails.append(email.content)
                 server.kept[second - 1].folder = "elsewhere"
-        assert mails == [b"first"]
+        assert all_emails == [b"first"]
 
 
 async def test_mark_done_after_close_fails_and_email_returns() -> None:

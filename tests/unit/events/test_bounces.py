@@ -25,20 +25,20 @@ from tests.unit.events.bounce_emails import ORIGINAL, OURS, READER, a_feedback, 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
 
-def bounce_report(mail: bytes) -> BounceReport:
-    parsed = parse_bounce_mail(mail)
+def bounce_report(message: bytes) -> BounceReport:
+    parsed = parse_bounce_mail(message)
     assert isinstance(parsed, BounceReport), parsed
     return parsed
 
 
-def feedback_report(mail: bytes) -> FeedbackReport:
-    parsed = parse_bounce_mail(mail)
+def feedback_report(message: bytes) -> FeedbackReport:
+    parsed = parse_bounce_mail(message)
     assert isinstance(parsed, FeedbackReport), parsed
     return parsed
 
 
-def only_recipient(mail: bytes) -> BouncedRecipient:
-    [recipient] = bounce_report(mail).recipients
+def only_recipient(message: bytes) -> BouncedRecipient:
+    [recipient] = bounce_report(message).recipients
     return recipient
 
 
@@ -183,11 +183,11 @@ def test_status_fields_in_body_are_parsed() -> None:
 
 def test_base64_report_is_parsed() -> None:
     fields = b64encode(f"Reporting-MTA: dns; mx.example\n\n{a_group()}".encode()).decode()
-    mail = (
+    email = (
         "Subject: Undelivered\nContent-Type: multipart/report; boundary=edge\n\n--edge\n"
         f"Content-Type: message/delivery-status\nContent-Transfer-Encoding: base64\n\n{fields}\n--edge--\n"
     )
-    assert only_recipient(mail.encode()).address == READER
+    assert only_recipient(email.encode()).address == READER
 
 
 def test_truncated_report_is_parsed_as_far_as_possible() -> None:
@@ -197,8 +197,8 @@ def test_truncated_report_is_parsed_as_far_as_possible() -> None:
 
 
 def test_report_without_report_part_is_unreadable() -> None:
-    mail = b"Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n\nnothing"
-    assert isinstance(parse_bounce_mail(mail), UnreadableReport)
+    message = b"Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n\nnothing"
+    assert isinstance(parse_bounce_mail(message), UnreadableReport)
 
 
 def test_outer_report_wins_over_returned_report() -> None:
@@ -306,14 +306,16 @@ RECEIPT = (
     ],
 )
 def test_auto_reply_is_no_bounce(headers: str) -> None:
-    mail = f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
-    parsed = parse_bounce_mail(mail.encode())
+    message = (
+        f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
+    )
+    parsed = parse_bounce_mail(message.encode())
     assert isinstance(parsed, AutoReply)
     assert parsed.original.outbox_id == OURS
 
 
 @pytest.mark.parametrize(
-    "mail",
+    "message",
     [
         b"",
         b"\r\n\r\n",
@@ -323,8 +325,8 @@ def test_auto_reply_is_no_bounce(headers: str) -> None:
         b"From: postmaster@reader.example\nSubject: New rules\n\nPlease read them.\n\nann@reader.example\n",
     ],
 )
-def test_ordinary_email_is_unrelated(mail: bytes) -> None:
-    assert isinstance(parse_bounce_mail(mail), UnrelatedEmail)
+def test_ordinary_email_is_unrelated(message: bytes) -> None:
+    assert isinstance(parse_bounce_mail(message), UnrelatedEmail)
 
 
 # Complaints.
@@ -403,7 +405,7 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mail",
+    "message",
     [
         a_report(original=ORIGINAL.replace(f"{OURS}@sender", "replaced@provider")),  # only our header
         a_report(original=ORIGINAL.partition("\n")[2]),  # without any Message-ID
@@ -427,15 +429,15 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
         "report",
     ],
 )
-def test_original_is_found_wherever_its_id_is(mail: bytes) -> None:
-    assert bounce_report(mail).original.outbox_id == OURS
+def test_original_is_found_wherever_its_id_is(message: bytes) -> None:
+    assert bounce_report(message).original.outbox_id == OURS
 
 
 def test_forwarded_report_is_about_our_message() -> None:
     report = a_report().decode().replace("report-1@", f"{uuid7(1_600_000_000_000)}@")
     outer = "Subject: Fwd\nContent-Type: multipart/mixed; boundary=out\n\n--out\n"
-    mail = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
-    original = bounce_report(mail.replace("X-Mailwright-Message", "X-Other").encode()).original
+    email = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
+    original = bounce_report(email.replace("X-Mailwright-Message", "X-Other").encode()).original
     assert (original.outbox_id, original.message_id) == (OURS, f"<{OURS}@sender.example>")
 
 
@@ -455,9 +457,9 @@ def test_foreign_id_is_not_ours() -> None:
 
 
 def test_copy_on_another_route_has_same_identity() -> None:
-    mail = a_report(a_group(diagnostic="550 5.1.1 unknown"))
-    copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + mail
-    assert identities(parse_bounce_mail(copy)) == identities(parse_bounce_mail(mail))
+    message = a_report(a_group(diagnostic="550 5.1.1 unknown"))
+    copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + message
+    assert identities(parse_bounce_mail(copy)) == identities(parse_bounce_mail(message))
 
 
 def test_emails_without_id_differ_by_content() -> None:

@@ -56,14 +56,14 @@ pytestmark = pytest.mark.promise("bounce-any-bytes")
 @example(b"Content-Type: multipart/mixed; boundary*=idna''%ff\n\n--a\n")
 @example(b"Content-Type: multipart/mixed; boundary*=a%00b''x\n\n--a\n")
 @example(b'Content-Type: multipart/mixed; boundary=""\n\n--\n--\n')
-def test_random_bytes_are_parsed(mail: bytes) -> None:
-    assert isinstance(parse_bounce_mail(mail), LETTERS)
+def test_random_bytes_are_parsed(message: bytes) -> None:
+    assert isinstance(parse_bounce_mail(message), LETTERS)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.floats(0, 1))
-def test_truncated_emails_are_parsed(mail: bytes, share: float) -> None:
-    assert isinstance(parse_bounce_mail(mail[: int(len(mail) * share)]), LETTERS)
+def test_truncated_emails_are_parsed(message: bytes, share: float) -> None:
+    assert isinstance(parse_bounce_mail(message[: int(len(message) * share)]), LETTERS)
 
 
 @UNHURRIED
@@ -73,11 +73,11 @@ def test_truncated_emails_are_parsed(mail: bytes, share: float) -> None:
         st.tuples(st.floats(0, 1), st.sampled_from(PIECES) | st.binary(max_size=8), st.integers(0, 40)), max_size=8
     ),
 )
-def test_mutated_emails_are_parsed(mail: bytes, changes: list[tuple[float, bytes, int]]) -> None:
+def test_mutated_emails_are_parsed(message: bytes, changes: list[tuple[float, bytes, int]]) -> None:
     for share, piece, dropped in changes:
-        place = int(len(mail) * share)
-        mail = mail[:place] + piece + mail[place + dropped :]
-    assert isinstance(parse_bounce_mail(mail), LETTERS)
+        place = int(len(message) * share)
+        message = message[:place] + piece + message[place + dropped :]
+    assert isinstance(parse_bounce_mail(message), LETTERS)
 
 
 @UNHURRIED
@@ -87,8 +87,8 @@ def test_concatenated_emails_are_parsed(one: bytes, other: bytes, share: float) 
 
 
 def test_too_deep_nesting_is_ignored() -> None:
-    mail = b"Content-Type: message/rfc822\n\n" * 10_000
-    assert len(split_parts(mail)) == MAX_DEPTH + 1
+    message = b"Content-Type: message/rfc822\n\n" * 10_000
+    assert len(split_parts(message)) == MAX_DEPTH + 1
     wide = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 10_000
     assert len(split_parts(wide)) <= MAX_PARTS
 
@@ -124,7 +124,7 @@ HUGE: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("what", HUGE)
 def test_ten_megabytes_are_parsed_quickly(what: str) -> None:
-    mail = HUGE[what]()
+    message = HUGE[what]()
     began = time.process_time()  # CPU time, because the machine may be busy
-    assert isinstance(parse_bounce_mail(mail), LETTERS)
+    assert isinstance(parse_bounce_mail(message), LETTERS)
     assert time.process_time() - began < 3

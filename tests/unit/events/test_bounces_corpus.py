@@ -160,9 +160,9 @@ def test_our_id_is_found_in_real_reports() -> None:
 
 def test_line_endings_do_not_matter() -> None:
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
-        mail = file.read_bytes().replace(b"\r\n", b"\n")
-        assert without_identity(parse_bounce_mail(mail)) == without_identity(
-            parse_bounce_mail(mail.replace(b"\n", b"\r\n"))
+        message = file.read_bytes().replace(b"\r\n", b"\n")
+        assert without_identity(parse_bounce_mail(message)) == without_identity(
+            parse_bounce_mail(message.replace(b"\n", b"\r\n"))
         ), file.name
 
 

@@ -20,9 +20,9 @@ OURS = "018cc251-f400-7aaa-8bbb-0123456789ab"
 SECRET_LINK = "https://shop.example/sale/today?token=s3cret#top"
 
 
-def an_event(kind: str, part: str, content: Any, *, dialect: str = "eventType", **mail: Any) -> str:
+def an_event(kind: str, part: str, content: Any, *, dialect: str = "eventType", **message: Any) -> str:
     common = {"messageId": "0100-1", "timestamp": "2026-11-01T10:00:00.000Z", "destination": ["ada@example.com"]}
-    return json.dumps({dialect: kind, "mail": {**common, **mail}, part: content})
+    return json.dumps({dialect: kind, "mail": {**common, **message}, part: content})
 
 
 def a_bounce(*recipients: dict[str, str], kind: str = "Permanent", subtype: str = "General", **more: Any) -> str:
@@ -224,7 +224,7 @@ def test_unknown_event_has_no_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    "mail",
+    "message",
     [
         {"tags": {"mailwright-message": [OURS], "ses:configuration-set": ["a"]}},
         {"tags": {"mailwright-message": OURS}},
@@ -238,8 +238,8 @@ def test_unknown_event_has_no_reports() -> None:
         },
     ],
 )
-def test_our_id_is_found_in_tags_and_headers(mail: dict[str, Any]) -> None:
-    report = only(an_event("Send", "send", {}, **mail))
+def test_our_id_is_found_in_tags_and_headers(message: dict[str, Any]) -> None:
+    report = only(an_event("Send", "send", {}, **message))
     assert (report.outbox_id, report.provider_message_id) == (OURS, "0100-1")
 
 
@@ -342,9 +342,9 @@ JSON = st.recursive(
     mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON),
     part=JSON,
 )
-def test_random_json_is_only_ever_rejected(kind: str, mail: dict[str, Any], part: Any) -> None:
+def test_random_json_is_only_ever_rejected(kind: str, message: dict[str, Any], part: Any) -> None:
     try:
-        parsed = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **mail), NOW)
+        parsed = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **message), NOW)
     except MalformedEvent:
         return
     assert all(isinstance(each, Report) for each in parsed.reports)

@@ -28,17 +28,17 @@ from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, 
 UNSUBSCRIBE = UnsubscribeTargets("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
 
 
-async def told(mail: OutgoingMessage, **options: Any) -> dict[str, Any]:
+async def told(message: OutgoingMessage, **options: Any) -> dict[str, Any]:
     """Return the request that SendGrid received, checked against its rules."""
     async with SendGridStandIn() as server, sendgrid_to(server, **options) as sendgrid:
-        result = await sendgrid.send(mail)
+        result = await sendgrid.send(message)
         assert result.kind is ResultKind.SENT, result
-        return server.mails[0]
+        return server.messages[0]
 
 
-async def refused(mail: OutgoingMessage) -> SendResult:
+async def refused(message: OutgoingMessage) -> SendResult:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
-        result = await sendgrid.send(mail)
+        result = await sendgrid.send(message)
         assert not server.begun
         return result
 
@@ -49,7 +49,7 @@ def a_foreign_mail(content: bytes, *recipients: str) -> OutgoingMessage:
 
 @pytest.mark.promise("sendgrid-faithful")
 async def test_campaign_message_arrives_complete() -> None:
-    mail = await told(
+    message = await told(
         a_mail(
             subject="Grüße aus dem Büro",
             html="<p>Hallo Jäne</p>",
@@ -60,20 +60,20 @@ async def test_campaign_message_arrives_complete() -> None:
             headers={"X-Campaign": "spring"},
         )
     )
-    assert mail["from"] == {"email": "news@example.com", "name": "Example News"}
-    assert mail["personalizations"] == [
+    assert message["from"] == {"email": "news@example.com", "name": "Example News"}
+    assert message["personalizations"] == [
         {
             "to": [{"email": "jane@example.org", "name": "Jane Doe"}],
             "custom_args": {"mailwright_message": OUTBOX_ID},
         }
     ]
-    assert mail["subject"] == "Grüße aus dem Büro"
-    assert mail["reply_to"] == {"email": "answers@example.com", "name": "Antworten, bitte"}
-    assert mail["content"] == [
+    assert message["subject"] == "Grüße aus dem Büro"
+    assert message["reply_to"] == {"email": "answers@example.com", "name": "Antworten, bitte"}
+    assert message["content"] == [
         {"type": "text/plain", "value": "Hallo Jäne"},
         {"type": "text/html", "value": "<p>Hallo Jäne</p>"},
     ]
-    assert mail["headers"] == {
+    assert message["headers"] == {
         "Message-ID": "<0190-1@example.com>",
         "List-Unsubscribe": f"<{UNSUBSCRIBE.url}>, <{UNSUBSCRIBE.mailto}>",
         "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
@@ -81,13 +81,13 @@ async def test_campaign_message_arrives_complete() -> None:
         "X-Mailwright-Message": OUTBOX_ID,
         "X-Campaign": "spring",
     }
-    assert "attachments" not in mail
+    assert "attachments" not in message
 
 
 @pytest.mark.parametrize("tracks_opens", [True, False])
 async def test_link_rewriting_is_disabled(tracks_opens: bool) -> None:
-    mail = await told(a_mail(), tracks_opens=tracks_opens)
-    assert mail["tracking_settings"] == {
+    message = await told(a_mail(), tracks_opens=tracks_opens)
+    assert message["tracking_settings"] == {
         "click_tracking": {"enable": False, "enable_text": False},
         "open_tracking": {"enable": tracks_opens},
         "subscription_tracking": {"enable": False},
@@ -115,17 +115,17 @@ async def test_copies_keep_their_roles_without_duplicates() -> None:
 
 async def test_recipients_in_headers_only_get_nothing() -> None:
     letter = an_email(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
-    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
-    (personalization,) = (await told(mail))["personalizations"]
+    message = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
+    (personalization,) = (await told(message))["personalizations"]
     assert personalization["to"] == [{"email": "c@example.com"}]
     assert personalization.keys() == {"to", "custom_args"}
 
 
 async def test_blind_copies_are_not_shown_to_each_other() -> None:
-    mail = OutgoingMessage(
+    message = OutgoingMessage(
         OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), build_email(an_email()), is_canonical=True
     )
-    result = await refused(mail)
+    result = await refused(message)
     assert (result.kind, result.code, result.category) == (
         ResultKind.FAILED,
         "INVALID_CONTENT",
@@ -144,26 +144,26 @@ async def test_attachments_keep_names_bytes_and_positions() -> None:
         EmailAttachment("logo.png", "image/png", b"\x89PNG", content_id="logo@example.com"),
         EmailAttachment(" ", "application/octet-stream", b"?"),
     )
-    mail = await told(a_mail(html='<img src="cid:logo@example.com">', attachments=files))
-    by_name = {each["filename"]: each for each in mail["attachments"]}
+    message = await told(a_mail(html='<img src="cid:logo@example.com">', attachments=files))
+    by_name = {each["filename"]: each for each in message["attachments"]}
     assert by_name.keys() == {*[file.filename for file in files[:4]], "attachment"}
     for file in files[:4]:
         assert b64decode(by_name[file.filename]["content"], validate=True) == file.content
         assert by_name[file.filename]["type"] == file.content_type.partition(";")[0]
     assert by_name["logo.png"]["disposition"] == "inline"
     assert by_name["logo.png"]["content_id"] == "logo@example.com"
-    assert [each["disposition"] for each in mail["attachments"]].count("attachment") == 4
-    assert [each["type"] for each in mail["content"]] == ["text/plain", "text/html"]
+    assert [each["disposition"] for each in message["attachments"]].count("attachment") == 4
+    assert [each["type"] for each in message["content"]] == ["text/plain", "text/html"]
 
 
 async def test_text_message_has_one_content() -> None:
-    mail = await told(a_mail(html=None, text="Grüße\n.\n"))
-    assert mail["content"] == [{"type": "text/plain", "value": "Grüße\n.\n"}]
+    message = await told(a_mail(html=None, text="Grüße\n.\n"))
+    assert message["content"] == [{"type": "text/plain", "value": "Grüße\n.\n"}]
 
 
 async def test_empty_text_is_left_out_and_empty_message_rejected() -> None:
-    mail = await told(a_mail(html="<p>Hello</p>", text=""))
-    assert mail["content"] == [{"type": "text/html", "value": "<p>Hello</p>"}]
+    message = await told(a_mail(html="<p>Hello</p>", text=""))
+    assert message["content"] == [{"type": "text/html", "value": "<p>Hello</p>"}]
     result = await refused(a_mail(html="", text=""))
     assert (result.kind, result.code) == (ResultKind.FAILED, "INVALID_CONTENT")
 
@@ -175,9 +175,9 @@ async def test_non_ascii_header_stays_encoded() -> None:
 
 
 async def test_repeated_header_is_sent_once() -> None:
-    mail = await told(a_mail(headers={"X-Note": "first", "x-note": "second"}))
-    assert mail["headers"]["X-Note"] == "first"
-    assert "x-note" not in mail["headers"]
+    message = await told(a_mail(headers={"X-Note": "first", "x-note": "second"}))
+    assert message["headers"]["X-Note"] == "first"
+    assert "x-note" not in message["headers"]
 
 
 async def test_own_dkim_signature_is_removed() -> None:
@@ -185,11 +185,11 @@ async def test_own_dkim_signature_is_removed() -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     signer = DkimSigner([DkimKey.load(pem.decode(), "example.com", "mail")])
-    mail = outgoing(an_email())
-    mail.content = signer.sign(mail.content, NOON)
-    assert mail.content.startswith(b"DKIM-Signature")
-    assert parse_own_mime.parse(mail.content) is not None
-    assert (await told(mail))["headers"].keys() == {"Message-ID"}
+    message = outgoing(an_email())
+    message.content = signer.sign(message.content, NOON)
+    assert message.content.startswith(b"DKIM-Signature")
+    assert parse_own_mime.parse(message.content) is not None
+    assert (await told(message))["headers"].keys() == {"Message-ID"}
 
 
 async def test_layout_parses_like_a_composed_message() -> None:
@@ -203,11 +203,11 @@ async def test_layout_parses_like_a_composed_message() -> None:
         Mailbox("jane@example.org", "Jäne"), "<1@example.com>", NOON, OUTBOX_ID, "https://x.example/u"
     )
     content = layout.fill(addressed, {"name": "Jäne = " * 20})
-    mail = parse_own_mime.parse(content)
-    assert mail == parse_mime.parse(content)
-    assert mail is not None
-    assert mail.subject == "Hallo " + "Jäne = " * 20
-    assert mail.text == "Hallo " + "Jäne = " * 20 + "."
+    message = parse_own_mime.parse(content)
+    assert message == parse_mime.parse(content)
+    assert message is not None
+    assert message.subject == "Hallo " + "Jäne = " * 20
+    assert message.text == "Hallo " + "Jäne = " * 20 + "."
 
 
 # Both parsers agree.
@@ -252,23 +252,26 @@ def test_own_parser_returns_what_was_written(letter: EmailParts) -> None:
         content = build_email(letter)
     except InvalidHeader:
         return
-    mail = parse_own_mime.parse(content)
-    assert mail is not None
-    assert_says(mail, letter)
+    message = parse_own_mime.parse(content)
+    assert message is not None
+    assert_says(message, letter)
 
 
-def assert_says(mail: ParsedMessage, letter: EmailParts) -> None:
+def assert_says(message: ParsedMessage, letter: EmailParts) -> None:
     def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
-    assert [mail.sender] == boxes(letter.sender)
-    assert (mail.to, mail.cc, mail.reply_to) == (boxes(letter.to), boxes(*letter.cc), boxes(letter.reply_to))
-    assert mail.subject == letter.subject
+    assert [message.sender] == boxes(letter.sender)
+    assert (message.to, message.cc, message.reply_to) == (boxes(letter.to), boxes(*letter.cc), boxes(letter.reply_to))
+    assert message.subject == letter.subject
     if letter.html is None:
-        assert (mail.html, (mail.text or "").removesuffix("\n")) == (None, normal(letter.text or "").removesuffix("\n"))
+        assert (message.html, (message.text or "").removesuffix("\n")) == (
+            None,
+            normal(letter.text or "").removesuffix("\n"),
+        )
     else:
-        assert (mail.html, mail.text) == (normal(letter.html), normal(letter.text or ""))
-    assert sorted((each.filename, b64decode(each.content)) for each in mail.attachments) == sorted(
+        assert (message.html, message.text) == (normal(letter.html), normal(letter.text or ""))
+    assert sorted((each.filename, b64decode(each.content)) for each in message.attachments) == sorted(
         (each.filename.strip(), each.content) for each in letter.attachments
     )
 
@@ -321,17 +324,17 @@ async def test_foreign_mime_arrives_complete() -> None:
     inner.set_content("inside")
     message.add_attachment(inner)
     message.add_attachment(b"%PDF", "application", "pdf", filename="ü.pdf")
-    mail = await told(a_foreign_mail(message.as_bytes(policy=policy.SMTP), "c@example.com"))
-    assert mail["from"] == {"email": "j@example.com", "name": "Jürgen Müller"}
-    assert mail["personalizations"][0]["to"] == [{"email": "c@example.com", "name": "C"}]
-    assert mail["subject"] == "Grüße"
-    assert mail["reply_to_list"] == [{"email": "x@example.com"}, {"email": "y@example.com", "name": "Y"}]
-    assert [each["value"].strip() for each in mail["content"]] == [
+    email = await told(a_foreign_mail(message.as_bytes(policy=policy.SMTP), "c@example.com"))
+    assert email["from"] == {"email": "j@example.com", "name": "Jürgen Müller"}
+    assert email["personalizations"][0]["to"] == [{"email": "c@example.com", "name": "C"}]
+    assert email["subject"] == "Grüße"
+    assert email["reply_to_list"] == [{"email": "x@example.com"}, {"email": "y@example.com", "name": "Y"}]
+    assert [each["value"].strip() for each in email["content"]] == [
         "Text mit ü",
         "<p>HTML mit ü <img src='cid:one'></p>",
     ]
-    assert mail["headers"] == {"X-Kept": "as it is"}
-    assert {each["type"]: each.get("content_id") for each in mail["attachments"]} == {
+    assert email["headers"] == {"X-Kept": "as it is"}
+    assert {each["type"]: each.get("content_id") for each in email["attachments"]} == {
         "image/gif": "one",
         "message/rfc822": None,
         "application/pdf": None,
@@ -350,8 +353,8 @@ async def test_foreign_mime_arrives_complete() -> None:
 )
 @pytest.mark.parametrize("is_canonical", [True, False])
 async def test_unparsable_message_is_rejected_without_a_request(content: bytes, is_canonical: bool) -> None:
-    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
-    result = await refused(mail)
+    message = OutgoingMessage(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
+    result = await refused(message)
     assert (result.kind, result.code, result.category) == (
         ResultKind.FAILED,
         "INVALID_CONTENT",
@@ -383,7 +386,7 @@ async def test_eight_bit_content_and_unknown_charsets_are_parsed() -> None:
         "From: a@example.com\r\nTo: b@example.com\r\nSubject: Grüße\r\nX-Note: Grüße\r\n"
         "Content-Type: text/plain; charset=klingon\r\n\r\nGrüße\r\n"
     ).encode()
-    mail = await told(a_foreign_mail(content, "b@example.com"))
-    assert mail["content"] == [{"type": "text/plain", "value": "Grüße\n"}]
-    assert mail["headers"]["X-Note"].isascii()
-    assert not complaints_about(mail)
+    message = await told(a_foreign_mail(content, "b@example.com"))
+    assert message["content"] == [{"type": "text/plain", "value": "Grüße\n"}]
+    assert message["headers"]["X-Note"].isascii()
+    assert not complaints_about(message)

@@ -57,11 +57,11 @@ async def test_interruption_after_the_response_changes_nothing() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.cut(Step.ANSWERED)
         assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
-        assert len(server.mails) == 1
+        assert len(server.messages) == 1
 
 
 @pytest.mark.parametrize(
-    ("step", "mail", "kind", "code"),
+    ("step", "message", "kind", "code"),
     [
         (Step.HEAD, a_large_mail, ResultKind.RETRYABLE, "SENDGRID_TIMEOUT"),
         (Step.ANSWER, a_mail, ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER"),
@@ -69,11 +69,11 @@ async def test_interruption_after_the_response_changes_nothing() -> None:
     ],
 )
 async def test_silence_ends_with_the_timeout(
-    step: Step, mail: Callable[[], OutgoingMessage], kind: ResultKind, code: str
+    step: Step, message: Callable[[], OutgoingMessage], kind: ResultKind, code: str
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server, timeout_seconds=0.5) as sendgrid:
         hold = server.hold(step)
-        result = await sendgrid.send(mail())
+        result = await sendgrid.send(message())
         assert (result.kind, result.code, result.category) == (kind, code, ErrorCategory.TIMEOUT)
         assert hold.reached.is_set()
         assert len(server.begun) == 1

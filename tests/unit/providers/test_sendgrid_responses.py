@@ -174,8 +174,8 @@ async def test_rejected_from_blames_who_chose_it(
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(403, UNVERIFIED, "from"))
-        mail = replace(a_mail(), sender=sender, uses_default_from=is_own)
-        result = await sendgrid.send(mail)
+        message = replace(a_mail(), sender=sender, uses_default_from=is_own)
+        result = await sendgrid.send(message)
         assert (result.kind, result.code) == (FAILED, "SENDGRID_SENDER_REFUSED")
         assert (result.category, result.blames_provider) == (category, blames)
 
@@ -248,7 +248,7 @@ async def test_check_reports_that_the_key_may_send() -> None:
         probe = await sendgrid.check()
         assert probe.is_ok
         assert probe.summary == f"127.0.0.1:{server.port}: the API key may send"
-        assert not server.mails
+        assert not server.messages
 
 
 async def test_check_reports_a_missing_permission() -> None:

@@ -23,10 +23,10 @@ DESCRIPTION = FIXTURES / "openapi_tsg_mail_v3.json"
 needs_description = pytest.mark.skipif(not DESCRIPTION.exists(), reason="SendGrid's description of its API is not here")
 
 
-async def posted(server: SendGridStandIn, mail: Mail | dict[str, Any], key: str = KEY) -> Any:
+async def posted(server: SendGridStandIn, message: Mail | dict[str, Any], key: str = KEY) -> Any:
     """Send with SendGrid's own library, in a thread."""
     client = SendGridAPIClient(key, host=server.url)
-    return await asyncio.to_thread(client.send, mail)
+    return await asyncio.to_thread(client.send, message)
 
 
 def their_mail() -> Mail:
@@ -35,11 +35,11 @@ def their_mail() -> Mail:
 
 async def test_sendgrid_library_sends_through_it() -> None:
     async with SendGridStandIn() as server:
-        mail = their_mail()
-        mail.add_attachment(Attachment("eA==", "x.txt", "text/plain"))
-        answer = await posted(server, mail)
+        message = their_mail()
+        message.add_attachment(Attachment("eA==", "x.txt", "text/plain"))
+        answer = await posted(server, message)
         assert (answer.status_code, answer.headers["X-Message-Id"]) == (202, server.message_ids[0])
-        assert server.mails[0]["subject"] == "Hello"
+        assert server.messages[0]["subject"] == "Hello"
         assert not server.violations
 
 
@@ -54,7 +54,7 @@ async def test_sendgrid_library_reads_its_rejections() -> None:
         with pytest.raises(HTTPError) as unauthorized:
             await posted(server, their_mail(), key="SG.wrong")
         assert unauthorized.value.status_code == 401
-        assert not server.mails
+        assert not server.messages
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_requests_match_sendgrids_published_schema() -> None:
     validator = described()
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         image = mime.EmailAttachment("logo.png", "image/png", b"\x89PNG", "logo")
-        mails = [
+        emails = [
             a_mail(),
             a_mail(
                 "blind@example.com", cc=(mime.Mailbox("c@example.com", "Ü"),), reply_to=mime.Mailbox("r@example.com")
@@ -124,7 +124,7 @@ async def test_requests_match_sendgrids_published_schema() -> None:
             a_mail(html=None, text="Nur Text"),
             a_mail(html='<img src="cid:logo">', attachments=(image,), headers={"X-Note": "Grüße"}),
         ]
-        results = [await sendgrid.send(mail) for mail in mails]
+        results = [await sendgrid.send(message) for message in emails]
         assert {result.kind for result in results} == {ResultKind.SENT}
         for request in server.requests:
             assert [str(error) for error in validator.iter_errors(request.json())] == []

@@ -20,13 +20,13 @@ async def test_message_arrives_unchanged() -> None:
     content = CONTENT + bytes(range(256)) + b'"\\\r\n'
     async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="events") as ses:
         result = await ses.send(a_mail(READER, "hidden@example.org", content=content))
-        (mail,) = stand_in.mails
-        assert (result.kind, result.provider_message_id) == (ResultKind.SENT, mail.message_id)
-        assert mail.content == content
-        assert mail.recipients == (READER, "hidden@example.org")
-        assert (mail.sender, mail.feedback) == (SENDER, SENDER)
-        assert mail.tags == {"mailwright-message": OUTBOX_ID}
-        assert mail.configuration_set == "events"
+        (message,) = stand_in.messages
+        assert (result.kind, result.provider_message_id) == (ResultKind.SENT, message.message_id)
+        assert message.content == content
+        assert message.recipients == (READER, "hidden@example.org")
+        assert (message.sender, message.feedback) == (SENDER, SENDER)
+        assert message.tags == {"mailwright-message": OUTBOX_ID}
+        assert message.configuration_set == "events"
         assert not stand_in.violations
 
 
@@ -34,7 +34,7 @@ async def test_from_header_is_unchanged() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         await ses.send(a_mail(sender="bounces@example.net"))
         assert "FromEmailAddress" not in stand_in.requests[0].json()
-        assert (stand_in.mails[0].sender, stand_in.mails[0].feedback) == (SENDER, "bounces@example.net")
+        assert (stand_in.messages[0].sender, stand_in.messages[0].feedback) == (SENDER, "bounces@example.net")
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 100_000])
@@ -42,7 +42,7 @@ async def test_message_of_any_size_arrives_complete(size: int) -> None:
     content = CONTENT + b"x" * size
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         assert (await ses.send(a_mail(content=content))).kind is ResultKind.SENT
-        assert stand_in.mails[0].content == content
+        assert stand_in.messages[0].content == content
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_fifty_recipients_are_accepted() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         result = await ses.send(a_mail(*(f"{number}@example.org" for number in range(50))))
         assert result.kind is ResultKind.SENT
-        assert len(stand_in.mails[0].recipients) == 50
+        assert len(stand_in.messages[0].recipients) == 50
 
 
 async def test_missing_configuration_set_is_a_configuration_error() -> None:
@@ -107,7 +107,7 @@ async def test_check_reports_the_accounts_problem(changes: dict[str, object], is
         probe = await ses.check()
         assert (probe.is_ok, probe.code) == (is_ok, None if is_ok else "SES_ACCOUNT_SENDING_PAUSED")
         assert words in probe.summary
-        assert not stand_in.mails
+        assert not stand_in.messages
 
 
 async def test_quota_is_the_accounts_remainder() -> None:

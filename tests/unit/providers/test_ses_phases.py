@@ -35,7 +35,7 @@ async def test_interruption_in_the_message_is_retried(step: Step) -> None:
         stand_in.cut(step, nth=1)
         result = await ses.send(a_mail(content=LARGE))
         assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
-        assert not stand_in.mails
+        assert not stand_in.messages
         assert len(stand_in.begun) == 1
 
 
@@ -63,7 +63,7 @@ async def test_interruption_after_the_response_changes_nothing() -> None:
         await asyncio.sleep(0.01)  # The close must reach this socket.
         second = await ses.send(a_mail())
         assert [first.kind, second.kind] == [ResultKind.SENT] * 2
-        assert len(stand_in.mails) == 2
+        assert len(stand_in.messages) == 2
 
 
 async def test_silence_after_the_message_is_in_doubt() -> None:
@@ -109,7 +109,7 @@ async def test_concurrent_messages_get_their_own_responses() -> None:
         readers = [f"reader-{number}@example.org" for number in range(300)]
         results = await asyncio.gather(*(ses.send(a_mail(reader)) for reader in readers))
         told = {result.provider_message_id: reader for result, reader in zip(results, readers, strict=True)}
-        assert told == {mail.message_id: mail.recipients[0] for mail in stand_in.mails}
+        assert told == {message.message_id: message.recipients[0] for message in stand_in.messages}
         assert len(told) == 300
         assert not stand_in.violations
 

@@ -161,7 +161,7 @@ async def test_botocore_client_works_with_the_stand_in() -> None:
         )
         ours = await ses.send(a_mail())
         assert ours.kind is ResultKind.SENT
-        assert [theirs["MessageId"], ours.provider_message_id] == [mail.message_id for mail in stand_in.mails]
+        assert [theirs["MessageId"], ours.provider_message_id] == [message.message_id for message in stand_in.messages]
         by_them, by_us = stand_in.requests
         assert _meant(by_them) == _meant(by_us)
 
@@ -213,7 +213,7 @@ async def test_stand_in_rejects_what_ses_would(members: dict[str, Any]) -> None:
         with pytest.raises(ClientError) as caught:
             await asyncio.to_thread(client.send_email, **members)
         assert caught.value.response["Error"]["Code"] == "BadRequestException"
-        assert not stand_in.mails
+        assert not stand_in.messages
 
 
 def _meant(request: Request) -> tuple[str, str, Any]:

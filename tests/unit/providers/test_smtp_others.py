@@ -19,14 +19,14 @@ class TestSinkWithSmtplib:
     """The stand-in works with smtplib."""
 
     async def test_message_arrives_unchanged(self) -> None:
-        mail = EmailMessage()
-        mail["Subject"], mail["From"], mail["To"] = "Dots", SENDER, READER
-        mail.set_content(".\n..\n.x\n\nend\n")
+        message = EmailMessage()
+        message["Subject"], message["From"], message["To"] = "Dots", SENDER, READER
+        message.set_content(".\n..\n.x\n\nend\n")
 
         def send(port: int) -> None:
             with smtplib.SMTP("127.0.0.1", port) as client:
-                client.send_message(mail)
-                client.send_message(mail)
+                client.send_message(message)
+                client.send_message(message)
 
         async with SmtpSink() as sink:
             await asyncio.to_thread(send, sink.port)

@@ -25,12 +25,12 @@ def kinds(results: list[SendResult]) -> list[ResultKind]:
 @BOTH_ROADS
 async def test_messages_on_one_connection_arrive_in_order(pipelining: bool) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
-        mails = [a_mail(f"reader{i}@example.com", content=content(i)) for i in range(100)]
-        results = await asyncio.gather(*map(smtp.send, mails))
+        emails = [a_mail(f"reader{i}@example.com", content=content(i)) for i in range(100)]
+        results = await asyncio.gather(*map(smtp.send, emails))
         assert kinds(results) == [ResultKind.SENT] * 100
         assert [result.provider_message_id for result in results] == [f"SINK{i + 1}" for i in range(100)]
         assert [(one.recipients, one.content) for one in sink.messages] == [
-            (mail.recipients, mail.content) for mail in mails
+            (message.recipients, message.content) for message in emails
         ]
         assert (len(sink.sessions), sink.violations) == (1, [])
 

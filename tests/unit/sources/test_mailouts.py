@@ -43,12 +43,12 @@ def test_footer_has_sender_and_unsubscribe_link_in_both_parts() -> None:
     html, text = footers(FooterDetails("Ash & Oak", "1 Example Street"))
     tokens = UnsubscribeTokens("s" * 32)
     link = unsubscribe_link("https://news.example.com/unsubscribe", tokens.make("ada@example.com"))
-    mail = Template(subject="s", html=html, text=text).render({"unsubscribe_url": link})
-    assert mail.html is not None
-    assert mail.text is not None
-    assert mail.html.startswith("<hr>")
-    assert "Ash &amp; Oak — 1 Example Street" in mail.html
-    assert mail.text == f"\n--\nAsh & Oak — 1 Example Street\nUnsubscribe: {link}"
+    message = Template(subject="s", html=html, text=text).render({"unsubscribe_url": link})
+    assert message.html is not None
+    assert message.text is not None
+    assert message.html.startswith("<hr>")
+    assert "Ash &amp; Oak — 1 Example Street" in message.html
+    assert message.text == f"\n--\nAsh & Oak — 1 Example Street\nUnsubscribe: {link}"
     assert tokens.parse(link.rpartition("token=")[2]).email == "ada@example.com"
     assert tokens.make("ada@example.com") == tokens.make("ada@example.com")
 
@@ -64,12 +64,12 @@ def test_missing_footer_settings_are_named() -> None:
     "words", ["{{ email }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b']
 )
 def test_text_with_braces_is_rendered_unchanged(words: str) -> None:
-    mail = Template(subject=literal_text(words), html=f"<p>{literal_html(words)}</p>", text=literal_text(words)).render(
-        {}
-    )
-    assert (mail.subject, mail.text) == (words, words)
-    assert mail.html is not None
-    assert mail.html.replace("&#123;", "{") == f"<p>{words}</p>"
+    message = Template(
+        subject=literal_text(words), html=f"<p>{literal_html(words)}</p>", text=literal_text(words)
+    ).render({})
+    assert (message.subject, message.text) == (words, words)
+    assert message.html is not None
+    assert message.html.replace("&#123;", "{") == f"<p>{words}</p>"
 
 
 def test_default_rate_batch_size_and_interval() -> None:
