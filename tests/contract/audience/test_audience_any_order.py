@@ -184,9 +184,9 @@ def check(url: str, examples: int) -> None:
             phases=(Phase.generate,),
             suppress_health_check=list(HealthCheck),
         )
-        @given(told=st.lists(A_REPORT, min_size=1, max_size=14), order=st.randoms(use_true_random=False))
-        def ends_the_same(expected: list[ReportCase], order: random.Random) -> None:
-            runner.run(apply_reports(database, expected, order, next(numbers)))
+        @given(reports=st.lists(A_REPORT, min_size=1, max_size=14), order=st.randoms(use_true_random=False))
+        def ends_the_same(reports: list[ReportCase], order: random.Random) -> None:
+            runner.run(apply_reports(database, reports, order, next(numbers)))
 
         ends_the_same()
 

@@ -150,7 +150,7 @@ async def test_only_the_button_confirms(database: Database, clock: ManualClock, 
         assert (page.status_code, "Inscrição confirmada" in page.text) == (200, True)
         assert ADA not in page.text
         assert await subscribers(database, clock) == [ADA]
-        for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
+        for language, words in (("en", "already receives"), ("ru", "уже приходят"), ("pt", "já recebe")):
             again = await api.anonymous.get(link, headers={"Accept-Language": language})
             assert (words in again.text, "<button" in again.text) == (True, False)
         await ContactStatusService(database, clock).bounce(1, ADA, source="ses")

@@ -91,7 +91,7 @@ async def test_email_can_link_to_the_preferences_page(site: ArchiveSite) -> None
     [message] = await site.sent()
     page = await site.client.get(links_in(message)[1])
     assert page.status_code == 200
-    assert "What would you like to receive?" in page.text
+    assert "Email preferences" in page.text
 
 
 async def test_only_bulk_api_messages_have_a_web_view(site: ArchiveSite) -> None:
