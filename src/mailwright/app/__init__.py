@@ -1,1 +1,1 @@
-"""Wiring: builds the parts once and hands them to each other. The only place that knows every class."""
+"""Create the services of an installation and connect them. Only this package imports from every layer below it."""

@@ -217,7 +217,7 @@ async def _sync_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: 
     """Sync statuses in one process at a time. Syncing twice is harmless, but doubles the load on Supabase."""
     number = clock.now() // STATUS_SYNC_INTERVAL
     ends = (number + 1) * STATUS_SYNC_INTERVAL
-    turn = LimitWindow(f"mailer:turn:standings:{number}", 1, ends, "standings_turn", ends)
+    turn = LimitWindow(f"mailwright:turn:contact-status-sync:{number}", 1, ends, "contact_status_sync_turn", ends)
     status_sync = await service.status_sync()
     if status_sync is None or (await ledger.reserve((turn,), 1)).count == 0:
         return False

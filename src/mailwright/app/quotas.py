@@ -72,7 +72,7 @@ class QuotaSync:
         """Reserve the turn of this interval; if its process dies, another takes the next one."""
         number = self._clock.now() // self._every
         ends = (number + 1) * self._every
-        turn = LimitWindow(f"mailer:turn:quota:{number}", 1, ends, "quota_turn", ends)
+        turn = LimitWindow(f"mailwright:turn:quota:{number}", 1, ends, "quota_turn", ends)
         return (await self._ledger.reserve((turn,), 1)).count == 1
 
 

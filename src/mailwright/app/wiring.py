@@ -1,4 +1,4 @@
-"""One engine per process: what every command and every request works with."""
+"""Build the engine: all services of one process, shared by its commands and requests."""
 
 import os
 import secrets
@@ -52,7 +52,7 @@ from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
-from mailwright.policies.rates import TARIFFS
+from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.api.messages import ApiMessages
@@ -199,7 +199,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
 
 
 def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
-    # That module serves with the engine and imports this one.
+    # Imported here because that module imports this one.
     from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415
 
     valkey = valkey_client(settings.redis_url)
@@ -222,7 +222,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         ground=ground,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
         defaults=defaults_of(settings, providers_of(settings)),
-        identity=looked_at_identity(settings),
+        identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
         api_messages=ApiMessages(database, clock, acceptor),
@@ -264,9 +264,9 @@ def secret_text(secret: SecretStr | None) -> str | None:
 
 
 def verify(settings: Settings) -> None:
-    """What only the parts themselves can tell of a setting, all of it at once, before anything is opened."""
+    """Validate all settings that services interpret; raise one error with every problem."""
     problems: list[str] = []
-    parts = (
+    checks = (
         _database_address,
         _valkey_address,
         make_signer,
@@ -276,9 +276,9 @@ def verify(settings: Settings) -> None:
         verify_inbound,
         verify_mailouts,
     )
-    for part in parts:
+    for check in checks:
         try:
-            part(settings)
+            check(settings)
         except ConfigurationInvalid as error:
             problems += error.problems
     if problems:
@@ -392,9 +392,9 @@ async def make_identity(engine: Engine) -> SenderIdentity:
     )
 
 
-def looked_at_identity(settings: Settings) -> SenderIdentity:
+def preview_identity(settings: Settings) -> SenderIdentity:
     """Return the sender of previews. Their unsubscribe links have no effect."""
-    tokens = UnsubscribeTokens("only looked at")
+    tokens = UnsubscribeTokens("preview")
     postal = settings.postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
@@ -406,7 +406,7 @@ def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> Defa
 def default_limits(settings: Settings) -> Limits:
     return Limits(
         rate_per_second=settings.rate_per_second,
-        rate_per_hour=settings.rate_per_hour or _tariff(settings),
+        rate_per_hour=settings.rate_per_hour or _default_hourly_limit(settings),
         daily_limit=settings.daily_limit,
         working_hours=settings.working_hours,
         timezone=settings.timezone,
@@ -418,11 +418,11 @@ def default_limits(settings: Settings) -> Limits:
     )
 
 
-def _tariff(settings: Settings) -> int | None:
-    """Return the usual hourly limit of a provider that sends all messages."""
+def _default_hourly_limit(settings: Settings) -> int | None:
+    """Return the usual hourly limit of the provider if there is only one."""
     match list(providers_of(settings)):
         case [only]:
-            return TARIFFS.get(only)
+            return DEFAULT_HOURLY_LIMITS.get(only)
         case _:
             return None
 

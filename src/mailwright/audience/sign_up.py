@@ -94,7 +94,7 @@ class SignUpService:
         number = self._clock.now() // HOUR
         ends = (number + 1) * HOUR
         digest = blake2b(network_of(remote_address).encode(), key=self._secret, digest_size=12).hexdigest()
-        window = LimitWindow(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
+        window = LimitWindow(f"mailwright:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
         return (await self._ledger.reserve((window,), 1)).count == 1
 
 

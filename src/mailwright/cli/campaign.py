@@ -176,7 +176,7 @@ def start(
     campaign_id: CampaignId,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return at once; workers enqueue the audience.")] = False,
 ) -> None:
-    """Start a campaign: fix its content and enqueue its audience. All errors are reported at once.
+    """Start a campaign: freeze its content and enqueue its audience. All errors are reported at once.
 
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
@@ -224,7 +224,7 @@ def accept_failures(campaign_id: CampaignId) -> None:
 
 @app.command("retry-failed")
 def retry_failed(campaign_id: CampaignId) -> None:
-    """Retry all failed recipients with all attempts."""
+    """Retry all failed recipients with a fresh set of attempts."""
 
     async def work(at: Installation) -> int:
         return (await _campaigns(at).retry_failed(ACTOR, campaign_id))[1]
@@ -237,7 +237,7 @@ def extend(
     campaign_id: CampaignId,
     segment: Annotated[str | None, typer.Option(help="Also add this segment.", show_default=False)] = None,
 ) -> None:
-    """Send it also to contacts who joined the audience later. Nobody gets it twice."""
+    """Also send the campaign to contacts who joined its audience after the start. Nobody gets it twice."""
 
     async def work(at: Installation) -> int:
         campaign, newcomers = await _campaigns(at).extend(ACTOR, campaign_id, segment=segment)

@@ -50,7 +50,9 @@ def import_command(
         Path | None,
         typer.Option(help="Where to write the report with one line per row.", show_default="FILE.report.csv"),
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="For example cp1251.", show_default="detected")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of the file, for example cp1251.", show_default="detected")
+    ] = None,
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="The contacts already confirmed elsewhere: send no confirmation emails.")
     ] = False,

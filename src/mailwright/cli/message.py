@@ -125,7 +125,7 @@ def list_command(
 
 @app.command()
 def retry(outbox_id: MessageId) -> None:
-    """Retry a failed message with all attempts."""
+    """Retry a failed message with a fresh set of attempts."""
 
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)

@@ -21,7 +21,7 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Messages in flight at once, which is also what a crash can leave in doubt.", show_default="64"
+            min=1, help="Maximum messages in flight. A crash can leave at most this many in doubt.", show_default="64"
         ),
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="Exit when nothing is due.")] = False,

@@ -128,7 +128,7 @@ class QuotaSnapshot:
 
 def quota_lock_name(providers: Iterable[str]) -> str:
     """Return the prefix of these providers' quota counters; the time of the sync follows it."""
-    return "mailer:quota:" + "+".join(sorted(providers))
+    return "mailwright:quota:" + "+".join(sorted(providers))
 
 
 def quota_counter(lock_name: str, synced_at: Instant) -> str:

@@ -231,7 +231,7 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Inst
     }
     if not limits:
         return frozenset()
-    await lock_names(tx, [f"mailer:lane:{lane}" for lane in limits], now)
+    await lock_names(tx, [f"mailwright:lane:{lane}" for lane in limits], now)
     lanes = [{"lane": lane} for lane in limits]
     in_flight = {row.lane: row.in_flight for row in await tx.run(COUNT_ATTEMPTS_IN_LANES, lanes=lanes, now=now)}
     room = {lane: limit - in_flight.get(lane, 0) for lane, limit in limits.items()}
@@ -246,7 +246,7 @@ async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: In
     if not limited:
         return frozenset()
     limits = {domain_of(attempt.claimed.to_email): attempt.admitted.domain_limit or 0 for attempt in limited}
-    await lock_names(tx, [f"mailer:domain:{domain}" for domain in limits], now)
+    await lock_names(tx, [f"mailwright:domain:{domain}" for domain in limits], now)
     domains = [{"domain": domain} for domain in limits]
     rows = await tx.run(COUNT_ATTEMPTS_TO_DOMAINS, domains=domains, now=now)
     in_flight = {row.domain: row.in_flight for row in rows}

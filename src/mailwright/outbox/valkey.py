@@ -133,4 +133,4 @@ def block_name(windows: Sequence[LimitWindow]) -> str:
 
     The limits are part of the name, so that permits reserved under a higher limit are not used under a lower one.
     """
-    return "mailer:permits:" + "+".join(sorted(f"{window.name}={window.limit}" for window in windows))
+    return "mailwright:permits:" + "+".join(sorted(f"{window.name}={window.limit}" for window in windows))

@@ -25,7 +25,7 @@ class DomainLimit:
 @dataclass(frozen=True, slots=True)
 class DomainLimits:
     named: Mapping[str, DomainLimit] = field(default_factory=dict)
-    others: DomainLimit | None = None  # Applies to each domain that is not named.
+    others: DomainLimit | None = None  # The limit of each domain without a limit of its own.
 
     def __bool__(self) -> bool:
         return bool(self.named) or self.others is not None
@@ -37,11 +37,11 @@ class DomainLimits:
 def window(domain: str, rate: int, now: Instant) -> LimitWindow:
     """Return the counter for the next message to this domain.
 
-    Messages are counted per half second, together with the previous half: what was sent at the end of a second reduces
-    what may be sent at the start of the next. A backlog is sent at the start of each second and is not affected.
+    Each half second has its own counter, and a limit applies to two consecutive ones: messages sent at the end of a
+    second reduce what may be sent at the start of the next. A backlog, sent at the start of each second, is not slowed.
     """
     half, ends = now // HALF, (now // SECOND + 1) * SECOND
-    name = f"mailer:rate:domain:{domain}"
+    name = f"mailwright:rate:domain:{domain}"
     before = RelatedCounter(f"{name}:{half - 1}", (half + 1) * HALF)
     return LimitWindow(f"{name}:{half}", rate, ends, DeferReason.DOMAIN_RATE, ends, (before,))
 
@@ -84,9 +84,9 @@ def _parse(part: str) -> tuple[str, DomainLimit]:
 
 
 class SendSlots:
-    """Assign each deferred message the next free slot of its domain and lane, not just a later time.
+    """Assigns each deferred message the next free send time of its domain and lane.
 
-    A backlog of half a million messages to one domain is then deferred about once per message.
+    With distinct times, a large backlog for one domain is deferred about once per message instead of again and again.
     """
 
     def __init__(self) -> None:

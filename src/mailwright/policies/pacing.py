@@ -23,7 +23,7 @@ def pacing_rules(
     """Return how a lane is paced; None if it is not. `provider_rate` is what the providers accept per second."""
     rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
     if provider_rate is not None:
-        rates.append(_per_second(provider_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
+        rates.append(_per_second(provider_rate, f"mailwright:pace:provider:{route}", PROVIDER_RATE))
     alone = tuple(level.owner for level in levels if level.limits.one_at_a_time)
     return PacingRules(tuple(rates), alone) if rates or alone else None
 
@@ -31,9 +31,9 @@ def pacing_rules(
 def send_rates(limits: Limits, owner: int | str) -> tuple[SendRate, ...]:
     rates = []
     if limits.interval_ms is not None:
-        rates.append(SendRate(f"mailer:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
+        rates.append(SendRate(f"mailwright:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
     if limits.rate_per_second is not None:
-        rates.append(_per_second(limits.rate_per_second, f"mailer:pace:second:{owner}", PER_SECOND))
+        rates.append(_per_second(limits.rate_per_second, f"mailwright:pace:second:{owner}", PER_SECOND))
     return tuple(rates)
 
 

@@ -11,7 +11,7 @@ from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
 
 # The hourly limit of a provider's usual plan, used if no other limit is set.
-TARIFFS = {"smtpbz": 100}
+DEFAULT_HOURLY_LIMITS = {"smtpbz": 100}
 
 _MINUTES_OF_AN_HOUR = HOUR // MINUTE
 
@@ -29,7 +29,7 @@ def windows(
         found.append(hour(limits.rate_per_hour, owner, now))
     if limits.daily_limit is not None:
         day, ends = local_day(limits, now)
-        name = f"mailer:rate:day:{owner}:{day}"
+        name = f"mailwright:rate:day:{owner}:{day}"
         found.append(LimitWindow(name, limits.daily_limit, ends, "daily_limit", next_opening(limits, now)))
     return (*found, *warmup.windows(limits, owner, now), *provider_quota.windows(quota, now))
 
@@ -45,7 +45,7 @@ def windows_of_levels(
 def _clock_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
     ends = (now // HOUR + 1) * HOUR
     time_utc = datetime.fromtimestamp(now / 1000, UTC)
-    return LimitWindow(f"mailer:rate:hour:{owner}:{time_utc:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
+    return LimitWindow(f"mailwright:rate:hour:{owner}:{time_utc:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
 
 
 def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
@@ -55,7 +55,7 @@ def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
     Future minutes count too, because another worker's clock may be ahead.
     """
     minute = now // MINUTE
-    lock_name = f"mailer:rate:sliding:{owner}"
+    lock_name = f"mailwright:rate:sliding:{owner}"
     ends = (minute + 1) * MINUTE
     related = _related_minutes(lock_name, minute)
     return LimitWindow(f"{lock_name}:{minute}", limit, ends, "rate_per_hour", ends + HOUR, related, lock_name)

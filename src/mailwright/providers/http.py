@@ -51,7 +51,7 @@ CLOSE_SECONDS = 1.0
 # is in doubt although nobody read it, so we close first.
 IDLE_SECONDS = 4.0
 
-# Responses are read as they come: without compression they are short to read and cannot inflate.
+# Request uncompressed responses: they are small, and a compressed one could inflate without limit.
 HEADERS = "Accept-Encoding: identity\r\nUser-Agent: Mailwright\r\n"
 # Methods that are safe to repeat.
 REPEATABLE_METHODS = frozenset({"GET", "HEAD"})
@@ -72,7 +72,7 @@ class Disconnect:
 
 
 class HttpAddress(NamedTuple):
-    """Where a connection leads."""
+    """The host and port to connect to, and whether to use TLS."""
 
     host: str
     port: int
@@ -80,7 +80,7 @@ class HttpAddress(NamedTuple):
 
 
 class HostNotAllowed(Exception):
-    """A resolver refuses a host, with the reason."""
+    """The resolver refuses to connect to this host. The error text is the reason."""
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
@@ -129,7 +129,7 @@ class HttpClient:
             async with asyncio.timeout(timeout_seconds), self._free:
                 return await self._send(exchange, address, may_begin, is_repeatable=method in REPEATABLE_METHODS)
         except Exception as error:
-            # A library's bug counts as well: what is known is how far the request got.
+            # Catch errors of libraries too: the caller must learn how far the request got.
             return _disconnect(exchange, error)
 
     def post(
@@ -142,7 +142,7 @@ class HttpClient:
         timeout_seconds: float,
         may_begin: Callable[[], bool],
     ) -> SendHandle:
-        """Like `request`, with a callback, which may be called at once.
+        """Send a POST request like `request`, but pass the result to a callback, possibly before returning.
 
         On an idle connection this needs no task, which saves half of a request's cost.
         """
@@ -164,7 +164,7 @@ class HttpClient:
         return handle
 
     async def close(self) -> None:
-        """Abort what is in flight; callers receive how far their requests got."""
+        """Abort the requests in flight. Each caller learns how far its request got."""
         self._is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -281,7 +281,7 @@ class HttpClient:
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
         )
-        if connection.is_good:  # Otherwise it has ended already, and nobody would remove it.
+        if connection.is_good:  # A task that has already ended must not be added, because nothing would remove it.
             self._connections.add(connection)
         return connection
 
@@ -329,7 +329,7 @@ class _InvalidUrl(ValueError):
 
 @lru_cache(maxsize=256)
 def _request_start(method: str, url: str) -> tuple[HttpAddress, str]:
-    """Return the address, and the lines with which every such request begins."""
+    """Return the address and the header lines that all requests to this URL share."""
     try:
         parsed = URL(url)
         host, port = parsed.raw_host, parsed.port
@@ -355,7 +355,7 @@ def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
     return f"{start}{lines}{length}\r\n".encode()
 
 
-# The first match applies. The texts are ours: a library's would show addresses and remote content.
+# The first match applies. We use our own texts, because those of libraries may contain addresses and remote content.
 CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "the host name was not found"),
     (ssl.SSLCertVerificationError, "the certificate of the host is not trusted"),

@@ -392,7 +392,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     ),
     Remedy.ACTIVATE_ADDRESS: "Reactivate {recipient} if it may receive email again.",
     Remedy.ACTIVATE_AND_RETRY: "Remove {recipient} from the suppression list if that is right, then retry.",
-    Remedy.RETRY: "Retry it when the cause is fixed. It then has all its attempts again.",
+    Remedy.RETRY: "Retry it when the cause is fixed. It then gets a fresh set of attempts.",
     Remedy.RESOLVE: "A report from the provider, or your decision: sent, resend or close.",
     Remedy.CANCEL: "Nothing sends it earlier. You can cancel it.",
     Remedy.PROVIDER_RESPONSE: "The provider's response.",

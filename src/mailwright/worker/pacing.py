@@ -70,12 +70,19 @@ class Pacing:
         self._clock = clock
         self._ledger = ledger
         self._rates = RatesInUse()
-        self._lanes: dict[int, deque[ReadyMessage]] = {}  # Without a send time yet.
+        self._lanes: dict[int, deque[ReadyMessage]] = {}  # Messages without a send time yet, by lane.
         self._booked: deque[_Booked] = deque()
-        self._begun: dict[int, _Booked] = {}  # The attempt has begun, the send has not started; by message.
-        self._in_flight: Counter[str] = Counter()  # Begun and not ended, by owner that sends one at a time.
+        self._begun: dict[
+            int, _Booked
+        ] = {}  # Messages whose attempt has begun but whose send has not started, by message key.
+        self._in_flight: Counter[str] = (
+            Counter()
+        )  # Number of attempts begun and not ended, by owner that sends one message at a time.
         self._last_lane = 0
-        self._clock_moved = (0, 0.0)  # The clock's last reading, and since when it has shown it.
+        self._clock_moved = (
+            0,
+            0.0,
+        )  # The last time that the clock showed, and the monotonic time when it first showed it.
 
     def __bool__(self) -> bool:
         return bool(self._lanes or self._booked or self._unused_rates())
@@ -104,7 +111,7 @@ class Pacing:
         return removed
 
     def clear_lane(self, lane: int) -> list[ReadyMessage]:
-        """Do the same for one lane; its send times are lost."""
+        """Remove and return the messages of one lane whose attempt has not begun. Their send times are lost."""
         removed = [booked for booked in self._booked if booked.lane == lane]
         for booked in removed:
             self._rates.count(booked.pacing, -1)
@@ -122,7 +129,7 @@ class Pacing:
         return bool(self._unused_rates()) or can_book
 
     def pause_seconds(self) -> float | None:
-        """Return how long nothing needs to be done; None if nothing waits for a send time."""
+        """Return the seconds until the next step; None if no message waits for a send time."""
         if not self._booked and not self._lanes:
             return None
         first = next((booked for booked in self._booked if not self._waits_for_another(booked)), None)
@@ -206,7 +213,7 @@ class Pacing:
                 miss()
             else:
                 del self._begun[ready.claimed.message_key]
-                # No time has passed on a clock that stands still.
+                # The clock stands still, so no time has passed.
                 late_seconds = 0.0 if self._clock.now() == booked.booked_at else now - booked.starts_at
                 self._rates.record_start(booked.pacing, now, late_seconds)
                 if start():
@@ -217,14 +224,14 @@ class Pacing:
         check()
 
     def end(self, ready: ReadyMessage) -> None:
-        """Let the messages that wait for the end of this one start."""
+        """End a message, so that messages that wait for it can start."""
         if ready.pacing is not None:
             self._in_flight.subtract(ready.pacing.alone)
 
     # Booking.
 
     async def _book_some(self, queue: deque[ReadyMessage], pacing: PacingRules) -> Instant | None:
-        """Book send times; if another worker uses an exact rate, return until when it does."""
+        """Book send times. If another worker uses an exact rate, return when that use ends."""
         wanted = min(len(queue), self._rates.room(pacing.rates))
         booking = await self._ledger.book(pacing.rates, wanted, self._rates.checkpoints)
         if not booking.slots:
@@ -260,7 +267,7 @@ class Pacing:
             return []
         return self._rates.unused({rate.name for queue in self._lanes.values() for rate in _pacing(queue[0]).rates})
 
-    # A clock that stands still.
+    # The clock stands still.
 
     def _is_stranded(self) -> bool:
         """Return whether messages wait for a send time that does not come because the clock stands still."""
@@ -279,21 +286,21 @@ class Pacing:
         return [Stranded(messages, lane, deferral) for lane, messages in lanes.items()]
 
 
-# How many messages are admitted ahead if they only wait for one another.
+# How many messages are admitted ahead if each one only waits for the previous one to end.
 MAX_ALONE = 32
 SHORTEST_DEFERRAL: Instant = 100
-# An idle worker polls twice a second, so a lane opens this long before its messages are used up.
+# An idle worker polls twice a second, so a lane reopens this long before its admitted messages are used up.
 EARLY: Instant = 600
 
 
 def room_for(pacing: PacingRules, ahead: int) -> int:
-    """Return how many more messages of a lane to admit: about one second of them, at least one in total."""
+    """Return how many more messages of a lane to admit, so that about one second of them, and at least one, waits."""
     most = min((max(1, int(rate.per_second)) for rate in pacing.rates), default=MAX_ALONE)
     return max(0, most - ahead)
 
 
 def lane_deferral(pacing: PacingRules, ahead: int, now: Instant) -> Deferral:
-    """Defer a lane with this many messages ahead until shortly before they are sent."""
+    """Defer a lane until shortly before its `ahead` admitted messages are sent."""
     slowest = max(pacing.rates, key=lambda rate: rate.interval_us / rate.batch_size, default=None)
     if slowest is None:
         return Deferral(now + SHORTEST_DEFERRAL, ONE_AT_A_TIME)

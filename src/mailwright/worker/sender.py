@@ -95,7 +95,7 @@ class Sender:
                 await self._parts.gate.defer_lane(stranded.lane, stranded.deferral)
 
     def _next_attempts(self) -> list[ReadyMessage]:
-        """Choose the next messages and their providers. The attempt records the provider, which may then have it."""
+        """Choose the next messages and their providers. Each attempt records its provider."""
         queues, route, gate = self._queues, self._parts.route, self._parts.gate
         now = self._parts.clock.now()
         busy = {ready.provider for ready in queues.in_flight.values()}
@@ -157,7 +157,7 @@ class Sender:
         self._settler.give_back_in_order(ready)
 
     def _hand_over(self, ready: ReadyMessage, attempted_at: Instant | None = None) -> bool:
-        """Return whether the provider has the message already; a task gets it in the next loop iteration."""
+        """Hand the message to its provider. Return False if a task will do it in the next loop iteration."""
         claimed, member = ready.claimed, ready.member
         assert member is not None
         self._settler.lane_give_backs.pop(claimed.lane, None)

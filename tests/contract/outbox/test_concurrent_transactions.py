@@ -224,11 +224,11 @@ async def test_counter_survives_deletion_while_it_is_reopened(database: Database
     """Whoever counted last did so long ago: it is old, and just then somebody counts again."""
     ledger = DatabaseLedger(database, clock)
     window, pace = (
-        LimitWindow("mailer:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
-        SendRate("mailer:test", 1_000, "test"),
+        LimitWindow("mailwright:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
+        SendRate("mailwright:test", 1_000, "test"),
     )
     async with database.write() as tx:
-        await tx.execute(insert(counters).values(name="mailer:test", used=0, expires_at=clock.now()))
+        await tx.execute(insert(counters).values(name="mailwright:test", used=0, expires_at=clock.now()))
 
     async def count() -> Any:
         if way == "reserve":

@@ -143,7 +143,7 @@ class WebhookDeliveries:
             return await _find(tx, delivery_id, tenant_id)
 
     async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> WebhookDelivery:
-        """Make an ended delivery due again under the same id, with all attempts."""
+        """Make an ended delivery due again under the same id, with a fresh set of attempts."""
         async with self._database.write() as tx:
             delivery = await _find(tx, delivery_id, tenant_id)
             if delivery.status == PENDING:

@@ -28,7 +28,7 @@ PERMISSION = "mail.send"
 @dataclass(frozen=True, slots=True)
 class SendGridSettings:
     api_key: str = field(repr=False)
-    url: str = "https://api.sendgrid.com"  # Customers in the EU: https://api.eu.sendgrid.com
+    url: str = "https://api.sendgrid.com"  # Accounts in the EU use https://api.eu.sendgrid.com.
     tracks_opens: bool = False
     timeout_seconds: float = TIMEOUT_SECONDS
 
@@ -101,7 +101,7 @@ class SendGrid:
                 return responses.interpret_disconnect(reply)
 
     async def check(self) -> ProviderCheck:
-        """Request the key's permissions, which needs no permission and sends nothing."""
+        """Check the API key by reading its permissions. This needs no permission and sends nothing."""
         reply = await self._http.request(
             "GET", f"{self._url}/v3/scopes", headers=self._authorization, timeout_seconds=self._timeout
         )
@@ -116,7 +116,7 @@ class SendGrid:
                 return ProviderCheck(False, f"{self._host}: {description}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
-        """Every send ends with its own result; the owner of `http` closes the connections."""
+        """Do nothing: the owner of `http` closes the connections, and each send in flight returns a result."""
 
     def _is_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before

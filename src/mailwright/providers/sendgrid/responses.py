@@ -1,4 +1,4 @@
-"""What a SendGrid response means: one table by status and text, one for requests without a response."""
+"""Interpret SendGrid responses: one table by status and text, one for requests without a response."""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from mailwright.providers.responses import ResultTemplate, ResultTemplates, mask
 
 PROVIDER = "sendgrid"
 
-# Credits return with the next day, month or payment; retrying a few times a day finds it.
+# Credits return with the next day, month or payment, so retry a few times a day.
 CREDITS_PAUSE: Instant = 4 * HOUR
-# Limits are counted per minute or hour; a later reset means that a clock is wrong.
+# SendGrid counts limits per minute or hour; a reset time further ahead means that a clock is wrong.
 LONGEST_PAUSE: Instant = HOUR
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
@@ -63,17 +63,17 @@ RESPONSE_RULES = (
     row(504, in_doubt("SENDGRID_NO_ANSWER")),
 )
 UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
-# Not from SendGrid but from something in front of it, which knows no more than a gateway.
+# Sent by a proxy in front of SendGrid, which does not know whether SendGrid accepted the message.
 UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
-# Before its last byte is sent nobody can have the message; after it, only a complete response tells.
+# Until the last byte is sent, the provider cannot have the message. After it, only a complete response is definite.
 DISCONNECTED_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 DISCONNECTED_AFTER = in_doubt("SENDGRID_NO_ANSWER")
 
-# What we detect ourselves.
+# Errors that we detect without a response.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 
@@ -103,12 +103,12 @@ def interpret_disconnect(cause: Disconnect) -> SendResult:
 
 
 def explanation(reply: HttpResponse) -> str:
-    """Return SendGrid's explanation without addresses, or what came instead of it."""
+    """Return SendGrid's error messages without email addresses, or a description of an unexpected response."""
     errors = "; ".join(_errors(reply.body))
     if errors:
         return mask_addresses(one_line(errors))
     if 200 <= reply.status < 300:
-        return f"{reply.status} without a message ID: not a valid SendGrid response"
+        return f"{reply.status} without a message id: not a valid SendGrid response"
     return "an explanation that is not from SendGrid" if reply.body else f"{reply.status} without a body"
 
 
@@ -133,7 +133,9 @@ def _retry_after(reply: HttpResponse, now: Instant) -> Instant | None:
     """Return the later of `X-RateLimit-Reset` (a Unix time) and `Retry-After` (in seconds) as a delay."""
     pauses = []
     reset, seconds = _number(reply.headers.get("X-RateLimit-Reset")), _number(reply.headers.get("Retry-After"))
-    if reset is not None and reply.status == 429:  # Other responses include it too, for a limit that was not exceeded.
+    if (
+        reset is not None and reply.status == 429
+    ):  # Other responses include this header too, although no limit was exceeded.
         pauses.append(reset * SECOND - now)
     if seconds is not None:
         pauses.append(seconds * SECOND)

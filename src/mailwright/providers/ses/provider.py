@@ -17,7 +17,7 @@ SEND = "/v2/email/outbound-emails"
 ACCOUNT = "/v2/email/account"
 SERVICE = "ses"
 JSON = {"Content-Type": "application/json"}
-MAX_BYTES = 40 * 1024 * 1024  # Of a message after base64.
+MAX_BYTES = 40 * 1024 * 1024  # The maximum size of a message after base64 encoding.
 
 
 class Ses:
@@ -80,7 +80,7 @@ class Ses:
                 return responses.interpret_disconnect(reply)
 
     async def check(self) -> ProviderCheck:
-        """Request the account, which sends nothing."""
+        """Check the account by reading it. Nothing is sent."""
         quota = await self._account()
         if isinstance(quota, SendResult):
             return ProviderCheck(False, f"{self._host}: {quota.message}", quota.code)
@@ -90,12 +90,12 @@ class Ses:
         )
 
     async def quota(self) -> AccountQuota | None:
-        """Return the quota; None if it is unknown now. SES answers this about once a second."""
+        """Return the quota, or None if it is unknown now. SES allows about one such request per second."""
         quota = await self._account()
         return quota if isinstance(quota, AccountQuota) else None
 
     async def close(self, grace: Instant = 0) -> None:
-        """Every send ends with its own result; the owner of `http` closes the connections."""
+        """Do nothing: the owner of `http` closes the connections, and each send in flight returns a result."""
 
     async def _account(self) -> AccountQuota | SendResult:
         try:
@@ -121,7 +121,7 @@ class Ses:
 
 
 def _find_problem(message: OutgoingMessage, body: bytes) -> SendResult | None:
-    """Reject what SES is known to reject, without a request."""
+    """Return why SES would reject the message, without sending a request; None if nothing is known."""
     if len(message.recipients) > request.MAX_RECIPIENTS:
         return responses.TOO_MANY_RECIPIENTS.result(
             f"SES accepts at most {request.MAX_RECIPIENTS} recipients per message"

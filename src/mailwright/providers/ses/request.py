@@ -1,4 +1,4 @@
-"""Build the SES request: our own MIME, the recipients, and our ID for its events."""
+"""Build the SES request: our own MIME, the recipients, and the message id that SES repeats in its events."""
 
 from binascii import b2a_base64
 from typing import Any

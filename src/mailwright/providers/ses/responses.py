@@ -1,4 +1,4 @@
-"""What an SES response means: one table by error name, one by status for responses without a name."""
+"""Interpret SES responses: one table by error name, one by status for responses without a name."""
 
 import re
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from mailwright.providers.responses import (
 
 PROVIDER = "ses"
 
-# A daily quota reopens gradually as the last 24 hours move on; retrying a few times a day finds it.
+# The daily quota covers the last 24 hours and frees up gradually, so retry a few times a day.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
-# What AWS recommends after a limit other than the sending rate.
+# The delay that AWS recommends after a limit other than the sending rate.
 LIMIT_PAUSE: Instant = 10 * MINUTE
 LONGEST_PAUSE: Instant = HOUR
 
@@ -97,10 +97,10 @@ RESPONSE_RULES = (
     row("RequestTimeout*", unclear("SES_TIMEOUT", ErrorCategory.TIMEOUT)),
 )
 UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
-# Not from SES but from something in front of it, which knows no more than a gateway.
+# Sent by a proxy in front of SES, which does not know whether SES accepted the message.
 UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
-# A response without an error name may come from something in front of SES.
+# A response without an error name may come from a proxy in front of SES.
 UNNAMED_ERRORS = {
     401: ACCESS_DENIED,
     403: ACCESS_DENIED,
@@ -112,25 +112,25 @@ UNNAMED_ERRORS = {
     500: in_doubt("SES_NO_ANSWER"),
     503: in_doubt("SES_NO_ANSWER"),
 }
-# A gateway without a response does not know whether SES accepted the message, whatever it reports.
+# A gateway that got no response from SES does not know whether SES accepted the message.
 GATEWAYS = {502: in_doubt("SES_NO_ANSWER"), 504: in_doubt("SES_NO_ANSWER")}
 GARBLED = in_doubt("SES_GARBLED_ANSWER", ErrorCategory.TRANSIENT)
 
-# Before its last byte is sent nobody can have the message; after it, only a complete response tells.
+# Until the last byte is sent, the provider cannot have the message. After it, only a complete response is definite.
 DISCONNECTED_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
     True: retried("SES_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 DISCONNECTED_AFTER = in_doubt("SES_NO_ANSWER")
 
-# What we detect ourselves.
+# Errors that we detect without a response.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 KEYS_MISSING = failed("SES_KEYS_MISSING", CONFIGURATION)
 UTF8_UNSUPPORTED = failed("SES_UTF8_UNSUPPORTED")
 TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
 TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 
-# Only these are a reason to look for other credentials.
+# Only after these errors are the credentials loaded again.
 ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 
@@ -163,7 +163,7 @@ def interpret_disconnect(cause: Disconnect) -> SendResult:
 
 
 def attribute_fault(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
-    """Whose address is unverified decides who is at fault: the configuration, the message, or a sandbox recipient."""
+    """Attribute an unverified address to the configuration, to the message, or to a recipient in the sandbox."""
     named = addresses_in(text)
     if named and named <= {recipient.lower() for recipient in message.recipients}:
         return replace(result, code="SES_MESSAGE_REJECTED", category=ErrorCategory.PERMANENT, blames_provider=False)
@@ -182,7 +182,7 @@ def error_name(reply: HttpResponse) -> str | None:
 
 
 def error_text(reply: HttpResponse) -> str:
-    """Return the SES message. Only the first line: after it, a rejected signature shows what was signed."""
+    """Return the first line of the SES message. After a rejected signature, later lines contain the signed text."""
     document = _document(reply)
     for text in (document.get("message"), document.get("Message")):
         if isinstance(text, str) and text.strip():
@@ -191,7 +191,7 @@ def error_text(reply: HttpResponse) -> str:
 
 
 def explanation(reply: HttpResponse) -> str:
-    """Return the explanation for display, without addresses."""
+    """Return the explanation for display, without email addresses."""
     text = mask_addresses(error_text(reply))
     return text or ("a response that is not from SES" if reply.body else f"{reply.status} without a body")
 
@@ -200,7 +200,7 @@ def _taken(reply: HttpResponse) -> SendResult:
     message_id = _document(reply).get("MessageId")
     if isinstance(message_id, str) and _MESSAGE_ID.fullmatch(message_id):
         return sent(PROVIDER, message_id)
-    return GARBLED.result(f"{reply.status} without a message ID: not a valid SES response")
+    return GARBLED.result(f"{reply.status} without a message id: not a valid SES response")
 
 
 def _document(reply: HttpResponse) -> Mapping[str, Any]:

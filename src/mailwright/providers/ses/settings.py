@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @dataclass(frozen=True, slots=True)
 class SesSettings:
     region: str
-    endpoint: str | None = None  # Another endpoint, for tests; by default the region's own.
+    endpoint: str | None = None  # An endpoint for tests. None: the endpoint of the region.
     configuration_set: str | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
 

@@ -335,7 +335,7 @@ class NotificationFanout:
         if not limited:
             return set()
         subscriptions = {subscription_id for _, subscription_id, _ in limited}
-        await lock_names(tx, [f"mailer:subscription:{self._queue.name}:{each}" for each in subscriptions], now)
+        await lock_names(tx, [f"mailwright:subscription:{self._queue.name}:{each}" for each in subscriptions], now)
         in_progress = await links.count_in_progress(tx, self._queue.name, subscriptions)
         beyond: set[int] = set()
         for notification_id, subscription_id, room in limited:

@@ -99,7 +99,7 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
     ),
 )
 async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace a draft. Of a campaign that has started, only the limits can be changed."""
+    """Replace a draft. After the start, only the limits of a campaign can be changed."""
     wanted = parse_strict(CampaignRequest, await read_json(request))
     return json_response(
         await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
@@ -145,7 +145,7 @@ async def resume(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.post("/{campaignId}/cancel", responses=_CAMPAIGN_RESPONSES)
 async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Cancel all messages that were not sent yet. The report keeps those that were."""
+    """Cancel all messages that are not sent yet. The report keeps the sent ones."""
     return json_response(await _campaign_response(engine, await engine.campaigns.cancel(_actor(caller), campaignId)))
 
 
@@ -154,7 +154,7 @@ async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
     responses=describe_responses({HTTPStatus.OK: CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Retry all failed messages, with all their attempts."""
+    """Retry all failed messages with a fresh set of attempts."""
     campaign, count = await engine.campaigns.retry_failed(_actor(caller), campaignId)
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignRetryResponse, response, retried=count))
@@ -205,7 +205,7 @@ async def test(request: Request, campaignId: str, engine: EngineDep, caller: Cal
     ),
 )
 async def extend(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Send the campaign also to new subscribers and, if named, to another segment. Nobody gets it twice."""
+    """Also send the campaign to new subscribers and, if given, to another segment. Nobody gets it twice."""
     wanted = parse_strict(CampaignExtendRequest, await read_json(request))
     campaign, newcomers = await engine.campaigns.extend(_actor(caller), campaignId, segment=wanted.segment)
     response = await _campaign_response(engine, campaign)

@@ -79,7 +79,7 @@ async def send_batch(request: Request) -> Response:
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: MessageListResponse}))
 async def search(engine: EngineDep, caller: CallerDep, query: Annotated[MessageSearchQuery, Query()]) -> Response:
-    """Search messages, latest first. There are more as long as there is a `nextCursor`, even after a short page."""
+    """Search messages, latest first. If the response has a `nextCursor`, there may be more, even after a short page."""
     found = await find_page(engine.database, caller.tenant_id, query.search(), limit=query.limit)
     next_cursor = encode_cursor("message", found.next_key) if found.next_key is not None else None
     messages = [message_summary_response(message) for message in found.messages]
@@ -117,7 +117,7 @@ async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Respons
     "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS)
 )
 async def retry(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Retry a failed message, with all its attempts."""
+    """Retry a failed message with a fresh set of attempts."""
     status = await engine.operations.requeue(outboxId, tenant_id=caller.tenant_id)
     return _status(outboxId, status)
 

@@ -142,7 +142,7 @@ async def show_delivery(deliveryId: str, engine: EngineDep, caller: CallerDep) -
     ),
 )
 async def redeliver(deliveryId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Deliver again under the same id, with all attempts."""
+    """Deliver again under the same id, with a fresh set of attempts."""
     delivery = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         deliveryId, tenant_id=caller.tenant_id, actor=actor_of(caller)
     )

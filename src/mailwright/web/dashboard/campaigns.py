@@ -105,7 +105,7 @@ class CampaignRow:
 class AbTestReport:
     """The results of an A/B test. `winner` is None until it is decided."""
 
-    standings: tuple[VariantResult, ...]
+    results: tuple[VariantResult, ...]
     winner_by: str
     winner: str | None
     decided_by: str | None
@@ -113,7 +113,7 @@ class AbTestReport:
 
     @property
     def leader(self) -> str | None:
-        best = ab_test.best_variant(self.standings)
+        best = ab_test.best_variant(self.results)
         return best.name if best.engaged else None
 
 
@@ -284,7 +284,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
         "top": round_number(found.largest),
         "marks": _marks(found),
         "has_days": _has_days(found),
-        "experiment": await _ab_test_report(engine, line),
+        "ab_test": await _ab_test_report(engine, line),
     }
     return fragment(request, visitor, "campaigns/figures.html", **values)
 
@@ -515,13 +515,13 @@ async def _ab_test_report(engine: Engine, line: CampaignRow) -> AbTestReport | N
         entry = await find_entry(tx, line.campaign.key)
         if entry is None:
             return None
-        standings = await ab_test.variant_results(tx, entry, asked.winner_by)
+        results = await ab_test.variant_results(tx, entry, asked.winner_by)
     may_choose = (
         line.may(CampaignAction.CHOOSE_WINNER)
         and entry.content.ab_test is not None
         and entry.enqueue_ended_at is not None
     )
-    return AbTestReport(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
+    return AbTestReport(tuple(results), asked.winner_by, None, None, may_choose=may_choose)
 
 
 def _has_days(found: CampaignStatistics) -> bool:

@@ -128,8 +128,10 @@ async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, ema
     form = await read_fields(request)
     await lists.find(engine.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
-        standing = ContactStatusService(engine.database, engine.clock)
-        await standing.subscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
+        contact_status = ContactStatusService(engine.database, engine.clock)
+        await contact_status.subscribe(
+            visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor
+        )
     else:
         double_opt_in, actor = await engine.double_opt_in(), visitor.actor
         await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
@@ -141,15 +143,15 @@ async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, ema
 @router.post("/{email:path}/unsubscribe")
 async def unsubscribe(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
-    standing = ContactStatusService(engine.database, engine.clock)
-    await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
+    contact_status = ContactStatusService(engine.database, engine.clock)
+    await contact_status.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
 
 
 @router.post("/{email:path}/reactivate")
 async def reactivate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
-    standing = ContactStatusService(engine.database, engine.clock)
-    await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
+    contact_status = ContactStatusService(engine.database, engine.clock)
+    await contact_status.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
     return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
 
 

@@ -99,9 +99,9 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key:
     found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
         if form["confirmed"]:
-            standing = ContactStatusService(engine.database, engine.clock)
+            contact_status = ContactStatusService(engine.database, engine.clock)
             actor = visitor.actor
-            await standing.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+            await contact_status.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
         else:
             double_opt_in, actor = await engine.double_opt_in(), visitor.actor
             await double_opt_in.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
@@ -115,9 +115,9 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key:
 @router.post("/{list_key}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     form = await read_fields(request)
-    standing = ContactStatusService(engine.database, engine.clock)
+    contact_status = ContactStatusService(engine.database, engine.clock)
     actor = visitor.actor
-    await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+    await contact_status.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     return redirect(request, f"/lists/{list_key}", f"{form['email']} unsubscribed.")
 
 

@@ -93,7 +93,7 @@ async def show(
     q: str = "",
     cursor: str = "",
     view: str = "html",
-    width: Literal["desk", "phone"] = "desk",
+    width: Literal["desktop", "phone"] = "desktop",
 ) -> Response:
     mail = await _read_email(engine, visitor, outbox_id)
     values: dict[str, Any] = {

@@ -57,7 +57,7 @@ RESOLUTIONS: Final = {
     Resolution.SENT: ("Mark as sent", "The provider accepted it. The email counts as sent and is not sent again."),
     Resolution.RESEND: (
         "Send again",
-        "Sends the email once more. If the first one arrived, the recipient gets it twice.",
+        "Sends the email again. If the first one arrived, the recipient gets it twice.",
     ),
     Resolution.CLOSE: (
         "Close as unknown",
@@ -121,7 +121,7 @@ _DETAILS: Final = {
     "errorMessage": "response",
     "originalCode": "provider code",
     "message": "response",
-    "providerMessageId": "provider message ID",
+    "providerMessageId": "provider message id",
     "deferReason": "reason",
     "reason": "reason",
     "backoffDelay": "retry after",
@@ -212,7 +212,7 @@ async def show(
     outbox_id: str,
     *,
     view: str = "html",
-    width: Literal["desk", "phone"] = "desk",
+    width: Literal["desktop", "phone"] = "desktop",
 ) -> Response:
     record = await _found(engine, visitor, outbox_id)
     mail = await _mail(engine, visitor, record)
@@ -268,7 +268,7 @@ async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, outbox
 @router.post("/messages/{outbox_id}/retry")
 async def retry(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     await engine.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"/messages/{outbox_id}", "Email queued again with all its attempts.")
+    return redirect(request, f"/messages/{outbox_id}", "Email queued again with a fresh set of attempts.")
 
 
 @router.post("/messages/{outbox_id}/resolve")

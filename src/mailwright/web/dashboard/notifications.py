@@ -52,7 +52,7 @@ class EventGroup:
     change: str
     at: Instant | None
     event_id: int
-    standings: tuple[NotificationStatus, ...]
+    notifications: tuple[NotificationStatus, ...]
 
 
 @router.get("")
@@ -67,10 +67,10 @@ async def show_all(
     before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
     wanted = next((each for each in FanoutStatus if each == show), None)
     try:
-        async with _open_queue(engine, visitor) as desk:
-            kinds = [each.name for each in desk.kinds]
+        async with _open_queue(engine, visitor) as service:
+            kinds = [each.name for each in service.kinds]
             chosen_kind = kind if kind in kinds else None
-            found = await desk.list_notifications(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
+            found = await service.list_notifications(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
     except _QueueUnavailable as closed:
         return await _unavailable_page(request, visitor, closed)
     last = found[-1] if len(found) == _PAGE else None
@@ -94,8 +94,8 @@ async def show_all(
 async def show_types(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """List event types with the languages of their templates."""
     try:
-        async with _open_queue(engine, visitor) as desk:
-            kinds = desk.kinds
+        async with _open_queue(engine, visitor) as service:
+            kinds = service.kinds
     except _QueueUnavailable as closed:
         return await _unavailable_page(request, visitor, closed)
     async with engine.database.read() as tx:
@@ -108,11 +108,11 @@ async def requeue_many(request: Request, engine: EngineDep, visitor: EditorDep) 
     """Requeue the selected notifications, or all with one status."""
     form, ticked = await read_fields(request), await read_values(request, "id")
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
-    async with _require_queue(engine, visitor) as desk:
+    async with _require_queue(engine, visitor) as service:
         if form["all"] in ENDED:
-            count = await desk.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MAX_REQUEUED)
+            count = await service.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MAX_REQUEUED)
         else:
-            count = await _requeue(desk, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
+            count = await _requeue(service, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
     if not count:
         return redirect(
             request, back, "Nothing was requeued. Select failed, skipped or expired notifications.", tone="bad"
@@ -122,18 +122,22 @@ async def requeue_many(request: Request, engine: EngineDep, visitor: EditorDep) 
 
 @router.get("/{notification_id}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, notification_id: NotificationId) -> Response:
-    async with _require_queue(engine, visitor) as desk:
-        standing = await desk.find(notification_id)
-    [happened] = _by_event([standing])
-    values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
-    values |= {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
+    async with _require_queue(engine, visitor) as service:
+        notification = await service.find(notification_id)
+    [happened] = _by_event([notification])
+    values: dict[str, Any] = {
+        "notification": notification,
+        "happened": happened,
+        "may_requeue": notification.row.status in ENDED,
+    }
+    values |= {"error": _pretty(notification.error), "payload": _pretty(_payload(notification))}
     return await page(request, visitor, "notifications/show.html", **values, moment=times.parse)
 
 
 @router.post("/{notification_id}/requeue")
 async def requeue(request: Request, engine: EngineDep, visitor: EditorDep, notification_id: NotificationId) -> Response:
-    async with _require_queue(engine, visitor) as desk:
-        await desk.requeue(notification_id, actor=visitor.actor)
+    async with _require_queue(engine, visitor) as service:
+        await service.requeue(notification_id, actor=visitor.actor)
     return redirect(request, f"/notifications/{notification_id}", "Notification requeued.")
 
 
@@ -142,10 +146,10 @@ async def _open_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[Notific
     if engine.open_notifications is None:
         raise _QueueUnavailable("none")
     try:
-        async with engine.open_notifications() as desk:
-            if desk.tenant_id != visitor.tenant_id:
+        async with engine.open_notifications() as service:
+            if service.tenant_id != visitor.tenant_id:
                 raise _QueueUnavailable("other")
-            yield desk
+            yield service
     except ConfigurationInvalid as error:
         raise _QueueUnavailable("broken", str(error)) from error
 
@@ -153,17 +157,17 @@ async def _open_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[Notific
 @asynccontextmanager
 async def _require_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[NotificationService]:
     try:
-        async with _open_queue(engine, visitor) as desk:
-            yield desk
+        async with _open_queue(engine, visitor) as service:
+            yield service
     except _QueueUnavailable as closed:
         raise NotFound("The notification queue is not available.") from closed
 
 
-async def _requeue(desk: NotificationService, notification_ids: Sequence[int], actor: str) -> int:
+async def _requeue(service: NotificationService, notification_ids: Sequence[int], actor: str) -> int:
     count = 0
     for each in notification_ids[:_PAGE]:
         try:
-            await desk.requeue(each, actor=actor)
+            await service.requeue(each, actor=actor)
             count += 1
         except (NotPossibleNow, NotFound, InvalidInput):
             continue  # it changed after the page was rendered
@@ -180,23 +184,23 @@ def _by_event(found: Sequence[NotificationStatus]) -> list[EventGroup]:
     return [_event_group(tuple(those)) for _, those in groupby(found, key=lambda each: each.row.open_event_id)]
 
 
-def _event_group(standings: tuple[NotificationStatus, ...]) -> EventGroup:
-    event = standings[0].row.event or {}
+def _event_group(notifications: tuple[NotificationStatus, ...]) -> EventGroup:
+    event = notifications[0].row.event or {}
     subject = " ".join(str(event[name]) for name in ("term_id", "campus_code", "index_number") if event.get(name))
-    title = _payload(standings[0]).get("courseTitle")
+    title = _payload(notifications[0]).get("courseTitle")
     before, after = event.get("status_before"), event.get("status_after")
     return EventGroup(
         str(jobs.event_kind_name(jobs.parse_json_column(event.get("payload"))) or "unknown"),
         f"{title} ({subject})" if title else subject or "Deleted event",
         f"{before} → {after}" if before else str(after or ""),
         times.parse(event.get("event_at")),
-        standings[0].row.open_event_id,
-        standings,
+        notifications[0].row.open_event_id,
+        notifications,
     )
 
 
-def _payload(standing: NotificationStatus) -> Mapping[str, Any]:
-    found = jobs.parse_json_column((standing.row.event or {}).get("payload"))
+def _payload(notification: NotificationStatus) -> Mapping[str, Any]:
+    found = jobs.parse_json_column((notification.row.event or {}).get("payload"))
     return found if isinstance(found, Mapping) else {}
 
 

@@ -132,7 +132,7 @@ async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[s
     seen = await summarize_queue(engine.database, now, tenant_id)
     today = await tallies.load_buckets(engine.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
     return {
-        "glance": seen,
+        "summary": seen,
         "most": MAX_COUNTED,
         "rate": await _rate(engine, tenant_id, now),
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},

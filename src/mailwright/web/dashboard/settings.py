@@ -162,7 +162,7 @@ async def _tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None
 async def _find_user(engine: Engine, visitor: Visitor, login: str) -> User:
     user = await engine.users.find(login)
     if visitor.user.tenant_id not in (None, user.tenant_id):
-        raise NotFound(f"there is no user {login[:80]}")
+        raise NotFound(f"There is no user {login[:80]}")
     return user
 
 

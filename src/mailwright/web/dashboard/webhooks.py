@@ -207,7 +207,7 @@ async def _one_page(
     secret: str | None = None,
     is_new: bool = False,
 ) -> Response:
-    told = await _delivery_values(engine, found, status, cursor)
+    delivery_values = await _delivery_values(engine, found, status, cursor)
     return await _page(
         request,
         visitor,
@@ -218,7 +218,7 @@ async def _one_page(
         is_new=is_new,
         which=status,
         is_first=cursor is None,
-        **told,
+        **delivery_values,
     )
 
 

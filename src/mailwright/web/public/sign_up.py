@@ -36,15 +36,15 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
     public_list = await find_public_list(request, engine, list_key)
     form = await read_form(request)
     language = supported_language(form.get("lang", [""])[0]) or language_of(request)
-    wish = SignUpRequest(
+    sign_up_request = SignUpRequest(
         email=form.get("email", [""])[0],
         remote_address=request.client.host if request.client else "",
         locale=language,
         honeypot=form.get("website", [""])[0],
     )
     secret, *_ = await link_secrets(engine)
-    desk = SignUpService(engine.database, engine.clock, await engine.double_opt_in(), secret)
-    match await desk.submit(public_list.tenant_id, list_key, wish):
+    service = SignUpService(engine.database, engine.clock, await engine.double_opt_in(), secret)
+    match await service.submit(public_list.tenant_id, list_key, sign_up_request):
         case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
         case SignUpResult.ACCEPTED:
@@ -52,7 +52,7 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
         case SignUpResult.INVALID_ADDRESS if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "Enter a valid email address.")
         case SignUpResult.INVALID_ADDRESS:
-            return _form(engine, public_list, language, wish)
+            return _form(engine, public_list, language, sign_up_request)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -92,7 +92,13 @@ def _page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Response:
-    told = {**FRAMED, **(headers or {})}
+    all_headers = {**FRAMED, **(headers or {})}
     return page(
-        template, language, status, headers=told, sender=sender_of(engine, public_list), list=public_list.list, **values
+        template,
+        language,
+        status,
+        headers=all_headers,
+        sender=sender_of(engine, public_list),
+        list=public_list.list,
+        **values,
     )

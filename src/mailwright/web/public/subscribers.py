@@ -115,9 +115,9 @@ async def tenant_named(engine: Engine, name: str) -> int:
 
 
 async def link_secrets(engine: Engine) -> list[str]:
-    """What signs links now, and what signed them before.
+    """Return the signing secrets, current first.
 
-    RecipientLinks in old mails keep working: also those from before a secret was set, which our own one signed.
+    Links in old emails stay valid, including those signed with the generated secret.
     """
     pages = engine.public_pages
     if pages.secret is None:

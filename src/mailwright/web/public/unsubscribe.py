@@ -63,9 +63,9 @@ async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
 async def resubscribe(request: Request, engine: EngineDep) -> Response:
     """Resubscribe, but report if the address is blocked or unsubscribed from everything."""
     recipient = await recipient_of(request, engine, returns=True)
-    standing = ContactStatusService(engine.database, engine.clock)
-    await standing.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
-    now = await standing.load_preferences(recipient.tenant_id, recipient.email)
+    contact_status = ContactStatusService(engine.database, engine.clock)
+    await contact_status.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
+    now = await contact_status.load_preferences(recipient.tenant_id, recipient.email)
     if is_blocked(now):
         if wants_json(request):
             return problem(HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "This address is blocked for other reasons.")
@@ -78,8 +78,8 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
 
 
 async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
-    standing = ContactStatusService(engine.database, engine.clock)
-    await standing.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
+    contact_status = ContactStatusService(engine.database, engine.clock)
+    await contact_status.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     if wants_json(request):
         return _done(recipient)
     return await _show(request, engine, recipient, "unsubscribed", here=recipient.links.unsubscribe)

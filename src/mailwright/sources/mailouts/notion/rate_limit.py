@@ -6,7 +6,7 @@ from mailwright.outbox.ledger import Ledger
 
 # Slightly slower than the three requests per second that Notion allows: requests of several processes arrive less
 # evenly than they were sent.
-PACE = SendRate("mailer:pace:notion", 350_000, "notion_rate")
+PACE = SendRate("mailwright:pace:notion", 350_000, "notion_rate")
 
 
 class SharedRateLimit:
