@@ -80,14 +80,14 @@ class Service:
     """A command that runs until it is stopped; its log lines are read as they come."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+        self.process = process
         self.lines: list[dict[str, Any]] = []
 
     async def logged(self, event: str) -> dict[str, Any]:
         """The next line about this event."""
-        assert self._process.stderr is not None
+        assert self.process.stderr is not None
         async with asyncio.timeout(SECONDS):
-            while raw := await self._process.stderr.readline():
+            while raw := await self.process.stderr.readline():
                 line = json.loads(raw)
                 self.lines.append(line)
                 if line["event"] == event:
@@ -95,14 +95,14 @@ class Service:
         raise AssertionError(f"{event} was never logged: {self.lines}")
 
     def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        self.process.send_signal(number)
 
     async def ended(self, within: float = SECONDS) -> int:
         async with asyncio.timeout(within):
-            await self._process.communicate()
-        return self._process.returncode or 0
+            await self.process.communicate()
+        return self.process.returncode or 0
 
     async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.communicate()
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.communicate()

@@ -117,8 +117,8 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
 
 async def _read_log(service: Service) -> None:
     """Read the log of the process, which would block on a full pipe otherwise."""
-    assert service._process.stderr is not None
-    while await service._process.stderr.readline():
+    assert service.process.stderr is not None
+    while await service.process.stderr.readline():
         pass
 
 
@@ -141,7 +141,7 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         stage.supabase.add("subscribers", email=f"Reader{number:04}@Example.com")
     everyone = [f"reader{number:04}@example.com" for number in range(2_498)]
     refused = {everyone[100], everyone[1_300], everyone[2_400]}
-    _refuse_mail_to(stage.ses, refused)
+    stage.ses.account.suppressed = refused
     key = (await stage.commands.ok("key", "create")).out.strip()
     page = stage.page()
 
@@ -154,7 +154,7 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         killed = asyncio.Event()
         stage.ses.call(Step.ANSWERED, lambda: (service.signal(9), killed.set()), nth=50, path=SEND)  # type: ignore[arg-type]
         await killed.wait()
-        await service._process.wait()
+        await service.process.wait()
     taken = list(stage.ses.messages)
     assert len(taken) == 50
 
@@ -205,7 +205,7 @@ async def test_kill_while_reading_recipients_loses_nobody(stage: Stage, pages: i
     async with stage.served(SEND_RATE_PER_SEC="1000") as (service, client):
         stage.supabase.call(Step.ANSWER, lambda: service.signal(9), nth=pages, path="/rest/v1/subscribers")  # type: ignore[arg-type]
         await client.post("/send-mailout", json={"notionPageId": (page := stage.page())}, headers=ADMINISTRATOR)
-        await service._process.wait()
+        await service.process.wait()
     assert stage.reached == []
     async with stage.served(SEND_RATE_PER_SEC="1000"):
         await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
@@ -264,18 +264,6 @@ async def _tell(signer: Signer, client: httpx.AsyncClient, message: SesMail, kin
     body = signer.notification(json.dumps(event))
     answer = await client.post("/ses-events", content=body)
     assert answer.status_code == 200, answer.text
-
-
-def _refuse_mail_to(ses: SesStandIn, addresses: set[str]) -> None:
-    usual = ses._take
-
-    def take(request: Any) -> SesMail:
-        recipient = request.json()["Destination"]["ToAddresses"][0]
-        if recipient in addresses:
-            raise ses_names.Refusal("MessageRejected", 400, "Email address is on the suppression list.")
-        return usual(request)
-
-    ses._take = take  # type: ignore[method-assign]
 
 
 def _way_out(message: SesMail) -> str:

@@ -65,6 +65,6 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
 class SlowSendGrid(SendGridStandIn):
     """Respond slowly, so that a killed worker has messages in flight."""
 
-    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
-        await super()._answer(request, writer)
+        await super().respond(request, writer)

@@ -175,11 +175,11 @@ def misbehaving(carrier: FaultProvider, script: Script) -> HttpStandIn:
     kind: Any = carrier.stand_in
 
     class Misbehaving(kind):  # type: ignore[misc]
-        async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        async def respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
             message = carrier.message_in(request) if request.path == carrier.send_path else ""
             misdeed = script.always.get(message) or script.once.pop(message, None)
             if misdeed is None:
-                await super()._answer(request, writer)
+                await super().respond(request, writer)
             elif not await misdeed(writer, self.usual(request)):
                 raise ConnectionResetError
 

@@ -5,7 +5,6 @@ the last byte left, the mail simply goes again; after it, only a whole answer te
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -96,8 +95,7 @@ async def cut_amid_a_large_mail(stage: Stage) -> Figures:
         attachment = {"filename": "a.bin", "contentType": "application/octet-stream", "content": "A" * LARGE_BYTES}
         message = replace(message, payload={**message.payload, "attachments": [attachment]})
         async with _a_sink(stage) as sink:
-            for listener in sink._server.sockets:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+            sink.limit_receive_buffer(SMALL_BUFFER_BYTES)
             sink.cut(Step.BODY, times=1)
             await stage.accept_all([message])
             worker = stage.worker(MAILWRIGHT_LOCK_TTL_SECONDS=60)

@@ -251,7 +251,7 @@ class HttpStandIn:
             self.requests.append(request)
             async with self._arrived:
                 self._arrived.notify_all()
-            await self._answer(request, writer)
+            await self.respond(request, writer)
             served += 1
             if request.headers.get("Connection", "").lower() == "close":
                 return
@@ -270,7 +270,8 @@ class HttpStandIn:
         rest = await reader.readexactly(length - length // 2)
         return Request(method, path, query, headers, beginning + rest, number)
 
-    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        """Write the scripted or usual response. Subclasses override this."""
         answer = await self._at(Step.ANSWER, writer, request.path) or self.usual(request)
         wire = answer.wire()
         middle = len(wire) // 2

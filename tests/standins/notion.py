@@ -149,6 +149,10 @@ class NotionStandIn(HttpStandIn):
         self._blocks[page] = _Kept({}, self._keep(blocks))
         return page
 
+    def children_of(self, page_or_block: str) -> list[str]:
+        """Return the ids of the blocks directly inside a page or a block."""
+        return list(self._blocks[page_or_block].inside)
+
     def add_blocks(self, inside: str, blocks: Sequence[Described]) -> list[str]:
         """More of a page or of a block; their ids."""
         made = self._keep(blocks)

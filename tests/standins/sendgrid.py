@@ -352,14 +352,14 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
         while True:
             await asyncio.sleep(0.1)
             if asked.events_to is not None:
-                told = await _tell(sendgrid, told, asked.events_to, asked.type)
+                told = await post_events(sendgrid, told, asked.events_to, asked.type)
 
 
 # Command-line event names in SendGrid's terms.
 _NAMES = {"bounce": "bounce", "complaint": "spamreport", "delivery": "delivered"}
 
 
-async def _tell(sendgrid: SendGridStandIn, told: int, url: str, kind: str | None = None) -> int:
+async def post_events(sendgrid: SendGridStandIn, told: int, url: str, kind: str | None = None) -> int:
     """Post the events of unreported messages; return how many were posted."""
     now = int(time.time())
     for index in range(told, len(sendgrid.messages)):

@@ -109,6 +109,7 @@ class SesAccount:
     enforcement: str = "HEALTHY"
     verified: set[str] | None = None  # Addresses and domains; None means all.
     configuration_sets: set[str] = field(default_factory=lambda: {"events"})
+    suppressed: set[str] = field(default_factory=set)  # Recipients whose messages are rejected.
 
     def is_verified(self, address: str) -> bool:
         return self.verified is None or bool({address, address.rpartition("@")[2]} & self.verified)
@@ -253,6 +254,8 @@ class SesStandIn(HttpStandIn):
                 "Email address is not verified. The following identities failed the check in region "
                 f"{REGION.upper()}: {', '.join(dict.fromkeys(unverified))}",
             )
+        if account.suppressed.intersection(message.recipients):
+            raise Refusal("MessageRejected", 400, "Email address is on the suppression list.")
         if self._sent() + len(message.recipients) > account.max_24_hour_send >= 0:
             raise Refusal("TooManyRequestsException", 429, "Daily message quota exceeded.")
 

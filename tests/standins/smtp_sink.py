@@ -13,6 +13,7 @@ import contextlib
 import datetime
 import ipaddress
 import re
+import socket
 import ssl
 import tempfile
 from base64 import b64decode, b64encode
@@ -167,6 +168,12 @@ class SmtpSink:
     @property
     def url(self) -> str:
         return f"smtp://{self.host}:{self.port}"
+
+    def limit_receive_buffer(self, size: int) -> None:
+        """Let the kernel buffer at most about this many bytes of each later connection."""
+        assert self._server is not None
+        for listener in self._server.sockets:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
     # Rules. `nth` counts the matching steps from now on, over all connections; `times` ends a rule.
 

@@ -39,7 +39,7 @@ class SqsStandIn(HttpStandIn):
         super().__init__(**options)
         self.complaints: list[str] = []
         self.actions: list[str] = []
-        self._clock = clock
+        self.clock = clock
         self._kept: list[Kept] = []
         self._numbers = count(1)
 

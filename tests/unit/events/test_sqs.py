@@ -54,7 +54,7 @@ async def test_received_message_stays_until_deleted(sqs: SqsStandIn, queue: SqsQ
 
 async def test_stand_in_works_with_botocore(sqs: SqsStandIn) -> None:
     """Our requests equal those of Amazon's client."""
-    sqs._clock = SystemClock()
+    sqs.clock = SystemClock()
     sqs.put("hello")
 
     def ask() -> tuple[list[str], int]:

@@ -71,8 +71,8 @@ async def test_sendgrid_stand_in_fails_as_scripted() -> None:
 async def test_sendgrid_stand_in_reports_each_message_once() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider, Inlet() as inlet:
         await provider.send(a_sendgrid_mail())
-        told = await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events")
-        assert await sendgrid._tell(server, told, f"{inlet.url}/sendgrid-events") == 1
+        told = await sendgrid.post_events(server, 0, f"{inlet.url}/sendgrid-events")
+        assert await sendgrid.post_events(server, told, f"{inlet.url}/sendgrid-events") == 1
         [request] = inlet.requests
     assert sendgrid.SIGNATURE in request.headers
     assert [event["event"] for event in orjson.loads(request.body)] == ["processed", "delivered"]
@@ -81,7 +81,7 @@ async def test_sendgrid_stand_in_reports_each_message_once() -> None:
 async def test_sendgrid_stand_in_bounces_on_request() -> None:
     async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider, Inlet() as inlet:
         await provider.send(a_sendgrid_mail())
-        await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
+        await sendgrid.post_events(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
         [request] = inlet.requests
     [_, bounce] = parse_events(request.body, 1_800_000_000_000).reports
     assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE)

@@ -150,7 +150,7 @@ async def test_child_pages_and_private_notes_are_not_read(stage: Stage) -> None:
 
 async def test_synced_block_shows_its_original_without_cycles(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "shared words"), synced_from=None)])
-    (original,) = stage.api._blocks[home].inside
+    (original,) = stage.api.children_of(home)
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
     page = stage.api.add_page(blocks=[copy])
     assert _words(await read_content(stage.notion, page)) == ["shared words"]
@@ -162,7 +162,7 @@ async def test_synced_block_shows_its_original_without_cycles(stage: Stage) -> N
 
 async def test_unshared_original_is_reported_and_the_rest_read(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "hidden"), synced_from=None)])
-    (original,) = stage.api._blocks[home].inside
+    (original,) = stage.api.children_of(home)
     stage.api.hide(original)
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
     page = stage.api.add_page(blocks=[copy, said("paragraph", "after")])

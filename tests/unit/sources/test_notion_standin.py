@@ -142,7 +142,7 @@ async def test_responses_have_only_recorded_fields(api: NotionStandIn, client: A
         "page": client.pages.retrieve(page),
         "database": client.databases.retrieve(database),
         "data_source": client.data_sources.retrieve(api.source_of(database)),
-        "block": client.blocks.retrieve(api._blocks[page].inside[0]),
+        "block": client.blocks.retrieve(api.children_of(page)[0]),
         "list": client.data_sources.query(api.source_of(database)),
     }
     answers = {name: await call for name, call in calls.items()}
