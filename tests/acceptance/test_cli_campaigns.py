@@ -37,7 +37,7 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")
     campaign_id = made.out.strip()
     assert made.out == f"{campaign_id}\n"
-    assert "Ready to start: 3 recipients." in (await here.ok("campaign", "check", campaign_id)).out
+    assert "Ready to start (3 recipients)." in (await here.ok("campaign", "check", campaign_id)).out
     tried = await here.ok("campaign", "test", campaign_id, "me@example.com", "--as", "ada@example.com")
 
     started = await here.ok("campaign", "start", campaign_id)

@@ -172,7 +172,7 @@ async def _lock_or_create(tx: Transaction, tenant_id: int, email: str, now: Inst
 async def _find(tx: Transaction, tenant_id: int, condition: ColumnElement[bool]) -> Contact:
     rows = await tx.execute(select(*contact_columns()).where(contacts.c.tenant_id == tenant_id, condition))
     if not rows:
-        raise NotFound
+        raise NotFound("There is no such contact.")
     return contact_from_row(rows[0])
 
 

@@ -123,7 +123,7 @@ async def _contact(tx: Transaction, tenant_id: int, email: str, *, for_update: b
     query = select(*contact_columns()).where(*matching)
     rows = await tx.execute(query.with_for_update() if for_update else query)
     if not rows:
-        raise NotFound
+        raise NotFound("There is no such contact.")
     return contact_from_row(rows[0])
 
 

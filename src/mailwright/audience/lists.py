@@ -121,7 +121,7 @@ async def edit(
     async with database.write() as tx:
         rows: Any = await tx.execute(select(*_columns()).where(*matching).with_for_update())
         if not rows:
-            raise NotFound
+            raise NotFound("There is no such list.")
         current = List(**rows[0]._mapping)
         changes: dict[str, Any] = {
             field: value for field, value in new_values.items() if getattr(current, field) != value
@@ -151,7 +151,7 @@ async def find(database: Database, tenant_id: int, list_key: str) -> None:
     """Raise NotFound unless the list exists. Another tenant's list is not found either."""
     async with database.read() as tx:
         if list_key not in await existing_keys(tx, tenant_id, [list_key]):
-            raise NotFound
+            raise NotFound("There is no such list.")
 
 
 async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:

@@ -156,7 +156,7 @@ async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
     async with database.read() as tx:
         rows = await tx.execute(select(*_columns()).where(_matches_key(tenant_id, segment_key)))
     if not rows:
-        raise NotFound
+        raise NotFound("There is no such segment.")
     return _segment(rows[0])
 
 

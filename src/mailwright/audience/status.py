@@ -204,7 +204,7 @@ async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: 
     """Reactivate a contact on the decision of an operator. Unsubscribes from single lists stay."""
     contact = {"tenant_id": tenant_id, "email": normalize_email(email)}
     if not await tx.count(ACTIVATE, **contact, source=source, now=now):
-        raise NotFound
+        raise NotFound("There is no such contact.")
     await tx.count(LIFT_SUPPRESSIONS, **contact)
     await tx.count(DISCARD_SOFT_BOUNCES, **contact)
 

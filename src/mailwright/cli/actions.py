@@ -65,7 +65,7 @@ def commands(explanation: MessageExplanation | CampaignExplanation) -> list[str]
 
 def print_explanation(text: ExplanationText, helpful: list[str]) -> None:
     out.print(Text(text.sentence, style="bold"))
-    for label, sentence in (("What would change it", text.what_would_change), ("Forecast", text.then)):
+    for label, sentence in (("What you can do", text.what_would_change), ("Forecast", text.then)):
         if sentence:
             out.print(Text(f"{label}: {sentence}"))
     for command in helpful:

@@ -166,7 +166,9 @@ def check(
     else:
         _print_problems(examined.problems)
         _print_warnings([*examined.warnings, *dead])
-        out.print(f"{'Ready to start' if not examined.problems else 'Cannot start'}: {_people(examined.planned)}.")
+        errors = len(examined.problems)
+        verdict = f"Cannot start: {errors} error{'' if errors == 1 else 's'}" if errors else "Ready to start"
+        out.print(f"{verdict} ({_people(examined.planned)}).")
     if examined.problems:
         raise typer.Exit(NEGATIVE)
 

@@ -77,7 +77,7 @@ def import_command(
         print_json({**import_response(done).to_dict(), "report": str(report_file)})
         return
     out.print(
-        f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} rejected. "
+        f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused. "
         f"Report: {report_file}",
         markup=False,
         soft_wrap=True,
@@ -176,6 +176,6 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
 
 def _preview_row(line: int, row: ContactRow | str) -> tuple[Any, ...]:
     if isinstance(row, str):
-        return line, "rejected", "", row
+        return line, "refused", "", row
     more = {"locale": row.locale, "timezone": row.timezone, "tags": ", ".join(row.tags), **row.attributes}
     return line, row.email, row.name, "; ".join(f"{name}: {value}" for name, value in more.items() if value)

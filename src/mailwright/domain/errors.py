@@ -18,7 +18,7 @@ class InvalidInput(MailwrightError):
 
 
 class NotFound(MailwrightError):
-    """No object with this ID exists."""
+    """Nothing with this id exists."""
 
     code = "NOT_FOUND"
 

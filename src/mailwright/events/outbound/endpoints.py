@@ -252,7 +252,7 @@ async def _find(
     tx: Transaction, webhook_id: str, tenant_id: int | None, *, for_update: bool = False
 ) -> WebhookEndpoint:
     if not is_uuid(webhook_id):
-        raise NotFound
+        raise NotFound("There is no webhook with this id.")
     e = webhook_endpoints.c
     mine = (
         e.webhook_id == webhook_id if tenant_id is None else and_(e.webhook_id == webhook_id, e.tenant_id == tenant_id)
@@ -260,7 +260,7 @@ async def _find(
     query = select(webhook_endpoints).where(mine)
     rows = await tx.execute(query.with_for_update() if for_update else query)
     if not rows:
-        raise NotFound
+        raise NotFound("There is no webhook with this id.")
     return endpoint_from_row(rows[0])
 
 

@@ -318,9 +318,7 @@ async def _lock(tx: Transaction, actor: Actor, campaign_id: str, action: Campaig
 def _check(campaign: Campaign, action: CampaignAction) -> None:
     if campaign.status not in ALLOWED_STATUSES[action]:
         allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
-        raise NotPossibleNow(
-            f"The campaign is {campaign.status}. `{action.replace('_', ' ')}` is possible only in status {allowed}."
-        )
+        raise NotPossibleNow(f"The campaign is {campaign.status}. This is possible only in the status {allowed}.")
 
 
 async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_change: bool = False) -> Campaign:
