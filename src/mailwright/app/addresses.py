@@ -21,10 +21,10 @@ async def located(settings: Settings, database: Database) -> Settings:
 
 
 async def wait_until_moved(settings: Settings, database: Database) -> str:
-    """Wait until the server stores another address than these settings have, and return it."""
+    """Wait until the server stores an address that differs from these settings, and return it."""
     while True:
         await asyncio.sleep(POLL_SECONDS)
-        with contextlib.suppress(NotDurable):  # Checked again in the next round.
+        with contextlib.suppress(NotDurable):  # The next round checks again.
             address = (await located(settings, database)).public_url
             if address != settings.public_url:
                 return address

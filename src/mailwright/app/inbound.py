@@ -61,7 +61,7 @@ def verify_inbound(settings: Settings) -> None:
 
 
 class InboundSource(Protocol):
-    """A source of events that is polled."""
+    """A source of events that must be polled."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class InboundSource(Protocol):
     def pause_seconds(self) -> float: ...
 
     async def poll(self) -> int:
-        """Process what is there; return how many items were processed."""
+        """Process the available events and return how many there were."""
         ...
 
 
@@ -85,7 +85,7 @@ async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Cloc
 
 
 async def poll(source: InboundSource) -> None:
-    """Poll one source until cancelled; errors are logged, and sending continues."""
+    """Poll one source until cancelled. Log errors, because they must not stop the sending of messages."""
 
     async def poll_once() -> float:
         count = await source.poll()

@@ -1,4 +1,4 @@
-"""Check the links of an email. Authors write them, so none may reach a private network."""
+"""Check the links of an email. Authors choose the URLs, so requests to private networks are refused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ CONCURRENCY = 8
 PORTS = (None, 80, 443)
 REDIRECTS = (301, 302, 303, 307, 308)
 PRIVATE_NETWORK = "it leads into a private network"
-# A page that requires sign-in or blocks robots exists.
+# With these statuses the page exists: it only requires sign-in or blocks robots.
 REACHABLE_STATUSES = (401, 403, 405, 406, 429, 503, 999)
 
 Request = Callable[[str], Awaitable[HttpResponse | Disconnect]]
@@ -27,7 +27,7 @@ Request = Callable[[str], Awaitable[HttpResponse | Disconnect]]
 def public_only(resolve: Resolve = addresses_of, *, otherwise: str = PRIVATE_NETWORK) -> Resolve:
     """Resolve names to public addresses only.
 
-    The check applies to the address that is then connected to, so a name cannot resolve differently afterwards.
+    The check applies to the address that the client then connects to, so a second lookup cannot bypass it.
     `otherwise` is the error message for a private address.
     """
 
@@ -68,7 +68,7 @@ async def _dead(links: Sequence[str], request: Request) -> list[PresendIssue]:
 
 
 async def _find_problem(url: str, request: Request) -> str | None:
-    """Follow redirects and check every step like the first."""
+    """Return why a link does not work, or None. Every redirect is checked like the link itself."""
     for _ in range(MAX_REDIRECTS + 1):
         if reason := _invalid_reason(url):
             return reason
@@ -92,7 +92,7 @@ def _invalid_reason(url: str) -> str | None:
     try:
         ip_address(host)
     except ValueError:
-        # `127.1` and `0x7f000001` are addresses to some resolvers.
+        # Some resolvers accept `127.1` and `0x7f000001` as addresses.
         is_digits = host.rpartition(".")[2].isdigit() or host.rpartition(".")[2].startswith("0x")
         return "it is not a web address" if is_digits else None
     return None if is_public_address(host) else PRIVATE_NETWORK

@@ -39,7 +39,7 @@ from mailwright.storage.database import Database
 IDLE_SECONDS: Final = 1.0
 STATUS_SYNC_INTERVAL: Final = 2 * SECOND
 MAX_PAUSE_SECONDS: Final = 300.0
-# The pause is this many times as long as the check before it, so checks take at most a twentieth of the time.
+# The pause is this many times as long as the previous check, so checks take at most a twentieth of the time.
 PAUSE_FACTOR: Final = 20
 
 Names = TypeVar("Names", MailoutColumns, ErrorColumns, NotionStatuses)
@@ -48,7 +48,7 @@ log = logger(__name__)
 
 
 class MailoutService:
-    """Mailouts of this process. Connections are opened when they are first needed."""
+    """The mailout services of this process. They open connections on first use."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MailoutService:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         steady: Clock | None = None,
     ) -> None:
-        """`sleep` must wait by the time of the steady clock."""
+        """`sleep` must wait by the time of `steady`."""
         self.runs = MailoutRuns(database, clock, settings.lock_ttl_seconds * SECOND)
         self.settings = settings
         self._database = database
@@ -176,7 +176,7 @@ def mailout_setup(settings: Settings, tenant_id: int) -> MailoutSetup:
 
 
 def public_url_of(settings: Settings) -> str | None:
-    """Return the public address of this installation if the settings tell it, else None."""
+    """Return the public address of this installation, or None if it is not configured."""
     if settings.base_url is not None:
         return settings.public_url
     page = settings.unsubscribe_base_url or ""
@@ -195,7 +195,7 @@ async def run_mailouts(service: MailoutService, database: Database, clock: Clock
 
 
 async def work_once(service: MailoutService) -> bool:
-    """Do one step for one run. Return true if there may be more to do."""
+    """Do one step for one run. Return True if there may be more to do."""
     return await (await service.open()).tick()
 
 
@@ -214,7 +214,7 @@ async def drain_mailouts(service: MailoutService) -> None:
 
 
 async def _sync_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> bool:
-    """Sync statuses in one process at a time. Syncing twice is harmless, but doubles the load on Supabase."""
+    """Sync contact statuses in one process at a time. Syncing twice is harmless, but doubles the load on Supabase."""
     number = clock.now() // STATUS_SYNC_INTERVAL
     ends = (number + 1) * STATUS_SYNC_INTERVAL
     turn = LimitWindow(f"mailwright:turn:contact-status-sync:{number}", 1, ends, "contact_status_sync_turn", ends)
@@ -246,7 +246,7 @@ def pause_after(check_seconds: float) -> float:
 
 
 def _public_or_notion(notion_url: str) -> Resolve:
-    """Resolve public addresses and the configured Notion only: the author of a page chooses what is fetched for it."""
+    """Resolve only public addresses and the configured Notion, because page authors choose the fetched URLs."""
     parts = urlsplit(notion_url)
     known = (parts.hostname, parts.port or (80 if parts.scheme == "http" else 443))
     resolve_public = public_only()

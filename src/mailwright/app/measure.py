@@ -29,7 +29,7 @@ _HTML = """<html><body><h1>Hello {{ name }}</h1><p>Your order {{ order }} has sh
 <p style="color:#333">{{ line }}</p>{% endfor %}</body></html>"""
 _LINES = ["A typical email has some lines of text and a link or two."] * 12
 
-# Called with the number of accepted and of sent messages so far.
+# Receives the number of accepted and the number of sent messages so far.
 ReportProgress = Callable[[int, int], None]
 
 

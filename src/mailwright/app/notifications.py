@@ -33,9 +33,9 @@ from mailwright.storage.database import Database, parse_url
 POLL_SECONDS = 0.5
 # How often results are recorded while messages are being sent.
 RECORD_SECONDS = 0.1
-# Rows processed before results are recorded again.
+# After this many rows, results are recorded before more rows are processed.
 MAX_ROWS_PER_CLAIM = 1_000
-# The maximum of locked rows per worker: each lock must be renewed while its message waits.
+# The maximum number of locked rows per worker, because each lock must be renewed while its message waits.
 MAX_LOCKED_ROWS = 5_000
 # After a poll that found nothing to do, pause this many times its duration: thousands of rows that wait for their
 # delivery window must not keep a worker busy. The maximum keeps new rows from waiting long.
@@ -54,7 +54,7 @@ def notification_config(settings: Settings) -> NotificationConfig:
 
 @asynccontextmanager
 async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
-    """Open the configured queue. Never creates or alters tables of another program."""
+    """Open the configured queue. Never create or alter tables of another program."""
     async with open_queue_database(settings, ours) as database:
         if _is_missing(database):
             raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: no file exists at {redacted_url(database)}")
@@ -216,7 +216,7 @@ def _queue_url(settings: Settings) -> str:
 
 
 def _is_same(settings: Settings, ours: Database) -> bool:
-    """Whether the queue is in our own database. Not possible on SQLite: table names would clash."""
+    """Return whether the queue is in our own database. Not possible on SQLite: table names would clash."""
     theirs = parse_url(_queue_url(settings))
     parts = ("host", "port", "database", "query")
     return ours.dialect == "postgresql" and all(getattr(theirs, part) == getattr(ours.url, part) for part in parts)

@@ -32,7 +32,7 @@ def make_webhook_dispatcher(settings: Settings, database: Database, clock: Clock
 
 
 async def dispatch_due_webhooks(settings: Settings, database: Database, clock: Clock) -> None:
-    """Dispatch what is due, once, for a process that exits. Failed deliveries wait for the next process."""
+    """Dispatch all due deliveries once, for a process that exits. Failed deliveries wait for the next process."""
     if not await WebhookDeliveries(database, clock).has_active_endpoints():
         return
     dispatcher = make_webhook_dispatcher(settings, database, clock)
@@ -40,7 +40,7 @@ async def dispatch_due_webhooks(settings: Settings, database: Database, clock: C
         await dispatcher.dispatch_all()
     except NotDurable as error:
         log.warning("webhooks_delayed", reason=str(error))
-    except Exception as error:  # sending must not fail because of webhooks
+    except Exception as error:  # A webhook failure must not stop the sending of messages.
         log.error("webhooks_failed", exc_info=error)
     finally:
         await dispatcher.close()

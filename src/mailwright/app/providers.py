@@ -112,7 +112,7 @@ def smtpbz_settings(settings: Settings) -> "SmtpBzSettings":
 
 
 def _smtpbz_url(settings: Settings) -> tuple[str, SecretStr | None]:
-    """Return its own SMTP address, or the general one if `smtp` is not in the route."""
+    """Return SMTPBZ_SMTP_URL, or the general SMTP URL if `smtp` is not in the route."""
     if settings.smtpbz_smtp_url is None and settings.smtp_url is not None and "smtp" not in providers_of(settings):
         return "MAILWRIGHT_SMTP_URL", settings.smtp_url
     return "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url

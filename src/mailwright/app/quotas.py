@@ -1,4 +1,4 @@
-"""Sync the quotas of providers every few minutes, in one process at a time. A failure keeps the previous figures."""
+"""Sync the quotas of providers every few minutes, in one process at a time. After a failure the old figures stay."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -44,7 +44,7 @@ class QuotaSync:
         self._has_synced = False
 
     async def tick(self) -> bool:
-        """Sync if it is due and no other process does; return whether there are new figures."""
+        """Sync if it is time and no other process does it. Return whether there are new figures."""
         if self._has_synced:
             self._has_synced = False
             await quotas.end_quota_deferrals(self._database)
@@ -69,7 +69,7 @@ class QuotaSync:
         return await quotas.record_sync(self._database, self._clock, reports, before)
 
     async def _is_our_turn(self) -> bool:
-        """Reserve the turn of this interval; if its process dies, another takes the next one."""
+        """Try to reserve this interval for this process. If a process dies, another one reserves the next interval."""
         number = self._clock.now() // self._every
         ends = (number + 1) * self._every
         turn = LimitWindow(f"mailwright:turn:quota:{number}", 1, ends, "quota_turn", ends)
@@ -90,7 +90,7 @@ async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -
 
 @asynccontextmanager
 async def open_quota_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
-    """Open the sync; None if no provider of the route reports a quota."""
+    """Open the quota sync. Yield None if no provider of the route reports a quota."""
     names = quota_source_names(settings)
     if not names:
         yield None
@@ -115,7 +115,7 @@ def quota_source_names(settings: Settings) -> list[str]:
 
 
 def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
-    """Convert a quota; the tightest of the account, daily and hourly limits counts."""
+    """Convert an account quota. Of the account, daily and hourly limits, the lowest remainder counts."""
     left = [
         quota.remaining,
         _left(quota.limit_per_day, quota.sent_today),

@@ -6,7 +6,7 @@ from mailwright.storage.migrate import needs_upgrade, newest_revision, upgrade
 
 
 async def prepare(database: Database) -> None:
-    """Upgrade SQLite, which belongs to this machine. Other machines use PostgreSQL too: an operator upgrades it."""
+    """Upgrade a SQLite database. An operator must upgrade PostgreSQL, because other machines may be using it."""
     if database.dialect == "sqlite":
         await upgrade(database)
     elif await needs_upgrade(database):

@@ -33,8 +33,8 @@ LOOK_AFTER_SECONDS = 60.0
 
 log = logger(__name__)
 
-# The web layer is above this one, so the server loads it by an import string, as uvicorn does on its command line.
-# It takes the engine and returns the HTTP application.
+# The web layer is above this one and cannot be imported here, so the server loads it by an import string.
+# The named function takes the engine and returns the HTTP application.
 WEB_APPLICATION = "mailwright.web.app:create_app"
 
 
@@ -51,7 +51,7 @@ class Shutdown:
             loop.add_signal_handler(number, self._receive, number)
 
     def calls(self, stop: Callable[[], None]) -> None:
-        """Call `stop` at the first signal, or now if it has already come."""
+        """Call `stop` at the first signal, or at once if the signal has already come."""
         self._stops.append(stop)
         if self._is_requested:
             stop()
@@ -113,16 +113,16 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
 
 async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:
     async with asyncio.TaskGroup() as tasks:
-        await drain_mailouts(engine.mailouts)  # Enqueue what is to be sent.
+        await drain_mailouts(engine.mailouts)  # Enqueue due messages first.
         await _work(worker, shutdown, drain=True)
-        await drain_mailouts(engine.mailouts)  # Write back the results.
+        await drain_mailouts(engine.mailouts)  # Write the results back afterwards.
         _run_until_stopped(tasks, dispatch_due_webhooks(engine.settings, engine.database, engine.clock), shutdown)
 
 
 def _run_until_stopped(
     tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown
 ) -> asyncio.Task[None]:
-    """Run a duty and cancel it at the first signal; the next process continues it."""
+    """Run a background task and cancel it at the first signal. The next process continues its work."""
     task = tasks.create_task(duty)
 
     def stop() -> None:
@@ -179,7 +179,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to `Shutdown`, which also stops the worker."""
+    """A uvicorn server that leaves signals to `Shutdown`, which also stops the worker."""
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
@@ -202,7 +202,7 @@ def _configuration(engine: Engine) -> uvicorn.Config:
 
 
 def _freeze_loaded_modules() -> None:
-    """Exclude loaded modules from garbage collection, which took a tenth of the time to accept a batch."""
+    """Exclude loaded modules from garbage collection, which took a tenth of the time of accepting a batch."""
     gc.collect()
     gc.freeze()
 

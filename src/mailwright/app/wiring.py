@@ -89,7 +89,7 @@ REPORT_GRACE = 10 * MINUTE
 class PublicPages:
     """Settings of the pages that recipients open: unsubscribe, preferences, sign-up and archive."""
 
-    # Signs the links. None: the secret that this installation generated and stored.
+    # The secret that signs links. None: use the secret that this installation generated and stored.
     secret: str | None = field(default=None, repr=False)
     retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # former secrets whose links still work
     asks_first: bool = False  # an unsubscribe link opens a page with a button instead of unsubscribing at once
@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def mailbox_folder(self) -> Path | None:
-        """The folder of the local mailbox, if it is one of the providers."""
+        """The folder of the local mailbox, or None if `mailbox` is not a provider."""
         return self.settings.mailbox if "mailbox" in providers_of(self.settings) else None
 
     @property
@@ -167,7 +167,7 @@ class Engine:
         return secret_text(self.settings.admin_password)
 
     async def double_opt_in(self) -> DoubleOptIn:
-        """Sign confirmation links with the same secret as the other links for recipients."""
+        """Return the double opt-in service. It signs links with the same secret as the other recipient links."""
         secret = self.public_pages.secret or await get_or_create_secret(self.database, UNSUBSCRIBE_SECRET)
         return DoubleOptIn(self.database, self.clock, ConfirmationLinks(self.public_url, UnsubscribeTokens(secret)))
 
@@ -325,7 +325,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     worker_settings = WorkerSettings(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
-        # Often enough that a lock of any length is renewed well before it ends.
+        # Run often enough to renew a lock of any length well before it ends.
         maintenance_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         doubt_grace=doubt_grace,

@@ -89,7 +89,7 @@ class Composer:
         self._signer = signer
         self._threads = threads
         self._layouts = LayoutCache()
-        self._suppressed_copies: dict[int, set[str]] = {}  # By message: addresses that get no copy.
+        self._suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
 
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
         """Load what `prepare` needs from the database for a whole batch."""
@@ -277,7 +277,7 @@ def _normal(box: Mailbox) -> str:
     try:
         return address.normal(box.address)
     except address.InvalidAddress:
-        return box.address  # Building the message will reject it and state the reason.
+        return box.address  # The build step rejects an invalid address with a reason.
 
 
 def _optional_mailbox(value: Any) -> Mailbox | None:
@@ -293,7 +293,7 @@ def _attachment(value: Mapping[str, Any]) -> EmailAttachment:
 
 
 def _layout_key(claimed: Claimed) -> tuple[Any, ...]:
-    """Return what messages must have in common to share one compiled layout."""
+    """Return the key under which messages share one compiled layout."""
     payload = claimed.payload
     key = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
     if "from" in payload or "replyTo" in payload or "headers" in payload:

@@ -16,7 +16,7 @@ from mailwright.providers.protocol import SendHandle
 from mailwright.providers.responses import addresses_in
 from mailwright.providers.route import RouteMember
 
-# Codes for a rejected sender: of the envelope sender, of the From address, and for missing permissions.
+# Error codes for a rejected envelope sender, a rejected From address and missing permissions.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 FROM_REFUSED = frozenset(
     {
@@ -41,12 +41,12 @@ class ReadyMessage:
     copies: tuple[str, ...] = ()  # The normalized addresses that receive a copy.
 
     member: RouteMember | None = None  # The provider chosen for the attempt.
-    provider: str | None = None  # Its name.
+    provider: str | None = None  # The name of the chosen provider.
     attempted_at: Instant = 0
     handle: SendHandle | None = None
 
     def begin(self, attempted_at: Instant, leased_until: Instant) -> None:
-        """Start the attempt, which is recorded by now; the provider must start to transmit before the lease ends."""
+        """Start the recorded attempt. The provider must start to transmit before the lease ends."""
         self.attempted_at = attempted_at
         self.outgoing.send_before = leased_until
 
@@ -62,8 +62,8 @@ def conclude(
 ) -> Outcome:
     """Return the outcome of an attempt.
 
-    `deferred_until` is when an unavailable provider is tried again, `doubt_until` when a message in doubt is decided.
-    With `fails_over`, another provider may send the message at once if this one cannot have it.
+    `deferred_until` is the retry time of an unavailable provider; at `doubt_until` a message in doubt is decided.
+    With `fails_over`, another provider may send the message at once if this one certainly did not accept it.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -89,7 +89,7 @@ def conclude(
 
 
 def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
-    """If the request chose the rejected sender, blame this message and not the provider's configuration."""
+    """Attribute a rejected sender to the message instead of the configuration if the request chose the sender."""
     is_chosen = not ready.outgoing.uses_default_from
     if result.code == SENDER_REFUSED and not ready.outgoing.uses_default_sender:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
@@ -98,7 +98,7 @@ def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
     if result.code in FROM_REFUSED and is_chosen:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in NOT_ALLOWED and is_chosen:
-        # Perhaps the account may send nothing at all; the retries leave time to correct that.
+        # The account may not be allowed to send at all. Retries leave time to correct that.
         return replace(result, kind=ResultKind.RETRYABLE, category=ErrorCategory.TRANSIENT, blames_provider=False)
     return result
 
@@ -304,7 +304,7 @@ def _retry_event(
 
 
 def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant) -> Instant:
-    """Return how long a throttled message waits: it grows with the message's age, as no attempt is counted."""
+    """Return how long a throttled message waits. The delay grows with its age, because no attempt is counted."""
     policy = _policy(claimed)
     by_age = min((now - claimed.created_at) // 2, policy.delays[-1])
     return policy.delay(claimed.outbox_id, 1, max(by_age, result.retry_after or 0))

@@ -41,7 +41,7 @@ async def render_message(
 async def render_subjects(
     database: Database, subjects: Mapping[str, str], *, tenant_id: int, at: Instant
 ) -> dict[str, str]:
-    """Render the subjects that contain variables, by message ID; subjects that cannot be rendered are left out."""
+    """Render the subjects that contain variables, by message id; subjects that cannot be rendered are left out."""
     templated = [outbox_id for outbox_id, subject in subjects.items() if "{{" in subject or "{%" in subject]
     if not templated:
         return {}
@@ -49,7 +49,7 @@ async def render_subjects(
         messages = await load_unclaimed(tx, templated, tenant_id=tenant_id, now=at)
     rendered = {}
     for claimed in messages:
-        with contextlib.suppress(InvalidTemplate, KeyError):  # erased, or no longer what the template asks for
+        with contextlib.suppress(InvalidTemplate, KeyError):  # The data was erased, or no longer matches the template.
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
             rendered[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject
     return rendered

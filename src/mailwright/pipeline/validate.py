@@ -35,7 +35,7 @@ def validate(claimed: Claimed) -> ValidationFailure | None:
 def check_integrity(claimed: Claimed) -> ValidationFailure | None:
     """Check that the payload is complete and consistent."""
     if not claimed.is_in_outbox:
-        return None  # There is no payload; `check_outbox` reports that.
+        return None  # `check_outbox` reports a missing payload.
     payload = claimed.payload
     reason = None
     if not isinstance(payload.get("to"), str) or not isinstance(payload.get("subject", ""), str):
@@ -59,7 +59,7 @@ def check_outbox(claimed: Claimed) -> ValidationFailure | None:
 
 
 def check_recipient(claimed: Claimed) -> ValidationFailure | None:
-    """Check that the named recipient exists, the address is valid and not suppressed."""
+    """Check that the named recipient exists and that the address is valid and not suppressed."""
     if claimed.recipient_id and (claimed.contact_email is None or claimed.is_contact_deleted):
         return ValidationFailure(
             ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "There is no such recipient, or it was deleted."

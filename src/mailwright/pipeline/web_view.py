@@ -31,7 +31,7 @@ class WebViewSettings:
 async def render_web_view(
     database: Database, templates: TemplateStore, pages: WebViewSettings, outbox_id: str
 ) -> str | None:
-    """Return the HTML of a bulk message; None if there is none or the recipient was erased.
+    """Return the HTML of a bulk message; None if it has no HTML or the recipient was erased.
 
     A campaign message is rendered with the contact's current attributes, because they are not stored per message.
     """
@@ -47,7 +47,7 @@ async def render_web_view(
         return None
     payload = _payload(rows[0])
     if "to" not in payload:
-        return None  # Erased together with the contact's data.
+        return None  # The values were erased together with the contact's data.
     if "html" in payload:
         return str(payload["html"])
     return await _filled(
@@ -67,7 +67,7 @@ async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any])
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    """Return the payload as the worker uses it."""
+    """Return the payload that the worker would use."""
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.campaign_key is None or row.attributes is None or not payload:
         return payload

@@ -1,1 +1,1 @@
-"""When messages may be sent: pure functions of limits and a time. They decide; others reserve, defer and write."""
+"""Decide when messages may be sent. These are pure functions of limits and a time; callers reserve and defer."""

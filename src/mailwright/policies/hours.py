@@ -29,9 +29,9 @@ def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Deferral | 
 
 
 def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Instant) -> Deferral | None:
-    """Defer a lane until both the tenant's and the campaign's hours are open.
+    """Return the deferral of a lane until the working hours of tenant and campaign are both open, or None.
 
-    If the recipients' time zones count, messages are deferred one by one and the lane is not.
+    If the hours apply in the recipients' time zones, messages are deferred one by one instead of the lane.
     """
     if any(level.limits.in_recipient_zone for level in levels):
         return None
@@ -39,7 +39,7 @@ def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Inst
 
 
 def recipient_outside_hours(levels: Sequence[LimitLevel], zone: str | None, now: Instant) -> Deferral | None:
-    """Defer one message until working hours in its recipient's zone; if it is unknown, in the sender's."""
+    """Return the deferral of one message until working hours in its recipient's zone, or in the sender's if unknown."""
     if not any(level.limits.in_recipient_zone for level in levels):
         return None
     known = zone if zone is not None and is_zone(zone) else None
@@ -58,7 +58,7 @@ def closes_at(limits: Limits, now: Instant) -> Instant | None:
     end = min((instant for instant in instants if instant > now), default=max(instants) + MINUTE)
     if local.utcoffset() == _local(end, limits).utcoffset():
         return end
-    # The clocks change before that and may skip the closing time: the first minute outside the hours is the end.
+    # Clocks change before the closing time and may skip it, so use the first minute outside the hours.
     minutes = range(now // MINUTE + 1, end // MINUTE + 1)
     outside = (minute * MINUTE for minute in minutes if outside_hours(limits, is_bulk=True, now=minute * MINUTE))
     return next(outside, end)
@@ -81,7 +81,7 @@ def next_opening(limits: Limits, now: Instant) -> Instant:
 
 
 def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
-    """Return the date in the tenant's zone and when it ends; days have 23 or 25 hours when clocks change."""
+    """Return the date in the tenant's zone and when that day ends. A day has 23 or 25 hours when clocks change."""
     date = _local(now, limits).date()
     return date.isoformat(), _instant(datetime.combine(date + timedelta(days=1), time()), limits)
 
@@ -101,5 +101,5 @@ def _local(now: Instant, limits: Limits) -> datetime:
 
 
 def _instant(local: datetime, limits: Limits) -> Instant:
-    """Convert a local time. A time skipped in spring means the time after the gap, as `fold=0` of zoneinfo does."""
+    """Convert a local time. A time skipped in spring becomes the time after the gap, as with zoneinfo's `fold=0`."""
     return to_instant(local.replace(tzinfo=ZoneInfo(limits.timezone)))

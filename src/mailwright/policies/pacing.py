@@ -10,7 +10,7 @@ INTERVAL = "interval"
 PER_SECOND = "rate_per_second"
 ONE_AT_A_TIME = DeferReason.ONE_AT_A_TIME.value
 
-# A send may start this much later than its send time; after that it needs another one.
+# A send may start this much later than its send time; after that it needs a new send time.
 GRACE: Instant = 30
 # Each batch costs a commit, and more batches per second would not be smoother.
 _MAX_BATCHES = 50
@@ -20,7 +20,7 @@ _MAX_BATCHES = 50
 def pacing_rules(
     levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = ""
 ) -> PacingRules | None:
-    """Return how a lane is paced; None if it is not. `provider_rate` is what the providers accept per second."""
+    """Return the pacing rules of a lane, or None. `provider_rate` is what the providers accept per second."""
     rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
     if provider_rate is not None:
         rates.append(_per_second(provider_rate, f"mailwright:pace:provider:{route}", PROVIDER_RATE))

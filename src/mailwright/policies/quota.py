@@ -3,7 +3,7 @@
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, LimitWindow, QuotaSnapshot, RelatedCounter, quota_counter
 
-# An older report is ignored; the provider's own rejections must suffice then.
+# An older report is ignored; then only the provider's own rejections limit sending.
 TRUSTED: Instant = DAY
 
 
@@ -13,7 +13,7 @@ def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...
         return ()
     ends = quota.synced_at + TRUSTED
     lock_name = quota.lock_name
-    # A worker may briefly still count in the previous sync's window; what it adds there is subtracted here.
+    # A worker may briefly still count in the window of the previous sync; those messages are subtracted here.
     before = (
         () if quota.previous_sync is None else (RelatedCounter(quota_counter(lock_name, quota.previous_sync), ends),)
     )

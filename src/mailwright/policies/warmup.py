@@ -22,7 +22,7 @@ def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow
 
 
 def limit_after(limits: Limits, days: int) -> int | None:
-    """Return the limit this many days after the first one, or None after the warm-up. Earlier days use the first."""
+    """Return the limit `days` after the start, or None after the warm-up. Days before the start use the first limit."""
     limit = float(limits.warmup_start)
     if limits.warmup_factor <= 1:
         return int(limit)  # A factor of 1 or less keeps the limit constant.

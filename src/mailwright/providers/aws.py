@@ -1,4 +1,4 @@
-"""Sign requests to AWS, with credentials from the places where AWS tools look for them."""
+"""Sign requests to AWS, with credentials from the usual places (environment, profile or role)."""
 
 import asyncio
 import hmac
@@ -31,7 +31,7 @@ class AwsKeysMissing(MailwrightError):
 
 
 class AwsKeyChain:
-    """Find credentials with botocore (environment, profile, role), in a thread and only when needed."""
+    """Finds credentials with botocore (environment, profile, role), in a thread and only when needed."""
 
     def __init__(self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class AwsKeyChain:
         self._asking = asyncio.Lock()
 
     def at_hand(self) -> AwsKeys | None:
-        """Return the cached credentials; None if they must be renewed. Others use them during a renewal."""
+        """Return the cached credentials, or None if this request must renew them. Meanwhile others use the old ones."""
         is_time = self._clock.now() >= self._renew_at and not self._asking.locked()
         return None if is_time else self._keys
 
@@ -57,7 +57,7 @@ class AwsKeyChain:
             return self._keys
 
     def forget(self) -> None:
-        """Drop rejected credentials: the next request looks for them again, as they may have been corrected."""
+        """Drop rejected credentials. The next request loads them again, because they may have been corrected."""
         self._keys = self._renew = None
 
     async def _ask(self) -> AwsKeys:
@@ -67,18 +67,18 @@ class AwsKeyChain:
             raise
         except Exception as error:
             if self._keys is not None:
-                return self._keys  # They may still be valid for minutes; AWS decides.
+                return self._keys  # The old credentials may still be valid for minutes.
             raise AwsKeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
     def _look(self) -> AwsKeys:
-        renew = self._renew  # Runs in a thread: the attribute may be reset meanwhile.
+        renew = self._renew  # This runs in a thread, and the attribute may be reset meanwhile.
         if renew is None:
             renew = self._renew = self._find()
         return renew()
 
 
 class AwsSigner:
-    """Signature Version 4 for one service in one region; ten times as fast as botocore's."""
+    """Signs requests to one service in one region with Signature Version 4, ten times as fast as botocore."""
 
     def __init__(self, service: str, region: str) -> None:
         self._service = service
@@ -92,7 +92,7 @@ class AwsSigner:
     ) -> dict[str, str]:
         """Return the headers to send: the given ones and the signature. The URL must not have a query."""
         host, path = _place(url)
-        moment = self._moment(now // 1000)
+        moment = self._timestamp(now // 1000)
         signed = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
         signed["host"] = host
         signed["x-amz-date"] = moment
@@ -105,20 +105,20 @@ class AwsSigner:
         scope = f"{moment[:8]}/{self._region}/{self._service}/aws4_request"
         signing = self._key(keys.secret_key, moment[:8]).copy()
         signing.update(f"{ALGORITHM}\n{moment}\n{scope}\n{sha256(canonical.encode()).hexdigest()}".encode())
-        del signed["host"]  # The HTTP client adds it.
+        del signed["host"]  # The HTTP client adds this header.
         signed["authorization"] = (
             f"{ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signing.hexdigest()}"
         )
         return signed
 
-    def _moment(self, second: int) -> str:
-        """Cached for all requests of a second."""
+    def _timestamp(self, second: int) -> str:
+        """Return the timestamp of a request, cached for all requests of the same second."""
         if self._written[0] != second:
             self._written = second, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         return self._written[1]
 
     def _key(self, secret: str, day: str) -> hmac.HMAC:
-        """Derived once a day and copied for every request: the derivation is most of the work."""
+        """Return the signing key. It is derived once a day, because the derivation takes most of the time."""
         if self._derived_from != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, self._service, "aws4_request"):
@@ -130,7 +130,7 @@ class AwsSigner:
 
 @lru_cache(maxsize=64)
 def _place(url: str) -> tuple[str, str]:
-    """Return host and path as they are signed."""
+    """Return the host and path in the form that the signature covers."""
     parts = urlsplit(url)
     return _host(parts.scheme, parts.hostname or "", parts.port), quote(parts.path or "/", safe="/~")
 
@@ -141,7 +141,7 @@ def _host(scheme: str, name: str, port: int | None) -> str:
 
 
 def _botocore() -> Callable[[], AwsKeys]:
-    # The import takes half a second and is needed for AWS only.
+    # Imported here because the import takes half a second and only AWS needs it.
     from botocore.session import Session  # noqa: PLC0415
 
     found: Any = Session().get_credentials()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 class _Over:
     def cancel(self) -> None:
-        """Nothing is in flight."""
+        """Do nothing, because nothing is in flight."""
 
 
 OVER: Final[SendHandle] = _Over()
@@ -41,7 +41,7 @@ def future_of(
 def translating_callback(
     meaning: Callable[[T], SendResult], provider: str, message: OutgoingMessage, on_result: ResultCallback
 ) -> Callable[[T], None]:
-    """Pass the meaning of a response to the callback, even if the translation fails: a worker waits for it."""
+    """Pass the interpreted response to the callback, even if interpreting it fails, because a worker waits for it."""
 
     def tell(reply: T) -> None:
         try:

@@ -9,27 +9,27 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
-# Failures of the provider in a row that open the circuit breaker; a configuration error opens it at once.
+# This many provider failures in a row open the circuit breaker; a configuration error opens it at once.
 FAILURES_TO_OPEN = 5
 SHORTEST: Instant = 10 * SECOND
 LONGEST: Instant = 5 * MINUTE
 
-# Throttled messages in a row that pause all sending. One or two may be about their recipients only.
+# This many throttled messages in a row pause all sending. One or two may only concern their recipients.
 THROTTLES_TO_PAUSE = 3
 SHORTEST_THROTTLE: Instant = SECOND
 LONGEST_THROTTLE: Instant = MINUTE
 
 
 class CircuitState(Enum):
-    """The state; the values are those of the metric."""
+    """The state of a circuit breaker. The metric exports these values."""
 
     CLOSED = 0  # Messages are sent.
-    PROBING = 1  # The pause is over but nothing has succeeded since: one message at a time.
+    PROBING = 1  # The pause is over, but no message has succeeded since: messages are sent one at a time.
     OPEN = 2  # Nothing is sent.
 
 
 class CircuitBreaker:
-    """Closed: messages are sent. Open: nothing is sent. After the pause, one message goes first as a probe."""
+    """Closed: messages are sent. Open: nothing is sent. After the pause, one message is sent as a probe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class CircuitBreaker:
             if self._failures >= FAILURES_TO_OPEN or self.is_probing:
                 self._fail(result)
         elif result.kind is ResultKind.SENT or result.code is not None:
-            self._answer()
+            self._record_response()
 
     @property
     def state(self) -> CircuitState:
@@ -78,7 +78,7 @@ class CircuitBreaker:
         is_throttled = self._reason is DeferReason.PROVIDER_THROTTLED
         if self._open_until is not None and not is_throttled:
             if now < self._open_until:
-                return  # A message that was in flight when it opened.
+                return  # The message was in flight when the circuit breaker opened.
             self._pause = min(2 * self._pause, LONGEST)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
@@ -90,15 +90,15 @@ class CircuitBreaker:
         if result.retry_after is None and self._throttles < THROTTLES_TO_PAUSE and not self._is_slowed:
             self._close()  # The provider responds: the outage is over.
             return
-        # A retry-after of hours may concern one message only: the next probe finds out.
+        # A retry-after of hours may concern one message only, so limit the pause; then a probe follows.
         pause = max(self._throttle_pause, min(result.retry_after or 0, LONGEST))
         self._throttle_pause = min(2 * self._throttle_pause, LONGEST_THROTTLE)
         self._open(self._clock.now() + pause, DeferReason.PROVIDER_THROTTLED, result)
 
-    def _answer(self) -> None:
+    def _record_response(self) -> None:
         self._failures = self._throttles = 0
         if self._is_slowed and not self.is_probing:
-            return  # It was in flight when others were throttled: the pause is for later messages.
+            return  # The message was in flight when others were throttled; the pause is only for later messages.
         self._throttle_pause = SHORTEST_THROTTLE
         self._close()
 

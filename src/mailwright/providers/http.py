@@ -281,7 +281,7 @@ class HttpClient:
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
         )
-        if connection.is_good:  # A task that has already ended must not be added, because nothing would remove it.
+        if connection.is_good:  # A connection that has ended would never be removed.
             self._connections.add(connection)
         return connection
 

@@ -38,12 +38,12 @@ class MailboxProvider:
         return ProviderCheck(True, f"messages are written to {self._folder}/new")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Nothing to do: every message is on disk when its send returns."""
+        """Do nothing: every message is on disk when its send returns."""
 
     def _deliver(self, message: OutgoingMessage) -> str:
         """Write and flush the message in `tmp`, then move it to `new` in one step, as maildir requires.
 
-        The name is the message's ID, so a message that is resent after a doubt replaces itself.
+        The file name is the message id, so resending a message that was in doubt replaces its file.
         """
         self._make_folders()
         name = f"{message.outbox_id}.mailwright"

@@ -20,7 +20,7 @@ class ProviderCheck:
 
 @dataclass(frozen=True, slots=True)
 class AccountQuota:
-    """What an account may send, as its provider counts it. None: not reported, or no limit."""
+    """What an account may send, by the provider's own count. None: not reported, or no limit."""
 
     limit_per_day: float | None
     sent_today: float | None
@@ -48,24 +48,24 @@ class Provider(Protocol):
 
     @property
     def reports_events(self) -> bool:
-        """Whether it later reports events; a message in doubt then waits for a report before it is decided."""
+        """Whether the provider reports events later; a message in doubt then waits for a report."""
         ...
 
     def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
-        """Send a message. It never raises: whatever happens is a result."""
+        """Send a message. Never raise: every failure is a result."""
         ...
 
     async def check(self) -> ProviderCheck:
-        """Return whether it would accept a message now, without sending one."""
+        """Check whether the provider would accept a message now, without sending one."""
         ...
 
     async def close(self, grace: Instant = 0) -> None:
-        """Let what is in flight finish, for at most `grace` milliseconds."""
+        """Let messages in flight finish, for at most `grace` milliseconds."""
         ...
 
 
 @runtime_checkable
 class CallbackProvider(Protocol):
-    """A provider that calls back once with the result: a future or task per message costs more than settling it."""
+    """A provider that calls back once with the result. This avoids a future or task per message, which is expensive."""
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle: ...

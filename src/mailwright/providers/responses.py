@@ -1,4 +1,4 @@
-"""What provider responses mean in our terms. Each provider has a table of rules that lead to these results."""
+"""Results that the response tables of the providers share."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ResultTemplate:
     definitely_not_sent: bool = True
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
-        """Create the result. A pause that the provider asks for only lengthens ours."""
+        """Create the result. A pause that the provider requests can only lengthen ours."""
         return SendResult(
             self.kind,
             self.provider,
@@ -40,7 +40,7 @@ class ResultTemplate:
 
 @dataclass(frozen=True, slots=True)
 class ResultTemplates:
-    """Creates the result templates of one provider's table."""
+    """Creates the result templates for one provider's response table."""
 
     provider: str
 
@@ -59,7 +59,7 @@ class ResultTemplates:
         return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
 
     def unclear(self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT) -> ResultTemplate:
-        """The provider had the whole message when it failed: only it may be asked again."""
+        """The provider failed after it had the whole message, so no other provider may send it."""
         return ResultTemplate(
             self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, definitely_not_sent=False
         )

@@ -1,4 +1,4 @@
-"""The route: one or more providers, each with its own circuit breaker. A message that one may have goes to no other."""
+"""The route: one or more providers, each with its own circuit breaker. Only one provider may get a message in doubt."""
 
 import zlib
 from collections.abc import Container, Sequence
@@ -13,7 +13,7 @@ from mailwright.domain.results import SendResult
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.protocol import Provider
 
-# While one message probes a provider, the others are deferred by this much.
+# While one message probes a provider, other messages are deferred by this much.
 PROBE_PAUSE: Instant = SECOND
 
 
@@ -28,7 +28,7 @@ class RouteMember:
         return self.provider.name
 
     def is_free(self, busy: Container[str | None]) -> bool:
-        """Return whether the next message may be sent there. A provider that is being probed gets a single message."""
+        """Return whether this provider can take the next message. During a probe it gets only one."""
         match self.breaker.state:
             case CircuitState.CLOSED:
                 return True
@@ -42,13 +42,13 @@ class RouteMember:
 
 
 class Closable(Protocol):
-    """A resource that several members share and none of them closes, such as the HTTP client."""
+    """A resource that the members share, for example the HTTP client. The route closes it."""
 
     async def close(self) -> None: ...
 
 
 class Route:
-    """Without weights, use the first available provider; with weights, give each available one its share."""
+    """Chooses a provider: the first available one or, with weights, each available one for its share of messages."""
 
     def __init__(self, members: Sequence[RouteMember], clock: Clock, shared: Closable | None = None) -> None:
         self.members = tuple(members)
@@ -69,18 +69,18 @@ class Route:
             free = [member for member in free if member.name != claimed.failed_provider]
         if not free:
             now = self._clock.now()
-            return min((member.wait(now) for member in self.members), key=lambda held: held.until)
+            return min((member.wait(now) for member in self.members), key=lambda deferral: deferral.until)
         return free[0] if len(free) == 1 or free[0].weight is None else _by_weight(claimed.outbox_id, free)
 
     def deferral(self) -> Deferral | None:
-        """If no provider is available, return when the first one will be."""
-        objections = [member.breaker.deferral() for member in self.members]
-        found = [held for held in objections if held is not None]
-        return min(found, key=lambda held: held.until) if len(found) == len(self.members) else None
+        """Return the deferral until the first provider is available; None if one is available now."""
+        deferrals = [member.breaker.deferral() for member in self.members]
+        found = [deferral for deferral in deferrals if deferral is not None]
+        return min(found, key=lambda deferral: deferral.until) if len(found) == len(self.members) else None
 
     @property
     def is_probing(self) -> bool:
-        """Whether the only available providers are being probed: one message at a time."""
+        """Whether all available providers are being probed, so that only one message at a time may be sent."""
         states = {member.breaker.state for member in self.members}
         return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
@@ -88,7 +88,7 @@ class Route:
         self._by_name[result.provider].breaker.record(result)
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
-        """Return when a message is due again that this provider rejected for its own reasons."""
+        """Return when a message is due again after this provider failed for reasons of its own."""
         if claimed.only_provider is None and self._has_other(provider):
             return self._clock.now()
         return self._by_name[provider].breaker.deferred_until()
@@ -96,7 +96,7 @@ class Route:
     def fails_over(self, claimed: Claimed, provider: str) -> bool:
         """Return whether another provider may send what this one could not.
 
-        Only once: a message that fails with every provider would otherwise alternate forever, as no attempt is counted.
+        Only once per message: no attempt is counted, so a message that every provider rejects would alternate forever.
         """
         return claimed.only_provider is None and claimed.failed_provider is None and self._has_other(provider)
 
@@ -120,7 +120,7 @@ class Route:
 
 
 def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
-    """Choose by weight; the same message gets the same member as long as the members do not change."""
+    """Choose by weight. A message always gets the same member while the available members stay the same."""
     point = zlib.crc32(outbox_id.encode()) % sum(member.weight or 1 for member in members)
     for member in members:
         point -= member.weight or 1

@@ -36,7 +36,7 @@ UNKNOWN = "SMTPBZ_UNKNOWN_ANSWER"
 @dataclass(frozen=True, slots=True)
 class SmtpBzSettings:
     smtp: SmtpSettings  # From smtp://login:password@connect.smtp.bz; the login is not the API key.
-    api_key: str | None = field(default=None, repr=False)  # Without it the quota is unknown.
+    api_key: str | None = field(default=None, repr=False)  # The API key. Without it the quota is unknown.
     url: str = "https://api.smtp.bz/v1"
     timeout_seconds: float = TIMEOUT_SECONDS
 
@@ -73,12 +73,12 @@ class SmtpBz:
         return future_of(self.send_with_callback, message)
 
     async def quota(self) -> AccountQuota | None:
-        """Return the quota; None if it is unknown (`check` says why)."""
+        """Return the quota; None if it is unknown (`check` reports the reason)."""
         found = await self._account()
         return found if isinstance(found, AccountQuota) else None
 
     async def check(self) -> ProviderCheck:
-        """A wrong API key is an error; an unavailable API is not, because messages are sent over SMTP."""
+        """Check SMTP and the API key. An unavailable API is not an error, because messages are sent over SMTP."""
         probe = await self._smtp.check()
         match await self._account():
             case AccountQuota(remaining=0, detail=detail):

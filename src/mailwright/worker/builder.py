@@ -13,7 +13,7 @@ from mailwright.worker.parts import WorkerParts
 from mailwright.worker.queues import Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
 
-# Building is pure computation: after this many messages the event loop serves its connections.
+# Building blocks the event loop, so yield to it after this many messages.
 BUILD_BATCH = 16
 # Resends that exceed the queue are deferred by this much.
 RESEND_PAUSE: Instant = SECOND
@@ -27,7 +27,7 @@ class Builder:
         self._settler = settler
 
     async def run(self) -> None:
-        """Build only one window ahead: built messages are large, and recent ones are still in the CPU cache."""
+        """Build messages, one window ahead: they are large, and recently built ones are still in the CPU cache."""
         queues, admitted, ready = self._queues, self._queues.admitted, self._queues.ready
         while queues.is_feeding or admitted:
             if not admitted or len(ready) >= self._window:
@@ -53,7 +53,7 @@ class Builder:
                     rejected.append(admitted.claimed)
         for ready in await composer.sign(built, now):
             self._enqueue(ready, now)
-        with contextlib.suppress(NotDurable):  # Permits that are not returned reduce a limit, but never exceed it.
+        with contextlib.suppress(NotDurable):  # Lost permits lower a limit and never exceed it.
             await self._parts.gate.give_back(rejected)
 
     def _enqueue(self, ready: ReadyMessage, now: Instant) -> None:

@@ -13,14 +13,14 @@ from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, wi
 
 # A message to a domain with as many messages in flight as allowed is deferred by this much.
 PAUSE: Instant = 250
-# How many times the concurrency limit is admitted ahead, so that no slot is idle while the next message is built.
+# Admit this many times the concurrency limit ahead, so that no slot is idle while the next message is built.
 READY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DomainDecision:
-    permits: dict[int, LimitWindow]  # By message, if its domain has a rate limit.
-    concurrency: dict[int, int]  # By message, if its domain has a concurrency limit.
+    permits: dict[int, LimitWindow]  # By message key, for domains with a rate limit.
+    concurrency: dict[int, int]  # By message key, for domains with a concurrency limit.
     deferred: list[tuple[Claimed, Deferral]]
 
 
@@ -57,7 +57,7 @@ class Destinations:
         return DomainDecision(permits, concurrency, deferred)
 
     def next_slot(self, claimed: Claimed, at_once: int) -> Deferral:
-        """Return when to try a message again whose domain has as many in flight as allowed."""
+        """Return when to retry a message whose domain has reached its concurrency limit."""
         domain = domain_of(claimed.to_email)
         # Assume twice the recent rate: an idle slot costs more than trying once too often.
         per_second = max(at_once * SECOND / PAUSE / self._workers, 2.0 * self._started_before[domain])
@@ -70,7 +70,7 @@ class Destinations:
         self._started[domain_of(claimed.to_email)] += 1
 
     def start_second(self, workers: int) -> None:
-        """Begin a new second. Each worker assigns its share of a domain's slots, so that together they assign all."""
+        """Begin a new second. Each worker assigns its share of a domain's slots."""
         self._workers = max(1, workers)
         self._slots.forget_before(self._clock.now())
         self._started_before, self._started = self._started, Counter()
@@ -84,7 +84,7 @@ class Destinations:
                 yield domain, limit, group
 
     def _next_second(self, claimed: Claimed, full: LimitWindow) -> Deferral:
-        """Defer to the start of a second, so that a worker that polls twice a second finds all it may send then."""
+        """Defer to the start of a second, so that the next poll of the worker finds all messages for that second."""
         share = full.limit / self._workers
         slot = self._slots.take(
             claimed.lane, domain_of(claimed.to_email), per_second=share, earliest=full.deferred_until

@@ -10,7 +10,7 @@ from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.queues import Backoff, Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
 
-# One claim takes no more than this: on SQLite the next commit of results waits for it.
+# The maximum size of one claim. On SQLite, the next commit of results waits for the claim to end.
 CLAIM_BATCH = 100
 # A draining worker waits for its own deferrals up to this long.
 LONGEST_DEFERRAL_TO_WAIT_FOR: Instant = 2 * SECOND
@@ -50,14 +50,14 @@ class Feeder:
         if self._parts.maintenance.has_suspects:
             return await self._claim_suspects()
         admitted, target = self._queues.admitted, self._target()
-        # Claim only when half of them are used: claiming many costs little more than claiming one.
+        # Claim only when half of the messages are used up: claiming many costs little more than claiming one.
         if len(admitted) * 2 > target or target == 0:
             await wait_and_clear(self._queues.feed_event)
             return True
         return await self._admit(await self._parts.claims.claim(min(target - len(admitted), CLAIM_BATCH)))
 
     async def _claim_suspects(self) -> bool:
-        """Handle messages that may have crashed their worker alone, so that they affect no other message."""
+        """Claim messages that may have crashed their worker, one by one, so that they affect no other message."""
         while not self._queues.is_idle() and not self._queues.is_stopping:
             await wait_and_clear(self._queues.feed_event)
         suspects = await self._parts.claims.claim_suspects(self._settings.claim_batch)
@@ -81,14 +81,14 @@ class Feeder:
         return bool(admitted) or self._parts.gate.has_deferred
 
     def _target(self) -> int:
-        """Hold about half a second of work: a password reset must not wait behind many newsletters."""
+        """Return how many messages to hold: half a second of work, so that a password reset does not wait long."""
         if self._parts.route.is_probing:
             return 1 if self._queues.is_idle() else 0
         settings = self._settings
         return max(settings.window, min(settings.claim_batch, self._settler.settled_per_second() // 2))
 
     async def _is_more_due(self) -> bool:
-        """Before a draining worker ends: check crashed workers, messages in doubt and the sources again."""
+        """Check crashed workers, messages in doubt and the sources again before a draining worker ends."""
         maintenance, duties, settler = self._parts.maintenance, self._parts.source_duties, self._settler
         await maintenance.recover_lost_work()
         await duties.run_once()
@@ -99,7 +99,7 @@ class Feeder:
         return is_open and (has_decided or is_due_again or maintenance.has_suspects or did_work)
 
     async def _wait_for_own_deferrals(self) -> bool:
-        """Wait for what this worker deferred briefly; longer deferrals do not keep a draining worker."""
+        """Wait for messages that this worker deferred briefly. A draining worker does not wait for longer deferrals."""
         gate, settler = self._parts.gate, self._settler
         pause = max(settler.deferred_until, gate.deferred_until) - self._parts.clock.now()
         settler.deferred_until = gate.deferred_until = 0

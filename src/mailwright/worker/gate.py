@@ -22,7 +22,7 @@ from mailwright.worker.pacing import lane_deferral, room_for
 
 log = logger(__name__)
 
-# A worker reads the limits again after this long: a change takes effect within one batch after it.
+# A worker reads the limits again after this long, so a change takes effect soon.
 LIMITS_TTL: Instant = 1_000
 # Shorter deferrals are normal pacing and are logged at debug level only.
 LOGGED_DEFERRAL: Instant = 5 * SECOND
@@ -60,13 +60,17 @@ class Gate:
         self._defaults = defaults
         self._rules = LimitRules(defaults.limits)
         self._limits_read_at: Instant | None = None
-        self._are_limits_new = False  # They were read in the current call of `admit`.
+        self._are_limits_new = False  # Whether the current call of `admit` has read the limits.
         self.deferred_until: Instant = 0  # The latest time that this gate deferred a lane or message to.
-        self._permits: dict[int, tuple[LimitWindow, ...]] = {}  # Of messages admitted but not yet sent.
-        self._exhausted: dict[int, _Exhausted] = {}  # By lane.
+        self._permits: dict[
+            int, tuple[LimitWindow, ...]
+        ] = {}  # The permits of messages that are admitted but not sent, by message key.
+        self._exhausted: dict[int, _Exhausted] = {}  # By lane number.
         self._destinations = destinations  # None if no domain has a limit.
-        self._paced: dict[int, int] = {}  # The lanes of paced messages that have not started, by message.
-        self.has_deferred = False  # Messages of the last batch were deferred alone: more of their lanes may be due.
+        self._paced: dict[int, int] = {}  # The lanes of paced messages that have not started, by message key.
+        self.has_deferred = (
+            False  # Whether single messages of the last batch were deferred; other messages of their lanes may be due.
+        )
 
     @property
     def limits_domains(self) -> bool:
@@ -79,7 +83,7 @@ class Gate:
         self.has_deferred = False
         now = self._clock.now()
         unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
-        # They need no permit: a permit reserved for them would be missing for a message that can be sent.
+        # These messages need no permit, which another message can use.
         sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
         admitted: list[Admitted] = []
         closed: dict[int, Deferral] = {}
@@ -117,7 +121,7 @@ class Gate:
             self._destinations.count_send(admitted.claimed)
 
     def next_slot(self, admitted: Admitted) -> Deferral:
-        """Return when to try a message again whose domain has as many in flight as allowed."""
+        """Return when to retry a message whose domain has reached its concurrency limit."""
         assert self._destinations is not None
         return self._destinations.next_slot(admitted.claimed, admitted.domain_limit or 1)
 
@@ -140,7 +144,7 @@ class Gate:
     # Lanes.
 
     async def _close_lane(self, claims: Claims, lanes: Collection[int], decision: _LaneDecision, now: Instant) -> None:
-        """Defer a lane, then release its messages: released first, they would be claimed again at once."""
+        """Defer a lane, then release its messages. In the other order they would be claimed again at once."""
         deferral, first = decision.deferral, decision.waiting[0]
         assert deferral is not None
         self.deferred_until = deferral.until
@@ -164,7 +168,7 @@ class Gate:
             await end_lane_deferral(tx, lane, but=NON_LIMIT_REASONS)
 
     async def _within_recipient_hours(self, waiting: list[Claimed]) -> list[Claimed]:
-        """If a campaign uses the recipients' time zones, defer those who are outside working hours now."""
+        """Defer messages outside working hours of their recipients, if the campaign uses recipients' time zones."""
         if not waiting:
             return waiting
         levels, now = self._rules.levels(waiting[0].tenant_id, waiting[0].lane), self._clock.now()
@@ -272,7 +276,7 @@ class Gate:
                 self._destinations.start_second(len(workers))
 
     async def _have_limits_changed(self, first: Claimed, deferral: Deferral, lanes: Collection[int]) -> bool:
-        """Read the limits again after a deferral was written: an earlier change did not reopen the lane."""
+        """Return whether the limits changed before the deferral was written. Such a change did not reopen the lane."""
         if deferral.until - self._clock.now() <= LIMITS_TTL:
             return False  # The deferral ends soon anyway.
         before = self._rules.levels(first.tenant_id, first.lane)
@@ -300,7 +304,7 @@ def _log_deferral(first: Claimed, deferral: Deferral, now: Instant) -> None:
 
 
 def _is_unsendable(claimed: Claimed, now: Instant) -> bool:
-    """Return whether the facts read with the claim already rule out sending."""
+    """Return whether the claimed data already shows that the message cannot be sent."""
     is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.is_contact_deleted)
     has_expired = claimed.expires_at is not None and now >= claimed.expires_at
     return claimed.suppressed_because is not None or is_gone or has_expired

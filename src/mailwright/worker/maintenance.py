@@ -34,7 +34,7 @@ class MaintenanceServices:
 
 
 class Maintenance:
-    """The work that must happen regularly, whether or not there are messages to send."""
+    """Periodic tasks that run whether or not there are messages to send."""
 
     def __init__(self, clock: Clock, services: MaintenanceServices, lease: Instant) -> None:
         self._clock = clock
@@ -42,11 +42,11 @@ class Maintenance:
         self._renew_every = lease // 3
         self._last: dict[str, Instant] = {}
         self.has_suspects = False
-        self.has_decided = False  # Messages in doubt were decided since the flag was reset; resends are due at once.
+        self.has_decided = False  # Set when messages in doubt were decided, because their resends are due at once.
         self.renewed: dict[int, Instant] = {}  # When the renewed leases end, by message.
 
     async def tick(self, leased: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
-        """Do each duty whose time has come."""
+        """Run each maintenance task that is due."""
         if self._is_time("renew", self._renew_every):
             await self._renew([*leased()])
         if self._is_time("presence", PRESENCE_EVERY):
@@ -74,12 +74,12 @@ class Maintenance:
         try:
             self.renewed = kept | await self._services.claims.renew(leased)
         except NotDurable:
-            # Renew first when the database is back: no other worker may take over from one that is alive.
+            # After a database failure, renew leases first, so that no other worker takes over from a live one.
             self._last["renew"] -= self._renew_every
             raise
 
     async def _forget_reports(self) -> None:
-        """Delete old reports here too, because adding a report deletes old ones only if reports come in."""
+        """Delete old reports. Adding a report also does this, but there may be no new reports."""
         for _ in range(MAX_BATCHES):
             if await forget(self._services.database, self._services.soft, self._clock.now()) < MOST_FORGOTTEN:
                 return
@@ -87,7 +87,7 @@ class Maintenance:
     def _is_time(self, duty: str, every: Instant) -> bool:
         now = self._clock.now()
         last = self._last.setdefault(duty, now if duty == "renew" else now - every)
-        # A clock that was set back must not postpone the duty.
+        # A clock that was set back must not postpone the task.
         if 0 <= now - last < every:
             return False
         self._last[duty] = now

@@ -19,12 +19,12 @@ from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
 from mailwright.worker.rates_in_use import RatesInUse, SendTime
 
-# How long before its send time the attempt of a message begins: slightly more than the minimum lead of a booking.
+# An attempt begins this long before its send time, which is slightly more than the minimum lead of a booking.
 NEAR: Instant = LEAD + 20
-# A clock that has not moved for this long stands still, and no send time comes nearer.
+# A clock that has not moved for this many seconds stands still, so waiting for a send time is useless.
 STILL_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.06
-# Timers fire late rather than early, so the last millisecond is waited for by polling.
+# Timers fire late, so the last millisecond is waited for by polling.
 TIMER_SECONDS = 0.001
 RESENDS = "resends"
 
@@ -62,7 +62,9 @@ class Stranded:
     messages: list[ReadyMessage]
     lane: int
     deferral: Deferral
-    is_kept_elsewhere: bool = False  # Another worker uses the exact rate: only this worker leaves the lane alone.
+    is_kept_elsewhere: bool = (
+        False  # True if another worker uses the exact rate; then the lane is deferred for this worker only.
+    )
 
 
 class Pacing:
@@ -251,7 +253,7 @@ class Pacing:
         self._rates.count(pacing, 1)
 
     def _requeue(self, late: _Booked) -> None:
-        """Put a late message back; if its lane sends one at a time, those behind it too, so that order is kept."""
+        """Put a late message back. If its lane sends one at a time, also put back those behind it to keep the order."""
         is_in_order = late.pacing.alone
         back = [booked for booked in self._booked if booked is late or (is_in_order and booked.lane == late.lane)]
         for booked in back:
@@ -267,7 +269,7 @@ class Pacing:
             return []
         return self._rates.unused({rate.name for queue in self._lanes.values() for rate in _pacing(queue[0]).rates})
 
-    # The clock stands still.
+    # Detecting a clock that stands still.
 
     def _is_stranded(self) -> bool:
         """Return whether messages wait for a send time that does not come because the clock stands still."""

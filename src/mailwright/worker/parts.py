@@ -1,4 +1,4 @@
-"""What a worker is made of and how much it takes on."""
+"""The settings and collaborators of a worker."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ from mailwright.worker.wake import Wake
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How much a worker takes on. The window limits how many messages a crash can leave in doubt."""
+    """The capacity of a worker. The window limits how many messages a crash can leave in doubt."""
 
     window: int = 64
-    claim_batch: int = 500  # The most messages claimed ahead of need.
+    claim_batch: int = 500  # The maximum number of messages claimed ahead.
     poll_seconds: float = 0.5
     maintenance_seconds: float = 1.0
     source_duty_seconds: float = 1.0

@@ -1,4 +1,4 @@
-"""The queues between the parts of a worker."""
+"""The queues between the tasks of a worker."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,16 @@ class Queues:
         self.admitted: deque[Admitted] = deque()  # feeder → builder
         self.building: list[Admitted] = []
         self.ready: deque[ReadyMessage] = deque()  # builder → sender
-        self.resends: deque[ReadyMessage] = deque()  # builder → sender: in doubt before, so sent one at a time
+        self.resends: deque[ReadyMessage] = deque()  # builder → sender: messages that were in doubt, sent one at a time
         self.in_flight: dict[int, ReadyMessage] = {}  # sender → provider
         self.outcomes: list[Outcome] = []  # builder, sender → settler
-        self.releases: list[Claimed] = []  # any part → settler: to be claimed again at once
-        self.deferrals: list[tuple[Claimed, Deferral]] = []  # any part → settler: to be claimed again later
-        self.committing: list[Claimed] = []  # part of the commit that is running
-        # One event for each part that waits; the part checks its condition again whenever the event is set.
-        self.feed_event = asyncio.Event()  # `admitted` shrank, or results were settled.
-        self.build_event = asyncio.Event()  # `admitted` grew, or `ready` shrank.
-        self.send_event = asyncio.Event()  # A message was built, answered by its provider or given back.
+        self.releases: list[Claimed] = []  # any task → settler: to be claimed again at once
+        self.deferrals: list[tuple[Claimed, Deferral]] = []  # any task → settler: to be claimed again later
+        self.committing: list[Claimed] = []  # messages in the running commit
+        # Each task of the worker waits for its event, and checks its condition again whenever the event is set.
+        self.feed_event = asyncio.Event()  # Set when `admitted` shrinks or results are settled.
+        self.build_event = asyncio.Event()  # Set when `admitted` grows or `ready` shrinks.
+        self.send_event = asyncio.Event()  # Set when a message is built or given back, or its provider responds.
         self.is_stopping = False
         self.is_draining = False  # Stop as soon as nothing is due.
         self.is_feeding = True  # False once no more messages will be claimed.

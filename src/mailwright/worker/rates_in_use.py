@@ -1,4 +1,4 @@
-"""What a worker knows about the send rates that its messages use."""
+"""Track the send rates that the messages of a worker use."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -9,7 +9,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.permits import PacingRules, SendRate
 from mailwright.outbox.ledger import TAKE_OVER, Booking, RateCheckpoint
 
-# How far ahead send times are booked: a commit for one costs as much as a commit for all of these.
+# How far ahead send times are booked. Booking one costs a commit, and so does booking all of these.
 AHEAD: Instant = 200
 
 
@@ -17,13 +17,15 @@ AHEAD: Instant = 200
 class SendTime:
     """A booked send time."""
 
-    time_us: int  # By the clock that all workers share.
+    time_us: int  # In microseconds, by the clock that all workers share.
     starts_at: float  # The same time by this process's monotonic clock.
 
 
 class RatesInUse:
     def __init__(self) -> None:
-        self.checkpoints: dict[str, RateCheckpoint] = {}  # How this worker left each rate in the ledger.
+        self.checkpoints: dict[
+            str, RateCheckpoint
+        ] = {}  # The ledger's state of each rate after this worker's last booking.
         self._ahead: Counter[str] = Counter()  # Booked send times that have not passed, by rate.
         self._booked_alone: Counter[str] = Counter()  # Booked messages, by owner that sends one at a time.
         self._exact: set[str] = set()
@@ -78,15 +80,15 @@ class RatesInUse:
                 self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
 
     def note_start(self, pacing: PacingRules, now: float) -> None:
-        """Count the next interval from here: the send has started by now."""
+        """Record that a send has started; the next interval of its exact rates counts from now."""
         for rate in pacing.rates:
             if rate.is_exact:
                 self._started[rate.name] = now
 
-    # Returning what is not used.
+    # Returning unused rates and send times.
 
     def unused(self, wanted: Collection[str]) -> list[str]:
-        """List the rates that no message here needs any more: other workers may use them at once."""
+        """List the rates that no message of this worker needs any more, so that other workers can use them at once."""
         return [name for name in self.checkpoints if name not in wanted and self._ahead[name] <= 0]
 
     def is_worth_returning(self, name: str) -> bool:
@@ -94,9 +96,9 @@ class RatesInUse:
         return name in self._exact or checkpoint.next_us < checkpoint.left_at // 2
 
     def return_send_time(self, pacing: PacingRules, send_time: SendTime) -> None:
-        """Let the next worker use a send time that is not used, if nobody has booked since."""
+        """Make an unused send time available to other workers, unless a later one was booked since."""
         for rate in pacing.rates:
-            if rate.batch_size == 1:  # Otherwise several messages share a send time, and some of them use it.
+            if rate.batch_size == 1:  # With larger batches several messages share a send time, and others may use it.
                 checkpoint = self.checkpoints[rate.name]
                 next_us = min(checkpoint.next_us, send_time.time_us)
                 self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)

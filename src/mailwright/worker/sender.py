@@ -25,7 +25,7 @@ log = logger(__name__)
 # commit waits this long for more results. That costs a slow provider almost nothing and saves a fast one a third of
 # its commits.
 GATHER_MILLISECONDS = 4
-# A message over a concurrency limit is deferred by this much.
+# A message that exceeds a concurrency limit is deferred by this much.
 OVER_LIMIT_PAUSE: Instant = 250
 LOCK_EXPIRED = "LOCK_EXPIRED"
 
@@ -86,7 +86,7 @@ class Sender:
             self._start(ready, begun)
 
     async def _book_send_times(self) -> None:
-        """Book send times for paced messages. Lanes that get none are given back for now."""
+        """Book send times for paced messages. Give back the messages of lanes that get none."""
         for stranded in await self._queues.pacing.book():
             self._settler.give_back(ready.claimed for ready in stranded.messages)
             if stranded.is_kept_elsewhere:
@@ -120,7 +120,7 @@ class Sender:
         return attempts
 
     def _can_resend(self) -> bool:
-        """Resend one at a time: a message that crashes its worker must not take another resend with it."""
+        """Return whether a resend may start. They go one at a time, because a resend may crash its worker."""
         in_flight = self._queues.in_flight
         if not self._queues.resends or len(in_flight) >= self._settings.window:
             return False
@@ -141,8 +141,8 @@ class Sender:
             self._settler.defer(claimed, self._parts.gate.next_slot(admitted))
             return
         if claimed.message_key not in begun.message_keys:
-            # Its recipient has just unsubscribed, or the claim was lost. Given back, the message is claimed and
-            # validated again if it can be; if the claim was lost, the token prevents any effect.
+            # The recipient has just unsubscribed, or the claim was lost. A message that is given back is claimed and
+            # validated again; if the claim was lost, the claim token makes giving it back harmless.
             self._settler.give_back([claimed])
             return
         self._parts.gate.spend(admitted)
@@ -186,7 +186,7 @@ class Sender:
         ready.handle = None  # Break the reference cycle; otherwise the message stays in memory until collected.
         self._queues.send_event.set()
         if ready.provider is not None and result.provider != ready.provider:
-            # The attempt was recorded under the route's name: a message in doubt is looked up by it.
+            # The attempt was recorded under the route's name, which is used to look up a message in doubt.
             result = replace(result, provider=ready.provider)
         result = excuse_provider(ready, result)
         if result.code == LOCK_EXPIRED:

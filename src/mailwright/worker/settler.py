@@ -1,4 +1,4 @@
-"""Record results, begin the next attempts in the same commit, and return what this worker does not send."""
+"""Record results, begin the next attempts in the same commit, and give back messages that are not sent."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -22,17 +22,17 @@ class ResultSettler:
         self._parts = parts
         self._queues = queues
         self._is_traced = tracing.is_on()
-        self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of results, of the last second.
+        self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of the results in the last second.
         self._settled_recently = 0
         self.sent_by_provider: Counter[str] = Counter()
-        self.is_due_again = False  # A settled message is due at once, because another provider may send it.
+        self.is_due_again = False  # True if a settled message is due at once, because another provider may send it.
         self.deferred_until: Instant = 0  # The latest time that this worker deferred a message to.
-        self.lane_give_backs: Counter[int] = Counter()  # Per lane, since its last send.
+        self.lane_give_backs: Counter[int] = Counter()  # How often each lane was given back since its last send.
 
     # Results.
 
     async def commit(self, attempts: Sequence[ReadyMessage]) -> BegunAttempts:
-        """Settle all results and begin these attempts in one transaction. Only attempts that it begins may be sent."""
+        """Settle all results and begin these attempts in one transaction. Only the returned attempts may be sent."""
         queues = self._queues
         if queues.releases or queues.deferrals:
             await self._return_messages()
@@ -49,7 +49,7 @@ class ResultSettler:
             raise
         finally:
             queues.committing = []
-            queues.wake_all()  # In any case the queue of ready messages has shrunk.
+            queues.wake_all()  # The queue of ready messages has shrunk even after a failure.
         self._report(outcomes)
         return begun
 
@@ -99,7 +99,7 @@ class ResultSettler:
         if until is not None:
             self._parts.claims.skip_lane(lane, until)
             self.lane_give_backs[lane] += 1
-            # A draining worker waits for a short deferral, but not for another worker's lease, which may last.
+            # A draining worker waits for a short deferral, but not for another worker's lease, which may last long.
             if self.lane_give_backs[lane] <= MAX_GIVE_BACKS:
                 self.deferred_until = max(self.deferred_until, until)
 

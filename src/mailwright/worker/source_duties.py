@@ -11,12 +11,12 @@ class SourceDuty(Protocol):
 
 
 class SourceDuties:
-    """Run the duties one after another, never twice at the same time."""
+    """Runs the duties one after another, never two at the same time."""
 
     def __init__(self, *duties: SourceDuty) -> None:
         self._duties = duties
         self._lock = asyncio.Lock()
-        self.did_work = False  # Since the flag was last reset: there may be new messages.
+        self.did_work = False  # Set when a duty may have created messages; the reader resets it.
 
     async def run_once(self) -> bool:
         """Run each duty once; return True if any of them did something."""

@@ -1,4 +1,4 @@
-"""Wake an idle worker when new messages arrive. A lost signal is harmless, because workers also poll."""
+"""Wake idle workers when new messages arrive. A lost signal is harmless, because workers also poll."""
 
 import asyncio
 import contextlib

@@ -58,7 +58,7 @@ def _unfolded(raw: str) -> str:
 
 
 def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
-    """Split addresses before decoding: an encoded comma does not separate."""
+    """Parse mailboxes. Split before decoding, because an encoded comma is not a separator."""
     found = getaddresses([value for name, value in fields if name.lower() == wanted])
     return [ParsedMailbox(address, _decoded(name)) for name, address in found if "@" in address]
 
@@ -89,7 +89,7 @@ def _text(part: MIMEPart) -> str:
     data = cast("bytes", part.get_payload(decode=True) or b"")
     try:
         text = data.decode(part.get_content_charset("utf-8"), "replace")
-    except LookupError:  # An unknown character set.
+    except LookupError:  # The character set is unknown.
         text = data.decode("utf-8", "replace")
     return text.replace("\r\n", "\n")
 
@@ -106,6 +106,6 @@ def _parse_attachment(part: MIMEPart) -> ParsedAttachment:
 
 
 def _data(part: MIMEPart) -> bytes:
-    if part.get_content_maintype() == "message":  # A message attached to the message.
+    if part.get_content_maintype() == "message":  # An attached message.
         return b"".join([inner.as_bytes() for inner in part.iter_parts()])
     return cast("bytes", part.get_payload(decode=True) or b"")

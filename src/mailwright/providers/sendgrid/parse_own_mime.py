@@ -22,7 +22,7 @@ def parse(content: bytes) -> ParsedMessage | None:
 
 
 class _NotOurs(ValueError):
-    """Our own writer does not write it like this."""
+    """The message is not in the format of our own writer."""
 
 
 _WORD = re.compile(r"=\?utf-8\?b\?([A-Za-z0-9+/]*=*)\?=")

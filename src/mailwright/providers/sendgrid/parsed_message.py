@@ -1,4 +1,4 @@
-"""A message in parts: SendGrid accepts no MIME and writes its own."""
+"""A message split into its parts, because SendGrid accepts no MIME."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,9 +12,9 @@ class ParsedMailbox(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ParsedAttachment:
     filename: str
-    content_type: str  # Without parameters.
+    content_type: str  # The media type without parameters.
     content: str  # Base64 without line ends.
-    content_id: str | None = None  # Set if the HTML shows it inline.
+    content_id: str | None = None  # Set if the HTML shows the attachment inline.
 
 
 @dataclass(slots=True)  # Not frozen, for speed: see domain.message.

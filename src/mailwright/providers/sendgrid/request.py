@@ -9,7 +9,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.sendgrid.parse_mime import UnreadableMime
 from mailwright.providers.sendgrid.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
-# SendGrid includes this in every event of the message: it settles a message in doubt.
+# SendGrid includes this value in every event of the message, which settles a message in doubt.
 MESSAGE_ARGUMENT = "mailwright_message"
 
 # SendGrid rejects most of these headers; it dates and signs messages itself, and X-SMTPAPI could add recipients.
@@ -29,7 +29,7 @@ def build_body(message: OutgoingMessage, parsed: ParsedMessage, *, tracks_opens:
         "subject": parsed.subject,
         "content": _content(parsed),
         "headers": _headers(parsed),
-        # Rewritten links would not be ours, and a second way to unsubscribe would not reach us.
+        # SendGrid must not rewrite our links or add its own unsubscribe link, which would not reach us.
         "tracking_settings": {
             "click_tracking": {"enable": False, "enable_text": False},
             "open_tracking": {"enable": tracks_opens},
@@ -50,12 +50,12 @@ def build_body(message: OutgoingMessage, parsed: ParsedMessage, *, tracks_opens:
 
 
 def _personalization(message: OutgoingMessage, parsed: ParsedMessage) -> dict[str, Any]:
-    """The envelope decides who receives the message; the headers only decide in which role."""
+    """Assign the envelope recipients to To, Cc and Bcc. Headers decide only the role, never who gets the message."""
     waiting = {address.lower(): address for address in message.recipients}
     to, cc = _take_listed(parsed.to, waiting), _take_listed(parsed.cc, waiting)
     bcc = [{"email": address} for address in waiting.values()]
     if not to:
-        # SendGrid requires a visible recipient. With several blind copies, none may be shown to the others.
+        # SendGrid requires a visible recipient. If there are only blind copies, none may be shown to the others.
         if not cc and len(bcc) != 1:
             raise UnreadableMime("no recipient is in the To or Cc header, and SendGrid cannot hide all of them")
         to.append((cc or bcc).pop(0))
@@ -68,7 +68,7 @@ def _personalization(message: OutgoingMessage, parsed: ParsedMessage) -> dict[st
 
 
 def _take_listed(boxes: Iterable[ParsedMailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
-    """Remove the listed mailboxes from the envelope recipients that are left."""
+    """Return the listed mailboxes that are envelope recipients, and remove them from `waiting`."""
     return [_box(box) for box in boxes if waiting.pop(box.address.lower(), None) is not None]
 
 
@@ -77,7 +77,7 @@ def _box(box: ParsedMailbox) -> dict[str, str]:
 
 
 def _content(parsed: ParsedMessage) -> list[dict[str, str]]:
-    """Plain text first, as SendGrid requires; it accepts no empty part."""
+    """Return the content, plain text first, as SendGrid requires. It rejects empty parts, so they are left out."""
     content = []
     if parsed.text:
         content.append({"type": "text/plain", "value": parsed.text})
@@ -89,7 +89,7 @@ def _content(parsed: ParsedMessage) -> list[dict[str, str]]:
 
 
 def _headers(parsed: ParsedMessage) -> dict[str, str]:
-    """Use each name once, the first of several: a JSON object has no place for a second."""
+    """Return the headers. Of several with the same name, use the first, because JSON object keys are unique."""
     headers: dict[str, tuple[str, str]] = {}
     for name, value in parsed.headers:
         if (lowered := name.lower()) not in NOT_PASSED_ON:

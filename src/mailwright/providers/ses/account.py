@@ -38,7 +38,7 @@ def summary(quota: AccountQuota) -> str:
 
 
 def _condition(is_enabled: bool, is_in_sandbox: bool, enforcement: str) -> str:
-    """Return the most severe problem of the account."""
+    """Describe what restricts the account; empty if nothing does."""
     if enforcement == "SHUTDOWN":
         return "Amazon has paused sending for this account"
     if not is_enabled:

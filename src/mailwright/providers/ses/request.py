@@ -15,7 +15,7 @@ MAX_RECIPIENTS = 50
 def build_body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
     """Build the body. The message is inserted as it is, because a JSON encoder would scan every byte.
 
-    `FromEmailAddress` is left out: it would replace the From of the message and with it the sender's name.
+    `FromEmailAddress` is left out, because it would replace the From header and with it the sender's name.
     """
     envelope: dict[str, Any] = {
         "Destination": {"ToAddresses": message.recipients},

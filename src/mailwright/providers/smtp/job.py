@@ -27,11 +27,11 @@ class SmtpJob:
     def __init__(self, message: OutgoingMessage, on_result: ResultCallback) -> None:
         self.message = message
         self._on_result = on_result
-        self.is_over = False  # It has a result, or its caller is gone.
+        self.is_over = False  # True once the message has a result or its caller is gone.
         self.is_seven_bit = message.is_canonical or message.content.isascii()
         self.needs_utf8 = not (message.sender.isascii() and all(map(str.isascii, message.recipients)))
-        self.moves = 0  # How often its connection failed before the server replied, so that another took over.
-        self.has_reply = False  # The server has replied to it.
+        self.moves = 0  # How often a connection failed before the server replied, so that another took over.
+        self.has_reply = False  # True once the server has replied to this message.
         self.refusal: SendResult | None = None
         self.recipients_answered = 0
         self.refused_recipients: dict[int, SendResult] = {}
@@ -49,7 +49,7 @@ class SmtpJob:
         self.is_over = True
 
     def verdict(self) -> SendResult | None:
-        """Return why the content must not follow. The first recipient decides for all."""
+        """Return why the content must not be sent, or None. The first recipient decides for all."""
         if self.refusal is not None or not self.refused_recipients:
             return self.refusal
         if self.has_recipients:

@@ -52,7 +52,7 @@ class ServerFeatures:
 
 
 class LoginConversation:
-    """One command and one reply at a time, before any message is sent."""
+    """The dialogue before any message is sent: one command and one reply at a time."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.transport = SmtpTransport(self)
@@ -113,7 +113,7 @@ class LoginConversation:
         self.transport.end(SessionEnd.TIMED_OUT, f"no reply in phase {self._phase.name} in {self.patience():g} s")
 
     def writable_again(self) -> None:
-        """Login commands are never large enough to wait for buffer space."""
+        """Do nothing: login commands are too small to wait for buffer space."""
 
     def connection_ended(self, ending: SessionEnd, detail: str) -> None:
         self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
@@ -166,7 +166,7 @@ async def _connect(
     except TimeoutError as error:
         detail = f"no connection to {settings.host}:{settings.port} in {timeouts.connect:g} s"
         raise LoginFailed(ENDED_BEFORE[SessionEnd.TIMED_OUT].result(detail)) from error
-    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot represent.
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host name is invalid in DNS.
         raise _unreachable(settings, error) from error
 
 
@@ -183,7 +183,7 @@ async def _encrypt(
 ) -> None:
     _require(await conversation.ask(SmtpPhase.STARTTLS, b"STARTTLS"), SmtpPhase.STARTTLS, 220)
     if conversation.has_more:
-        # A man in the middle may have injected plain text to be taken for the server's.
+        # A man in the middle may have injected this plain text.
         raise LoginFailed(TLS_FAILED.result("the server sent data between STARTTLS and the TLS handshake"))
     try:
         async with asyncio.timeout(timeouts.connect):
@@ -219,7 +219,7 @@ def _require(reply: SmtpReply, phase: SmtpPhase, code: int) -> SmtpReply:
 
 def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
     place = f"{settings.host}:{settings.port}"
-    # An interrupted handshake is a network failure; a failed one is about certificates and versions.
+    # An interrupted handshake is a network failure. Other handshake errors concern certificates or TLS versions.
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return LoginFailed(TLS_FAILED.result(f"TLS with {place} failed: {error}"))
     return LoginFailed(ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {place}: {error}"))

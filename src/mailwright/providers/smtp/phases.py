@@ -14,8 +14,8 @@ class SmtpPhase(Enum):
     DATA = auto()
     DOT = auto()  # The end of the content: from here on the server may have the message.
     RESET = auto()
-    LONE_DOT = auto()  # Ends a transaction that is no longer wanted.
+    LONE_DOT = auto()  # Cancels a transaction.
     QUIT = auto()
 
-    # The members are singletons; hashing them by name is measurably slow because every reply is looked up.
+    # Hash members by identity: every reply is looked up by its phase, and hashing by name is measurably slow.
     __hash__ = object.__hash__

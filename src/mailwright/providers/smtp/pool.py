@@ -12,10 +12,10 @@ from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
-# One message whose content was sent and one whose envelope was sent: more does not fit into one round trip.
+# The content of one message and the envelope of the next: a round trip has room for no more.
 PIPELINE_DEPTH = 2
 
-# A server that accepts connections but rejects one more has a limit; asking again at once would not help.
+# A server that rejects one more connection has a limit, so wait this long before the next attempt.
 SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
 
 
@@ -37,8 +37,10 @@ class SmtpPool:
         self._live: set[SmtpConnection] = set()
         self._idle: dict[
             SmtpConnection, None
-        ] = {}  # The last one to become idle is used first, so that the others can close.
-        self._half_idle: dict[SmtpConnection, None] = {}  # One message is being stored, another could begin.
+        ] = {}  # Idle connections. The most recently used one is taken first, so that the others can close.
+        self._half_idle: dict[
+            SmtpConnection, None
+        ] = {}  # Connections on which the server stores one message and another could begin.
         self._attempts: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._closing_transports: set[asyncio.Future[None]] = set()
@@ -80,7 +82,7 @@ class SmtpPool:
     def take(self) -> SmtpJob | None:
         while self._waiting:
             job = self._waiting.popleft()
-            if not job.is_over:  # Otherwise its caller is gone.
+            if not job.is_over:  # Skip jobs whose caller is gone.
                 return job
         return None
 
@@ -123,7 +125,7 @@ class SmtpPool:
         if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.connections:
             return False
         if not self._live:
-            # Open one connection first: a server that is down or rejects us is asked once, not ten times.
+            # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.
             return not self._attempts
         return self._pause is None and len(self._waiting) > len(self._attempts) * PIPELINE_DEPTH
 
@@ -133,7 +135,7 @@ class SmtpPool:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
         except LoginFailed as error:
             failure = error.result
-        except Exception as error:  # Whatever the error is, the waiting messages need a result.
+        except Exception as error:  # Catch every error, because the waiting messages need a result.
             failure = ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {self._settings.host}: {error!r}")
         finally:
             self._attempts.discard(_current_task())

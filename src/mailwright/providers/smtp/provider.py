@@ -50,7 +50,7 @@ class Smtp:
         return future_of(self.send_with_callback, message)
 
     async def check(self) -> ProviderCheck:
-        """Connect, EHLO, STARTTLS, AUTH, QUIT: everything except a message."""
+        """Open and close a session (EHLO, STARTTLS, AUTH, QUIT) without sending a message."""
         place = f"{self._settings.host}:{self._settings.port}"
         try:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
@@ -63,7 +63,7 @@ class Smtp:
         try:
             await conversation.ask(SmtpPhase.QUIT, b"QUIT")
         except LoginFailed:
-            pass  # It worked; an error after QUIT does not matter.
+            pass  # The check has succeeded; an error after QUIT does not matter.
         finally:
             conversation.transport.close()
             await conversation.transport.closed

@@ -15,7 +15,7 @@ _QUEUE_ID = re.compile(
     rb"queued as <?([^\s<>,;)]+)"  # Postfix and its relatives
     rb"|\bid=([^\s<>,;)]+)"  # Exim
     rb"|^(?:2\.\d\.\d )?([^\s<>]+) Message accepted"  # Sendmail
-    rb"|^Ok ([0-9a-f][0-9a-f-]{19,})\s*$",  # Amazon SES: the ID that its events include
+    rb"|^Ok ([0-9a-f][0-9a-f-]{19,})\s*$",  # Amazon SES: the id that its events include
     re.IGNORECASE,
 )
 
@@ -32,7 +32,7 @@ class SmtpReply:
 
     def __init__(self, code: int, lines: list[bytes]) -> None:
         self.code = code
-        self.lines = lines  # Without the code, possibly with a CR at the end.
+        self.lines = lines  # The lines without the code, possibly with a CR at the end.
 
     @property
     def is_ok(self) -> bool:
@@ -60,10 +60,10 @@ class SmtpReply:
 
     @property
     def queue_id(self) -> str:
-        """The server's ID of the message; if none is recognized, the whole reply."""
+        """The server's id of the message; if none is recognized, the whole reply."""
         line = self.lines[0]
         lowered = line.lower()
-        # The pattern takes up to 15 µs to find nothing; one of these four texts precedes every ID that it knows.
+        # The pattern takes up to 15 µs to find nothing, so check first for the four texts that precede every known id.
         if b"queued as" in lowered or b"id=" in lowered or b"message accepted" in lowered or lowered[:3] == b"ok ":
             found = _QUEUE_ID.search(line)
             if found:
@@ -77,7 +77,7 @@ class ReplyReader:
     def __init__(self) -> None:
         self._partial = b""
         self._code = 0
-        self._lines: list[bytes] = []  # Of an incomplete reply.
+        self._lines: list[bytes] = []  # The lines of an incomplete reply.
 
     @property
     def is_empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an SMTP reply means: one table by phase and reply, one for connections that end without a reply."""
+"""Interpret SMTP replies: one table by phase and reply, one for connections that end without a reply."""
 
 import re
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 UNVERIFIED_SENDER = "SMTP_SENDER_NOT_VERIFIED"
 SENDER_NOT_ALLOWED = "SMTP_SENDER_NOT_ALLOWED"
 
-# The time when a daily quota resets is unknown; retrying a few times a day finds it.
+# It is unknown when a daily quota resets, so retry a few times a day.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
 HOURLY_QUOTA_PAUSE: Instant = 15 * MINUTE
 
@@ -40,7 +40,7 @@ failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
 @dataclass(frozen=True, slots=True)
 class SmtpResponseRule:
     phases: tuple[SmtpPhase, ...]
-    replies: re.Pattern[str]  # Matched against "550 5.1.1", or "550 -" without an enhanced status.
+    replies: re.Pattern[str]  # Each pattern is matched against "550 5.1.1", or "550 -" without an enhanced status.
     text: re.Pattern[str]
     meaning: ResultTemplate
 
@@ -64,14 +64,14 @@ HOURLY = r"\bhourly\b|\bper hour\b|\brate.?limit|throttl|\bsending (rate|limit|q
 FULL = r"\b(mailbox|inbox|user|recipient)\b.*\b(full|quota|storage)\b|\bover ?quota\b"
 BLOCKED = r"spam|block|black ?list|deny ?list|policy|reputation|\bspf\b|\bdkim\b|\bdmarc\b|relay"
 NO_RELAY = r"\brelay\w*\b.*\b(denied|prohibited|not (permitted|allowed))|\bto relay\b|\bnot relay\b"
-# How SES and similar services report over SMTP what their APIs have codes for.
+# Texts of SES and similar services over SMTP, for errors that have codes in their APIs.
 PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour account (is|was|has been) suspended"
 UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
 UNAUTHORIZED = r"\bnot authorized to perform\b"
 
 CONFIGURATION = ErrorCategory.CONFIGURATION
 DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE)
-# Everything that is not about the recipient's mailbox.
+# Enhanced codes that do not concern the recipient's mailbox.
 NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
 
 # The first matching rule decides. Only SMTP_RECIPIENT_REJECTED says that the address is invalid.
@@ -92,7 +92,7 @@ RESPONSE_RULES = (
         text=HOURLY,
     ),
     row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
-    # Before the first message: the server's state or our settings.
+    # Before the first message, a rejection concerns the server's state or our settings.
     row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
     row((SmtpPhase.GREETING, SmtpPhase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", CONFIGURATION)),
     row((SmtpPhase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", CONFIGURATION)),
@@ -125,7 +125,7 @@ UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
 # Rejections of the address itself, not of the sender or this message.
 ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
-# Before its last byte is sent nobody can have the message; after it, only a complete reply tells.
+# Until the last byte is sent, the server cannot have the message. After it, only a complete reply is definite.
 ENDED_BEFORE = {
     SessionEnd.LOST: retried("NETWORK_ERROR", blame=True),
     SessionEnd.TIMED_OUT: retried("SMTP_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
@@ -139,7 +139,7 @@ ENDED_AFTER = {
     SessionEnd.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
 }
 
-# What we detect ourselves, without asking the server about this message.
+# Errors that we detect without a reply about this message.
 TLS_FAILED = failed("SMTP_TLS_FAILED", CONFIGURATION)
 AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", CONFIGURATION)
 LOCK_EXPIRED = retried("LOCK_EXPIRED")

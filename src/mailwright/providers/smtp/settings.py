@@ -11,7 +11,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 class Tls(StrEnum):
     NONE = "none"
     STARTTLS = "starttls"
-    TLS = "tls"  # From the first byte.
+    TLS = "tls"  # TLS from the first byte.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SmtpSettings:
 class Timeouts:
     """Timeouts in seconds. Those for replies are the minimum of RFC 5321, 4.5.3.2."""
 
-    connect: float = 30.0  # Includes the TLS handshake.
+    connect: float = 30.0  # To connect, including the TLS handshake.
     greeting: float = 300.0
     hello: float = 300.0
     starttls: float = 120.0
@@ -49,11 +49,11 @@ class Timeouts:
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0
-    block: float = 180.0  # Until a part of the content is sent.
-    # The server may be storing the message; disconnecting now would cause duplicates.
+    block: float = 180.0  # To send a part of the content.
+    # For the reply after the content. The server may be storing the message; disconnecting would cause duplicates.
     dot: float = 600.0
     reset: float = 300.0
-    quit: float = 2.0  # A courtesy only.
+    quit: float = 2.0  # QUIT is a courtesy, so do not wait long.
     idle: float = 30.0  # How long an idle connection is kept.
 
 

@@ -16,15 +16,15 @@ class TransportListener(Protocol):
     def reply_received(self, reply: SmtpReply) -> None: ...
 
     def patience(self) -> float:
-        """Seconds to wait for the next reply."""
+        """Return the seconds to wait for the next reply."""
 
     def timed_out(self) -> None: ...
 
     def writable_again(self) -> None:
-        """What was written has been sent: more may follow."""
+        """Continue writing, because the buffer has space again."""
 
     def connection_ended(self, ending: SessionEnd, detail: str) -> None:
-        """Called once: nothing more is received or sent."""
+        """Handle the end of the connection. Called once."""
 
 
 class SmtpTransport(asyncio.Protocol):
@@ -47,7 +47,7 @@ class SmtpTransport(asyncio.Protocol):
 
     def __init__(self, listener: TransportListener) -> None:
         self.listener = listener
-        self.is_full = False  # The transport asked us to pause writing.
+        self.is_full = False  # True while the transport's buffer is full.
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -58,7 +58,7 @@ class SmtpTransport(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether no unparsed bytes are left."""
+        """Whether all received bytes were parsed."""
         return self._reader.is_empty
 
     @property

@@ -54,7 +54,7 @@ def _port(parts: SplitResult) -> int | None:
     try:
         port = parts.port
     except ValueError:
-        # Without its cause, which quotes the text and thereby perhaps a part of the password.
+        # Drop the cause, because its text may quote a part of the password.
         raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535") from None
     if port == 0:
         raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535")

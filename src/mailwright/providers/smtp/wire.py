@@ -8,7 +8,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.responses import INVALID_ADDRESS, INVALID_CONTENT
 
-# Inside MAIL FROM:<…> each of these could end the address or the line and begin another command. Surrogates
+# Each of these characters could end the address or the line in MAIL FROM:<…> and begin another command. Surrogates
 # cannot be encoded.
 _PLAIN = re.compile("[!-;=?-~]{1,254}")  # Matches nearly every address, which saves the search for unsafe characters.
 _UNSAFE = re.compile("[\x00-\x20\x7f-\xa0<>\u2028\u2029\ud800-\udfff]")
@@ -17,7 +17,7 @@ END = b".\r\n"
 
 
 def find_problem(message: OutgoingMessage) -> SendResult | None:
-    """Return why a message must not be sent to any server."""
+    """Return why a message must not be sent to any server; None if it may be sent."""
     if not message.recipients or not all(message.recipients):
         return INVALID_ADDRESS.result("the message has no recipient or an empty one")
     for address in (message.sender, *message.recipients):
@@ -29,17 +29,17 @@ def find_problem(message: OutgoingMessage) -> SendResult | None:
 
 
 def is_clean(content: bytes) -> bool:
-    """Reject a lone CR or LF: some servers take it for a line end, and a second message could hide behind it."""
+    """Return whether all lines end in CRLF. Some servers accept a lone CR or LF, which could smuggle a message."""
     if not content or b"\0" in content:
         return False
-    # It records which kinds of line ends it sees in one pass in C: three times as fast as counting them.
+    # The decoder records the kinds of line ends in one pass in C, which is three times as fast as counting them.
     kinds = IncrementalNewlineDecoder(None, translate=False)
     kinds.decode(content.decode("latin-1"), final=True)
     return kinds.newlines in ("\r\n", None)
 
 
 def wire_format(message: OutgoingMessage) -> tuple[bytes, bytes]:
-    """Return the content as sent, and its end. Joining the two would copy every message again."""
+    """Return the content in wire format, and its end separately, because joining them would copy every message."""
     return (message.content, END) if message.is_canonical else (dot_stuff(message.content), b"")
 
 
