@@ -1,0 +1,110 @@
+"""The messages in flight on one SMTP connection, and the replies that are expected for them."""
+
+from collections import deque
+from collections.abc import Callable
+
+from mailwright.domain.clock import Clock
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import SendResult
+from mailwright.providers.smtp.envelope import CommandGroup, envelope_commands, find_unsupported
+from mailwright.providers.smtp.job import SmtpJob
+from mailwright.providers.smtp.login import ServerFeatures
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.responses import LOCK_EXPIRED
+
+# Several kept connections may be stale; this limits how often a message changes the connection.
+MAX_MOVES = 3
+
+
+class SmtpPipeline:
+    """Knows at any time which messages the server may have."""
+
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_features",
+        "_later_commands",
+        "_max_messages",
+        "_take",
+        "expected",
+        "filing",
+        "opening",
+        "writing",
+    )
+
+    def __init__(
+        self, features: ServerFeatures, take: Callable[[], SmtpJob | None], *, clock: Clock, max_messages: int
+    ) -> None:
+        """`take` returns the next message that waits for a connection."""
+        self._features = features
+        self._take = take
+        self._clock = clock
+        self._max_messages = max_messages
+        self._begun = 0
+        self._later_commands: list[CommandGroup] = []  # For the message in `opening`; the next group is the last.
+        self.expected: deque[SmtpPhase] = deque()  # The expected replies, in order.
+
+        # A message passes through these three states; each holds at most one.
+        self.opening: SmtpJob | None = None  # Its envelope was sent.
+        self.writing: SmtpJob | None = None  # A part of its content was sent, but not the end.
+        self.filing: SmtpJob | None = None  # Its last byte was sent: the server may have it.
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.expected and self.writing is None
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether the connection may send more messages before it is closed."""
+        return self._begun < self._max_messages
+
+    def open_next(self) -> bytes:
+        """Return the first commands of the next message; empty if there is none."""
+        commands = b""
+        while not commands and self._begun < self._max_messages and (job := self._take()):
+            commands = self.open(job)
+        return commands
+
+    def open(self, job: SmtpJob) -> bytes:
+        """Return the first commands of a message; empty if it cannot be sent, and then it has its result."""
+        problem = self._find_problem(job)
+        if problem is not None:
+            job.settle(problem)
+            return b""
+        self._begun += 1
+        self.opening = job
+        (commands, phases), self._later_commands = envelope_commands(job, self._features)
+        self.expected.extend(phases)
+        return commands
+
+    def _find_problem(self, job: SmtpJob) -> SendResult | None:
+        if self.is_too_late(job.message):
+            return LOCK_EXPIRED.result("the lease on the message ended before it could be sent")
+        return find_unsupported(job, self._features)
+
+    def next_commands(self) -> bytes:
+        """Return the next commands of the message in `opening`, and expect their replies."""
+        commands, phases = self._later_commands.pop()
+        self.expected.extend(phases)
+        return commands
+
+    def forget(self, job: SmtpJob) -> None:
+        """Remove a message whose envelope or whole content was sent."""
+        if job is self.opening:
+            self.opening = None
+        else:
+            self.filing = None
+
+    def clear(self) -> None:
+        self.filing = self.writing = self.opening = None
+
+    def may_move(self, job: SmtpJob) -> bool:
+        """Return whether another connection may send the message.
+
+        If the server has not replied to it, this connection failed for another reason: it was kept too long, or
+        because of the previous message.
+        """
+        return not job.has_reply and job.moves < MAX_MOVES and self._begun > 1
+
+    def is_too_late(self, message: OutgoingMessage) -> bool:
+        return message.send_before is not None and self._clock.now() >= message.send_before
