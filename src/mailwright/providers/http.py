@@ -15,16 +15,8 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
 from mailwright.providers.callbacks import OVER, run_with_callback
-from mailwright.providers.http_connection import (
-    PIECE_BYTES,
-    HttpConnection,
-    HttpExchange,
-    HttpPhase,
-    HttpResponse,
-    IncompleteResponse,
-    MalformedResponse,
-    NoResponse,
-)
+from mailwright.providers.http_connection import PIECE_BYTES, HttpConnection, HttpExchange, HttpPhase
+from mailwright.providers.http_response import HttpResponse, IncompleteResponse, MalformedResponse, NoResponse
 from mailwright.providers.protocol import SendHandle
 
 __all__ = [

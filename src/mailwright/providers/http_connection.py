@@ -1,17 +1,15 @@
 """A connection to an HTTP server: one request at a time, and it is always known how much of it was sent."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
-import httptools
-from multidict import CIMultiDict
+from mailwright.providers.http_response import HttpResponse, HttpResponseReader, IncompleteResponse, NoResponse
 
 # The last piece of a body is sent only after the others: until then the message cannot have arrived.
 PIECE_BYTES = 64 * 1024
-MAX_HEAD_BYTES = 64 * 1024
 
 
 class HttpPhase(Enum):
@@ -20,33 +18,6 @@ class HttpPhase(Enum):
     BEFORE = auto()  # Nothing.
     DURING = auto()  # A part; the last byte cannot have arrived.
     AFTER = auto()  # All of it: the server may have acted on it.
-
-
-class HttpResponse(NamedTuple):
-    """A complete response; the body is limited in length."""
-
-    status: int
-    fields: Sequence[tuple[bytes, bytes]]  # Unparsed, because they are rarely needed.
-    body: bytes
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return a header; names are case-insensitive."""
-        return CIMultiDict(
-            [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields]
-        )
-
-
-class MalformedResponse(Exception):
-    """the response was not HTTP"""
-
-
-class NoResponse(Exception):
-    """the connection was closed without a response"""
-
-
-class IncompleteResponse(Exception):
-    """the response was incomplete"""
 
 
 class HttpExchange:
@@ -63,7 +34,7 @@ class HttpExchange:
 
 
 # Receives the result of an exchange: called once, and never during another call of the connection.
-Ended = Callable[["HttpResponse | Exception"], None]
+Ended = Callable[[HttpResponse | Exception], None]
 
 
 class HttpConnection(asyncio.Protocol):
@@ -74,7 +45,7 @@ class HttpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._exchange: HttpExchange | None = None
         self._ended: Ended | None = None  # None if nobody waits for a response.
-        self._outcome: HttpResponse | Exception | None = None  # Known, but not yet passed on.
+        self._reader = HttpResponseReader()
         self._room: asyncio.Future[None] | None = None  # Set while the writer waits for buffer space.
         self._is_full = False
         self._deadline = self._timer_at = 0.0
@@ -83,25 +54,25 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
 
     def begin(self, exchange: HttpExchange, ended: Ended, seconds: float) -> None:
-        """Send a request in one piece. `ended` receives the result, and `trip.phase` says how far it got."""
+        """Send a request in one piece. `ended` receives the result, and `exchange.phase` states how much was sent."""
         self._expect(exchange, ended)
         self._allow(seconds)
         try:
             self._write(exchange.head + exchange.body, is_last=True)
         except ConnectionResetError as error:
             self._fail(error)
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._report)
 
     async def exchange(self, exchange: HttpExchange) -> HttpResponse:
-        """Send a request; raise if no complete response comes. `trip.phase` says how far it got."""
-        answer: asyncio.Future[HttpResponse] = self._loop.create_future()
-        self._expect(exchange, partial(_resolve, answer))
+        """Send a request; raise if no complete response comes. `exchange.phase` states how much was sent."""
+        response: asyncio.Future[HttpResponse] = self._loop.create_future()
+        self._expect(exchange, partial(_resolve, response))
         try:
             if len(exchange.body) <= PIECE_BYTES:
                 self._write(exchange.head + exchange.body, is_last=True)
             else:
-                await self._write_in_pieces(exchange, answer)
-            return await answer
+                await self._write_in_pieces(exchange, response)
+            return await response
         except BaseException:
             self.is_good = False
             raise
@@ -121,17 +92,17 @@ class HttpConnection(asyncio.Protocol):
 
     # Writing.
 
-    async def _write_in_pieces(self, exchange: HttpExchange, answer: asyncio.Future[HttpResponse]) -> None:
+    async def _write_in_pieces(self, exchange: HttpExchange, response: asyncio.Future[HttpResponse]) -> None:
         body = memoryview(exchange.body)
         last = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
         self._write(exchange.head, is_last=False)
         for start in range(0, last + 1, PIECE_BYTES):
             if self._is_full:
                 self._room = self._loop.create_future()
-                await asyncio.wait((self._room, answer), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((self._room, response), return_when=asyncio.FIRST_COMPLETED)
                 self._room = None
-            if answer.done():
-                return  # It responded before the rest was sent.
+            if response.done():
+                return  # The server responded before the rest was sent.
             self._write(body[start : start + PIECE_BYTES], is_last=start == last)
 
     def _write(self, piece: bytes | memoryview, *, is_last: bool) -> None:
@@ -160,95 +131,44 @@ class HttpConnection(asyncio.Protocol):
             # Unrequested bytes must not be taken for the response to the next request.
             self.abort()
             return
-        self._has_begun = True
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade, httptools.HttpParserCallbackError):
-            self._fail(MalformedResponse())
-        if not self._has_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._fail(MalformedResponse())
-        if self._outcome is not None:
-            self._tell()
+        reader = self._reader
+        reader.feed(data)
+        if not reader.is_reusable:
+            self.is_good = False
+        if reader.outcome is not None:
+            self._report()
 
     def eof_received(self) -> bool:
-        """The end of the connection ends a response without a length."""
-        if self._ended is not None and self._has_head and not self._tells_length():
-            self._complete()
-            self._tell()
+        """End a response without a length: it ends with the connection."""
+        if self._ended is not None and self._reader.ends_with_connection:
+            self._reader.complete()
+            self._report()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._fail(error or (IncompleteResponse() if self._ended is not None and self._has_begun else NoResponse()))
-        self._tell()
+        self._fail(
+            error or (IncompleteResponse() if self._ended is not None and self._reader.has_begun else NoResponse())
+        )
+        self._report()
         self.resume_writing()
         self._closed(self)
 
     def _expect(self, exchange: HttpExchange, ended: Ended) -> None:
         self._exchange = exchange
         self._ended = ended
-        self._outcome = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
-        self._wanted = exchange.max_response_bytes
-        self._head_bytes = 0
-        self._has_begun = self._has_head = False
-
-    def _complete(self) -> None:
-        if self._outcome is None:
-            self._outcome = HttpResponse(self._parser.get_status_code(), self._fields, b"".join(self._body))
+        self._reader.expect(exchange.max_response_bytes, is_head_only=exchange.is_head_only)
 
     def _fail(self, error: Exception) -> None:
         self.is_good = False
-        if self._outcome is None:
-            self._outcome = error
+        self._reader.fail(error)
 
-    def _tell(self) -> None:
-        """Called outside the parser, so that an error in a callback is not taken for a parse error."""
-        ended, outcome, self._ended = self._ended, self._outcome, None
+    def _report(self) -> None:
+        """Report the outcome. This is done outside the parser: an error in a callback is not a parse error."""
+        ended, outcome, self._ended = self._ended, self._reader.outcome, None
         if ended is not None and outcome is not None:
             ended(outcome)
-
-    def _tells_length(self) -> bool:
-        return not {name.lower() for name, _ in self._fields}.isdisjoint((b"content-length", b"transfer-encoding"))
-
-    # Called by the parser.
-
-    def on_message_begin(self) -> None:
-        if self._outcome is not None:
-            self.is_good = False  # A second response to one request.
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._outcome is None:
-            self._fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        if self._parser.get_status_code() < 200:
-            self._fields.clear()  # An informational response: the final one follows.
-            return
-        self._has_head = True
-        if not self._parser.should_keep_alive():
-            self.is_good = False
-        if self._exchange is not None and self._exchange.is_head_only:
-            self.is_good = False  # The parser waits for the announced body.
-            self._complete()
-
-    def on_body(self, piece: bytes) -> None:
-        if self._wanted <= 0:
-            return
-        self._body.append(piece[: self._wanted])
-        self._wanted -= len(piece)
-        if self._wanted <= 0:
-            self.is_good = False  # The rest is not read.
-            self._complete()
-
-    def on_message_complete(self) -> None:
-        if self._has_head:
-            self._complete()
 
     # Timeouts.
 
@@ -262,9 +182,9 @@ class HttpConnection(asyncio.Protocol):
 
     def _start_timer(self) -> None:
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._look_at_the_clock)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _look_at_the_clock(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._ended is None:
             return
@@ -273,13 +193,13 @@ class HttpConnection(asyncio.Protocol):
             self._start_timer()
         else:
             self._fail(TimeoutError())
-            self._tell()
+            self._report()
 
 
-def _resolve(answer: asyncio.Future[HttpResponse], outcome: HttpResponse | Exception) -> None:
-    if answer.done():
+def _resolve(response: asyncio.Future[HttpResponse], outcome: HttpResponse | Exception) -> None:
+    if response.done():
         return
     if isinstance(outcome, Exception):
-        answer.set_exception(outcome)
+        response.set_exception(outcome)
     else:
-        answer.set_result(outcome)
+        response.set_result(outcome)
