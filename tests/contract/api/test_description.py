@@ -64,6 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.timeout(400)  # hundreds of generated requests per mode
 def test_api_matches_its_description(served: Served, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     headers = {"Authorization": f"Bearer {served.key}"}
