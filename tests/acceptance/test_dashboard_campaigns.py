@@ -201,7 +201,7 @@ def test_email_preview_frame_is_sandboxed(dashboard: Dashboard, ada: Page) -> No
 
 def test_template_versions_are_saved_compared_and_tested(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/templates/~new")
-    ada.get_by_label("Template ID").fill("greeting")
+    ada.get_by_label("Template id").fill("greeting")
     ada.get_by_role("textbox", name="Subject").fill("Hello {{ name }}")
     ada.get_by_role("button", name="Save new version").click()
     expect(ada.locator("main")).to_contain_text("Saved as version 1.")

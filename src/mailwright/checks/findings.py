@@ -7,7 +7,7 @@ from typing import Any
 
 class Verdict(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # may be intended, or cannot be determined from here
+    WARNING = "warning"  # this may be intended, or cannot be determined from this machine
     PROBLEM = "problem"  # messages wait, are refused or are not trusted
 
 

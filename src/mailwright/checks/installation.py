@@ -67,7 +67,7 @@ async def _database(database: Database, clock: Clock) -> Finding:
 
 
 def _is_missing(database: Database) -> bool:
-    """Check for the file, because opening it would create an empty one."""
+    """Return whether the SQLite file is missing. Opening it would create an empty one."""
     return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 

@@ -9,7 +9,7 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.pipeline.compose import parse_mailbox
 
-# Per lookup. A machine without a network must not wait a minute for the result.
+# The timeout of one lookup. A machine without a network must not wait a minute for the result.
 DNS_SECONDS = 2.0
 
 # Returns the TXT records of a name, or raises `DnsUnavailable`.
@@ -98,6 +98,6 @@ async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
 
 
 def _tags(record: str) -> dict[str, str]:
-    """Parse `k=rsa; p=…`, ignoring white space inside values."""
+    """Parse the tags of a record such as `k=rsa; p=…`, ignoring white space inside values."""
     pairs = (part.partition("=") for part in record.split(";"))
     return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs if name.strip()}

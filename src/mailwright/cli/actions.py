@@ -48,7 +48,7 @@ _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "one_at_a_time": "--one-at-a-time no",
     "max_in_flight": "--max-in-flight N",
 }
-# What helps and is no action of the API.
+# Commands for remedies that are not actions of the API.
 _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
     Remedy.START_WORKER: "worker",
     Remedy.ADD_WORKERS: "worker",
@@ -59,7 +59,7 @@ _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
 
 
 def commands(explanation: MessageExplanation | CampaignExplanation) -> list[str]:
-    """Return the commands that help, in the order in which they are run."""
+    """Return the commands that help, in the order in which to run them."""
     return [f"mailwright {command}" for command in _commands(explanation)]
 
 
@@ -92,7 +92,7 @@ def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator
 
 
 def _change_limit(explanation: Explanation, limit: ReachedLimit) -> Iterator[str]:
-    """A campaign's own limit is changed by an action of the explanation."""
+    """Yield the command that changes a tenant's limit. The explanation's actions cover a campaign's own limit."""
     option = _LIMIT_OPTIONS.get(limit.name)
     if option is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION):
         yield f"tenant edit {shlex.quote(str(limit.owner))} {option}"

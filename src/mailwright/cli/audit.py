@@ -18,7 +18,7 @@ PLACES = ("sent", "failed", "in_doubt", "closed_unknown", "suppressed", "cancell
 def audit(as_json: Json = False) -> None:
     """Verify that every accepted message is accounted for. Exit code 1 if not.
 
-    `accepted` is counted when messages are accepted, the states are counted now, in one snapshot.
+    `accepted` was counted when the messages were accepted. The states are counted now, in one snapshot.
     """
 
     async def work(at: Installation) -> Audit:

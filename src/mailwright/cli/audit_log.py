@@ -1,4 +1,4 @@
-"""`mailwright audit-log`: who did what."""
+"""`mailwright audit-log`: the actions of users, API keys and the console."""
 
 from typing import Annotated
 

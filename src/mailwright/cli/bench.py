@@ -45,7 +45,7 @@ def bench(
 
 
 def _require_loopback(smtp_url: str) -> None:
-    """Thousands of sample messages must not reach someone else's server."""
+    """Reject other hosts, because thousands of sample messages must not reach someone else's server."""
     host = urlsplit(smtp_url).hostname or ""
     try:
         is_here = ipaddress.ip_address(host).is_loopback

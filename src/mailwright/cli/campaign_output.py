@@ -29,7 +29,7 @@ BAR_WIDTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A campaign at one point in time, without position and counts before it starts."""
+    """A campaign at one point in time. Before the start it has no position and no counts."""
 
     campaign: Campaign
     place: QueuePosition | None

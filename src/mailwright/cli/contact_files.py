@@ -62,7 +62,7 @@ def import_command(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Import contacts from a file. Unsubscribed and bounced contacts stay so. Run it again to resume."""
+    """Import contacts from a file. Unsubscribed and bounced contacts keep that status. Run it again to resume."""
     purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding)
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)

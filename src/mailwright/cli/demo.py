@@ -70,7 +70,9 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
-        sign_in = await make_sign_in(engine)  # First, because password hashing needs memory that is then free again.
+        sign_in = await make_sign_in(
+            engine
+        )  # Create the user first: password hashing needs much memory, which is free again afterwards.
         sample = await load_sample(engine)
         tasks.create_task(serve(engine, listener, shutdown, with_worker=True))
         with aside.status("Sending the sample emails …"):

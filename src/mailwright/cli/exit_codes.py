@@ -63,7 +63,7 @@ def _with_field(error: InvalidInput) -> str:
 
 
 def _next_steps(error: InvalidInput) -> list[str]:
-    """Commands that solve the problem."""
+    """Return the commands that solve the problem."""
     return [f"`mailwright list create {error.list_key}` creates it."] if isinstance(error, UnknownList) else []
 
 

@@ -24,7 +24,7 @@ app = command()
 
 SENDING: Final = ("█", "green")
 SENDING_IN_BATCHES: Final = ("▓", "cyan")
-# Each reason has a shape besides its color, and the legend names it.
+# Each reason has a shape as well as a colour, and the legend names it.
 SHAPES: Final = {
     IN_LINE: ("·", "bright_black"),
     "rate_per_hour": ("░", "yellow"),
@@ -93,7 +93,7 @@ def _draw(found: Forecast) -> None:
 
 
 def _end_of_axis(found: Forecast) -> Instant:
-    """A campaign without an end takes a tenth of the width more than the last event."""
+    """Return the end of the axis. If a campaign has no end, the axis continues a tenth beyond the last event."""
     ends = [campaign.finishes_at for campaign in found.campaigns if campaign.finishes_at is not None]
     changes = [segment.begins_at for campaign in found.campaigns for segment in summarize_segments(campaign.segments)]
     last = max([*ends, *changes])
@@ -112,7 +112,7 @@ def _cells(segments: list[ForecastSegment], begins: Instant, ends: Instant, widt
 
 
 def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple[str, str]:
-    """Show sending however short it is, otherwise what takes most of the column."""
+    """Return the symbol of a column: sending, however short, otherwise the reason that fills most of it."""
     if not inside:
         return " ", ""
     for segment in inside:

@@ -145,7 +145,7 @@ def subscribe(
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Subscribe a contact, or resubscribe one. Bounced and complained addresses stay suppressed."""
+    """Subscribe or resubscribe a contact. Addresses that bounced or complained stay suppressed."""
 
     async def work(at: Installation) -> bool:
         owner = await tenants.find(at.database, tenant)

@@ -264,7 +264,7 @@ def _details(event: Event) -> str:
 
 
 def _after(milliseconds: Instant) -> str:
-    """`+12 ms`, `+3.41 s`, `+2 h 05 min`"""
+    """Format a duration as `+12 ms`, `+3.41 s` or `+2 h 05 min`."""
     if milliseconds < 1_000:
         return f"+{milliseconds} ms"
     if milliseconds < 60_000:

@@ -217,7 +217,7 @@ def _status(standing: NotificationStatus) -> str:
 
 
 def _words(standing: NotificationStatus) -> tuple[str, str]:
-    """Return the reason and the end of the wait, or the error."""
+    """Describe why a notification waits and until when, or its error."""
     if standing.wait is not None:
         until = f"until {times.format_time(standing.wait.until)}" if standing.wait.until is not None else ""
         return f"{standing.wait.reason}: {standing.wait.detail}", until

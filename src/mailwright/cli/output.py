@@ -1,4 +1,4 @@
-"""Terminal output: tables for people, JSON for scripts. A status is a word with a symbol, never only a colour."""
+"""Terminal output: tables for people, JSON for scripts. A status is always a word with a symbol, not just a colour."""
 
 import json
 import sys

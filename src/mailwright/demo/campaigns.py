@@ -16,7 +16,7 @@ NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
 # Fewer than the subscribers, so that the campaign shows a deferral.
 PER_HOUR: Final = 8
-# Slow enough to watch.
+# The rate of the moving campaign, slow enough to watch.
 INTERVAL_MS: Final = 15_000
 ACTOR: Final = "demo"
 SENT: Final = "Thanks to collectors"
@@ -62,7 +62,7 @@ class DemoCampaign:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it has finished or waits for a limit or a send time."""
+        """Return whether the campaign has finished or waits for a limit or a send time."""
         return self.place is None or self.place.status == "COMPLETED" or self.place.defer_reason is not None
 
 

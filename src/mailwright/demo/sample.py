@@ -92,7 +92,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     sample = Sample(await ApiKeys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
     try:
         bakery = await tenants.create(engine.database, engine.clock, BAKERY, rate_per_hour=BAKERY_PER_HOUR)
-    except TenantExists:  # The previous demo was kept.
+    except TenantExists:  # The sample data of an earlier demo still exists.
         sample.outbox_ids = await _known_messages(engine)
         return sample
     await _templates(engine, shop.id, bakery.id)

@@ -1,1 +1,1 @@
-"""Words and values: what every other part speaks of. No I/O, and no clock of its own."""
+"""The types and values that all other packages share. This package does no I/O and reads no clock."""

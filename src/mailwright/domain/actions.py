@@ -1,4 +1,4 @@
-"""What a user can do next about a message or a campaign. Each interface renders an action its own way."""
+"""Actions that a user can take on a message or a campaign. Each interface renders them in its own way."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Action:
     """An action with everything needed to perform it."""
 
     kind: ActionKind
-    subject: str  # the ID of the message or campaign, or the email address
+    subject: str  # the id of the message or campaign, or the email address
     parameters: Mapping[str, Any] | None = None
 
 
@@ -49,7 +49,7 @@ _CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
 
 
 def campaign_actions(campaign_id: str, status: str, *kinds: ActionKind) -> tuple[Action, ...]:
-    """Return those of the actions that the campaign's status allows."""
+    """Return the actions that the campaign's status allows."""
     return tuple(Action(kind, campaign_id) for kind in kinds if is_allowed(kind, status))
 
 

@@ -11,7 +11,7 @@ MAX_LOCAL = 64
 _ATEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.")
 
 
-# Runs in linear time: no character can be matched in two ways.
+# This pattern runs in linear time, because no character can be matched in two ways.
 _PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
 
 
@@ -19,11 +19,11 @@ class InvalidAddress(ValueError):
     """The text is not a valid email address."""
 
 
-@lru_cache(maxsize=4_096)  # Validation, headers and envelope each parse the same address.
+@lru_cache(maxsize=4_096)  # Cached because validation, headers and envelope each parse the same address.
 def parse(text: str) -> tuple[str, str]:
     """Split an address into its local part and its domain (lower-case A-labels).
 
-    The length is checked first because the remaining work is linear in it.
+    The length is checked first, because parsing takes time in proportion to it.
     """
     if len(text) > MAX_LENGTH:
         raise InvalidAddress(f"longer than {MAX_LENGTH} characters")
@@ -79,7 +79,7 @@ def _check_local(local: str) -> None:
             raise InvalidAddress(f"{character!r} is not allowed before @")
 
 
-@lru_cache(maxsize=4_096)  # Most recipients of a list share a few domains.
+@lru_cache(maxsize=4_096)  # Cached because most recipients of a list share a few domains.
 def _ascii_domain(domain: str) -> str:
     lowered = domain.lower()
     if lowered.isascii():

@@ -13,7 +13,7 @@ class BounceKind(StrEnum):
 # A diagnostic is a few lines long. Longer text adds nothing and costs time to search.
 MAX_TEXT = 4_000
 
-# Enhanced status codes (RFC 3463, IANA registry). The first matching pattern decides; None defers to the text.
+# Enhanced status codes (RFC 3463, IANA registry). The first matching pattern decides; with None, the text decides.
 _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
     ("5.1.1", BounceKind.HARD),  # no such mailbox
     ("5.1.2", BounceKind.HARD),  # no such domain
@@ -38,7 +38,7 @@ _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
     ("5.2.1", r"receiving e?mail (?:at a rate|too quickly)", BounceKind.SOFT),  # Gmail: the recipient receives too much
     ("5.[12].1", r"over ?quota|mailbox (?:is |)full", BounceKind.SOFT),
     ("5.4.1", r"recipient address rejected: access denied", BounceKind.HARD),  # Exchange Online: not in the directory
-    ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco gateways: same meaning
+    ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco gateways: not in the directory
     ("5.7.1", r"no such user", BounceKind.HARD),  # Yandex
 )
 

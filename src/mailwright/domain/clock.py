@@ -1,4 +1,4 @@
-"""Clocks and instants: code receives its clock, so tests can control time."""
+"""Clocks and instants. Functions receive their clock as an argument, so that tests can control time."""
 
 import time
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ class SteadyClock:
 
 
 class ManualClock:
-    """A clock for tests and forecasts that moves only when told to."""
+    """A clock for tests and forecasts that moves only when it is advanced."""
 
     def __init__(self, start: Instant = 1_800_000_000_000) -> None:
         self._now = start
@@ -54,5 +54,5 @@ def isoformat(instant: Instant | None) -> str | None:
 
 
 def to_instant(value: datetime) -> Instant:
-    """Convert an aware datetime. A naive one would silently mean local time; the input models reject those."""
+    """Convert an aware datetime. Input models reject naive ones, which would silently be taken as local time."""
     return round(value.timestamp() * 1000)

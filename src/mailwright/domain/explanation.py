@@ -1,4 +1,4 @@
-"""Why something is not sent yet, as data. `schemas/explanation_text.py` turns it into English."""
+"""Data that explains why something is not sent yet. `schemas/explanation_text.py` turns it into English."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,12 +6,12 @@ from enum import StrEnum
 from mailwright.domain.actions import Action
 from mailwright.domain.clock import Instant
 
-# The position of a message in its lane is counted up to this one.
+# The position of a message in its lane is counted up to this number.
 MAX_POSITION = 1_000
 
 
 class ExplanationState(StrEnum):
-    """The states that a message can be explained with. A message that waits for several things has the first."""
+    """The states of a message in an explanation. If several apply, the first one in this order is used."""
 
     SENT = "sent"
     FAILED = "failed"
@@ -36,7 +36,7 @@ class ExplanationState(StrEnum):
 
 
 class CampaignState(StrEnum):
-    """The states that a campaign can be explained with."""
+    """The states of a campaign in an explanation."""
 
     DRAFT = "draft"
     SCHEDULED = "scheduled"
@@ -52,10 +52,10 @@ class CampaignState(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What would change the state."""
+    """What would change the state of a message or campaign."""
 
-    NOT_NEEDED = "not_needed"  # a running worker continues without help
-    WAIT = "wait"  # only time
+    NOT_NEEDED = "not_needed"  # nothing to do: a running worker continues
+    WAIT = "wait"  # nothing to do but wait
     START_WORKER = "start_worker"
     ADD_WORKERS = "add_workers"
     NEW_MESSAGE = "new_message"
@@ -66,7 +66,7 @@ class Remedy(StrEnum):
     ACTIVATE_AND_RETRY = "activate_and_retry"
     RETRY = "retry"
     RESOLVE = "resolve"
-    CANCEL = "cancel"  # nothing sends it earlier
+    CANCEL = "cancel"  # it can only be cancelled, not sent earlier
     PROVIDER_RESPONSE = "provider_response"
     PROVIDER_RECOVERY = "provider_recovery"
     RESTORE_PROVIDER = "restore_provider"
@@ -86,10 +86,10 @@ class Remedy(StrEnum):
 
 
 class LimitScope(StrEnum):
-    INSTALLATION = "installation"  # the default of tenants without a limit of their own
+    INSTALLATION = "installation"  # the default limit for tenants without their own
     TENANT = "tenant"
     CAMPAIGN = "campaign"
-    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # of a message: the campaign's explanation names which
+    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # for messages only; the campaign's explanation says which of the two
     PROVIDER = "provider"
     DOMAIN = "domain"
 
@@ -107,15 +107,15 @@ class ReachedLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What messages and campaigns have in common."""
+    """The common fields of message and campaign explanations."""
 
     computed_at: Instant
     reason: str | None = None  # the code of the rule or the error
-    detail: str | None = None  # which kind of the reason, if it has several
+    detail: str | None = None  # the kind of the reason, if there are several
     until: Instant | None = None
     limit: ReachedLimit | None = None
     remedy: Remedy | None = None
-    actions: tuple[Action, ...] = ()  # only those that would be accepted now
+    actions: tuple[Action, ...] = ()  # only actions that are possible now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class MessageExplanation(Explanation):
     tenant: str
     recipient: str
     contact_status: str | None = None  # None: the address is not a contact
-    is_suppressed: bool = False  # no message at all is sent to the recipient
+    is_suppressed: bool = False  # the recipient gets no messages at all
     bounce: str | None = None  # what was reported after the send: hard_bounce, soft_bounce, bounce or complaint
     occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
     provider: str | None = None
@@ -151,10 +151,10 @@ class CampaignExplanation(Explanation):
     unsent: int = 0
     failed: int = 0
     in_doubt: int = 0
-    is_message_deferral: bool = False  # the campaign itself may send, but each of its messages is deferred
+    is_message_deferral: bool = False  # the campaign may send, but each of its messages is deferred
     finished_at: Instant | None = None
     campaign_ahead: str | None = None
-    # The forecast of a queued campaign. No time: not within the forecast's horizon.
+    # The forecast of a queued campaign. A time is None if it is beyond the forecast's horizon.
     forecast_start: Instant | None = None
     forecast_end: Instant | None = None
     forecast_messages: int = 0

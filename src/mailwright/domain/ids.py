@@ -1,4 +1,4 @@
-"""Create and check IDs. Public IDs are UUIDv7, so they sort by creation time."""
+"""Create and check ids. Public ids are UUIDv7, so they sort by creation time."""
 
 import secrets
 import uuid
@@ -29,7 +29,7 @@ def _as_uuid7(head: str, digits: str) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Accept only the canonical spelling, so that an ID looks the same in logs, URLs and tables."""
+    """Accept only the canonical spelling, so that an id looks the same in logs, URLs and tables."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:

@@ -1,4 +1,4 @@
-"""Lanes: a lane is the queue of one tenant at one priority, and within it of one campaign.
+"""Lanes: a lane is the queue of one tenant at one priority; each campaign has a lane of its own.
 
 Lanes with the highest priority are served first. At the same priority, tenants take turns; a tenant's campaigns follow
 one another in the order in which they were started.
@@ -34,7 +34,7 @@ def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
 
 
 def place_of(lane: int) -> int:
-    """Return the place in the campaign queue that a lane belongs to; 0 without a campaign."""
+    """Return the place of the lane's campaign in the campaign queue; 0 without a campaign."""
     return lane & ((1 << _TENANT_SHIFT) - 1)
 
 

@@ -17,7 +17,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
 
 class Source(StrEnum):
-    """What requests a message."""
+    """The feature that created a message."""
 
     API = "api"
     CAMPAIGN = "campaign"
@@ -34,7 +34,7 @@ class NewMessage:
     tenant_id: int
     source: Source
     request_id: str
-    to_email: str  # The normal form, used for deduplication, suppression and search.
+    to_email: str  # The normalized address, used for deduplication, suppression and search.
     subject: str
     payload: Mapping[str, Any]  # The content as the source gave it.
     recipient_id: str | None = None
@@ -47,7 +47,7 @@ class NewMessage:
     on_doubt: OnDoubt = OnDoubt.RESEND
     priority: int = Priority.TRANSACTIONAL
     is_bulk: bool = False
-    list_key: str | None = None  # The list it belongs to; None for transactional messages.
+    list_key: str | None = None  # The mailing list of the message; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
 
@@ -93,8 +93,8 @@ class Claimed:
     received_at: Instant
     tenant_limit: int | None = None  # How many of the tenant's messages may be in flight.
     list_key: str | None = None  # None for transactional messages.
-    only_provider: str | None = None  # This provider may have the message already: no other may send it.
-    failed_provider: str | None = None  # This provider failed the last time: another one is tried first.
+    only_provider: str | None = None  # This provider may already have the message, so no other may send it.
+    failed_provider: str | None = None  # This provider failed the last time, so another one is tried first.
     recipient_zone: str | None = None  # The recipient's time zone, if known.
 
     @property
@@ -133,7 +133,7 @@ class Event:
 
 @dataclass(slots=True)
 class Delivered:
-    """The provider accepted the message. The most common outcome, so it holds only what its four events need."""
+    """The provider accepted the message. As the most common outcome, it holds only the data of its four events."""
 
     claimed: Claimed
     validated_at: Instant
@@ -150,7 +150,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class Settlement:
-    """Any other outcome of a claim, with all its events; written in one transaction."""
+    """Any other outcome of a claim, with all its events. It is written in one transaction."""
 
     claimed: Claimed
     status: Status
@@ -165,8 +165,8 @@ class Settlement:
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
-    bounce: BounceKind | None = None  # What the rejection says about the address itself.
-    # Its provider may have the message: no other may send it, and a report about it settles it.
+    bounce: BounceKind | None = None  # The conclusion from the rejection about the address itself.
+    # The provider that may have the message. No other may send it, and a report from it settles the message.
     may_have_been_sent: bool = False
 
 

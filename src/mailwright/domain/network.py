@@ -13,7 +13,7 @@ def is_public_address(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """Return whether a host is private by its name or digits alone, without a DNS lookup."""
+    """Return whether a host is private, judged by its name or address without a DNS lookup."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -22,7 +22,7 @@ def is_private_host(host: str) -> bool:
 
 
 def network_of(host: str) -> str:
-    """Return what identifies one household in limits: an IPv4 address, or the /64 that holds its IPv6 addresses."""
+    """Return the network that limits count as one client: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         address = ip_address(host)
     except ValueError:

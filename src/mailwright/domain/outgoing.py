@@ -17,7 +17,7 @@ class OutgoingMessage:
     # True if our MIME writer produced the content: ASCII, every line ends in CRLF, no line begins with a dot. Providers
     # must scan any other content.
     is_canonical: bool = False
-    # False if the request chose the envelope sender: a rejected sender then is this message's fault only.
+    # False if the request chose the envelope sender; a rejected sender is then an error of this message only.
     uses_default_sender: bool = True
     # The same for the From header, which SES and SendGrid check.
     uses_default_from: bool = True

@@ -13,13 +13,13 @@ class DeferReason(StrEnum):
 
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     PROVIDER_THROTTLED = "provider_throttled"
-    PROVIDER_MISSING = "provider_missing"  # Only one provider may send it, and it is no longer in the route.
+    PROVIDER_MISSING = "provider_missing"  # The only provider that may send the message is no longer in the route.
     DOMAIN_RATE = "domain_limit:rate"
     DOMAIN_CONCURRENCY = "domain_limit:concurrency"
     TENANT_CONCURRENCY = "max_in_flight"
     ONE_AT_A_TIME = "one_at_a_time"
     RESEND_TURN = "resend_turn"  # Messages that were in doubt are resent one at a time.
-    RECIPIENT_HOURS = "outside_hours"  # Outside working hours in this recipient's time zone only.
+    RECIPIENT_HOURS = "outside_hours"  # It is outside working hours in this recipient's time zone.
 
 
 def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
@@ -49,7 +49,7 @@ class Limits:
     warmup_start: int = 50
     warmup_factor: float = 2.0
     in_recipient_zone: bool = False  # Working hours apply in each recipient's time zone.
-    interval_ms: int | None = None  # Minimum time between the starts of two sends, over all workers.
+    interval_ms: int | None = None  # The minimum time between the starts of two sends, across all workers.
     one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
 
 
@@ -74,7 +74,9 @@ class PacingRules:
     """The rules that decide when a send may start."""
 
     rates: tuple[SendRate, ...] = ()
-    alone: tuple[str, ...] = ()  # Owners that send one message at a time: none of theirs may be in flight.
+    alone: tuple[
+        str, ...
+    ] = ()  # Owners that send one message at a time. A send may start only if none of their messages is in flight.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class LimitLevel:
 
 @dataclass(frozen=True, slots=True)
 class RelatedCounter:
-    """Another counter that also counts in a window, until a given time."""
+    """Another counter that is added to a window until a given time."""
 
     name: str
     until: Instant
@@ -105,7 +107,7 @@ class LimitWindow:
     related: tuple[RelatedCounter, ...] = ()
     # A transaction that sums several counters locks this name first, so that none of them changes meanwhile.
     lock_name: str | None = None
-    # Count each message and never reserve permits ahead: unused permits would be missing elsewhere.
+    # Reserve each permit when its message is sent and not ahead, because unused permits would be missing elsewhere.
     is_exact: bool = False
 
 
@@ -114,7 +116,7 @@ class QuotaSnapshot:
     """The remaining quota that the providers of a route reported together, and when."""
 
     providers: tuple[str, ...]
-    remaining: int  # As reported, less the messages that were in flight then.
+    remaining: int  # The reported remainder less the messages that were in flight at that time.
     synced_at: Instant
     sync_every: Instant
     per_day: int | None = None  # The daily quota, if the providers report one.
@@ -137,7 +139,7 @@ def quota_counter(lock_name: str, synced_at: Instant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """A message or lane may not send before a time. A deferral never counts as an attempt."""
+    """A message or lane may not send before a given time. A deferral never counts as an attempt."""
 
     until: Instant
     reason: str

@@ -10,7 +10,7 @@ from mailwright.domain.states import EventType
 
 
 class ContactVerdict(StrEnum):
-    """What a report means for the contact it is about."""
+    """The consequence of a report for its contact."""
 
     NOTHING = "nothing"
     HARD_BOUNCE = "hard_bounce"  # The address is invalid and is suppressed.
@@ -28,9 +28,9 @@ class Report:
     type: EventType
     at: Instant
     recipient: str | None = None
-    outbox_id: str | None = None  # Our ID, as included in the message.
+    outbox_id: str | None = None  # Our message id, as included in the message.
     provider_message_id: str | None = None
     verdict: ContactVerdict = ContactVerdict.NOTHING
-    bounce_type: str | None = None  # In the reporter's terms, for example Permanent.
-    bounce_subtype: str | None = None  # For example General.
+    bounce_type: str | None = None  # The reporter's own type, for example Permanent.
+    bounce_subtype: str | None = None  # The reporter's own subtype, for example General.
     metadata: Mapping[str, Any] = field(default_factory=dict)

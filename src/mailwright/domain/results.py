@@ -35,12 +35,12 @@ class SendResult:
     message: str | None = None
     original_code: str | None = None
     retry_after: Instant | None = None  # A duration in milliseconds.
-    # The connection or the account failed, not this message: several in a row open the circuit breaker.
+    # The connection or the account failed, not this message. Several such results in a row open the circuit breaker.
     blames_provider: bool = False
-    # The provider cannot have the message: it was rejected, or its last byte was never sent. Only then may another
-    # provider send it.
+    # True if the provider cannot have the message: it was rejected, or its last byte was never sent. Only then may
+    # another provider send it.
     definitely_not_sent: bool = False
-    # What a rejection says about the address itself; None if nothing.
+    # The conclusion from a rejection about the address itself, if any.
     bounce: BounceKind | None = None
 
 

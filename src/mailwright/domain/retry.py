@@ -15,7 +15,7 @@ class RetryPolicy:
     delays: tuple[Instant, ...]
 
     def delay(self, message_id: str, attempts: int, at_least: Instant | None = None) -> Instant:
-        """Return the delay after `attempts` completed attempts. A provider's retry-after only lengthens it."""
+        """Return the delay after `attempts` completed attempts. A provider's retry-after can only lengthen it."""
         base = self.delays[min(attempts, len(self.delays)) - 1] if attempts else self.delays[0]
         return max(round(base * (1 + JITTER * spread(message_id, attempts))), at_least or 0)
 
@@ -27,7 +27,7 @@ STANDARD = RetryPolicy("standard", 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINU
 ARTICLES = RetryPolicy("articles", 4, (SECOND, 4 * SECOND, 10 * SECOND))  # One attempt after each delay.
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
 # An external queue decides when and how often to retry, so this policy never gives up and waits only if the provider
-# asks for it. No attempt reaches the last delay; it limits how long a throttled message waits.
+# asks for it. The last delay is never used for retries; it limits how long a throttled message waits.
 OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND))
 
 POLICIES = {policy.name: policy for policy in (STANDARD, ARTICLES, NOTIFICATIONS, OUTSIDE)}

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The state of a message. It is in exactly one at any time; the audit adds them up."""
+    """The state of a message. A message is in exactly one state at any time; the audit adds up all states."""
 
     PENDING = "PENDING"
     SENT_ATTEMPT = "SENT_ATTEMPT"
@@ -46,7 +46,7 @@ class EventType(StrEnum):
     UNSUBSCRIBED = "unsubscribe"
     DEFERRED = "deferred"
 
-    # Events of a contact on the public pages, without a message.
+    # Events of a contact on the public pages. They belong to no message.
     JOINED = "joined"
     LEFT = "left"
 
@@ -69,5 +69,5 @@ class Resolution(StrEnum):
     """An operator's decision about a message in doubt."""
 
     SENT = "sent"  # The provider has it.
-    RESEND = "resend"  # The provider does not have it, or a duplicate is acceptable.
+    RESEND = "resend"  # Send it again: the provider does not have it, or a duplicate is acceptable.
     CLOSE = "close"  # The outcome stays unknown.

@@ -43,7 +43,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "timezone_aware": "needs a time zone, for example 2027-01-31T09:00:00Z",
     "json_invalid": "is not valid JSON",
 }
-# Their messages are our own.
+# Errors of these types already have our own text.
 _OWN: Final = frozenset({"value_error", "assertion_error"})
 _BUILT_IN: Final = frozenset(get_args(ErrorType)) - _OWN
 

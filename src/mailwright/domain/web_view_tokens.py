@@ -8,7 +8,7 @@ from mailwright.domain.unsubscribe_tokens import InvalidToken
 
 # Part of the key derivation: changing it invalidates every link that was sent.
 PURPOSE = b"tokens to view a mail"
-# Half of a SHA-256: 2**128 links cannot be tried, and messages stay short.
+# Half of a SHA-256 digest: 2**128 values cannot be guessed, and the links stay short.
 SIGNATURE_BYTES = 16
 
 
@@ -23,7 +23,7 @@ class WebViewTokens:
         return f"{outbox_id}.{_sign(self._keys[0], outbox_id)}"
 
     def parse(self, token: str) -> str:
-        """Return the message's ID. Only the canonical spelling is accepted."""
+        """Return the message id. Only the canonical spelling of a token is accepted."""
         outbox_id, _, signature = token.partition(".")
         if not token.isascii() or not is_uuid(outbox_id):
             raise InvalidToken

@@ -9,7 +9,7 @@ from mailwright.sources.campaigns.archive import ArchivedCampaign
 
 
 class ArchiveRequest(RequestModel):
-    """Whether the campaign is in the public archive."""
+    """The wanted state: whether the campaign is in the public archive."""
 
     is_public: bool
 

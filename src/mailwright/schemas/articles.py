@@ -125,7 +125,7 @@ class SliceResponse(SnakeResponseModel):
 
 
 class SliceListResponse(SnakeResponseModel):
-    """In the order in which a recipient of all slices would read them."""
+    """The slices in the order in which they appear in the email."""
 
     slices: list[SliceResponse]
 
@@ -148,7 +148,7 @@ class ArticleListResponse(SnakeResponseModel):
 
 
 class ArticleRunResponse(SnakeResponseModel):
-    """`recipients` got a message. `skipped` are in the audience, but no slice is for them."""
+    """`recipients` get a message. `skipped` counts contacts of the audience that no slice matches."""
 
     run_id: str
     campaign_tag: str
@@ -171,7 +171,7 @@ class ArticleSendResponse(ArticleRunResponse):
 
 
 class RunVariantResponse(SnakeResponseModel):
-    """All recipients of a variant get these slices."""
+    """A variant: the slices that all its recipients get."""
 
     slice_ids: list[str]
     recipients: int
@@ -203,7 +203,7 @@ class SliceDecisionResponse(SnakeResponseModel):
 
 
 class ArticlePreviewResponse(SnakeResponseModel):
-    """Everything but `slices` is null if the recipient gets nothing."""
+    """All fields except `slices` are null if the recipient gets no email."""
 
     title: str | None
     dek: str | None
@@ -233,7 +233,7 @@ class ArticleCoverageResponse(SnakeResponseModel):
 
 
 def slice_record(slice_: Slice) -> dict[str, Any]:
-    """Return the slice as the files of slices write it."""
+    """Return the slice as a record of an export file."""
     return {
         "slice_id": slice_.slice_id,
         **{name: getattr(slice_, name) for name in slice_input.FIELDS},

@@ -26,7 +26,7 @@ class ResponseModel(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         from_attributes=True,
-        # Each model is compiled at its first use, which keeps the start fast.
+        # Compile each model at its first use, which keeps the start fast.
         defer_build=True,
     )
 
@@ -34,7 +34,7 @@ class ResponseModel(BaseModel):
         return self.__pydantic_serializer__.to_json(self, by_alias=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes, for output that is formatted elsewhere."""
+        """Return the content of `to_json` as a dict, for output in another format."""
         return self.model_dump(mode="json", by_alias=True)
 
 

@@ -23,7 +23,7 @@ MAX_LISTS = 100
 
 
 def _storable(text: str) -> str:
-    """PostgreSQL cannot store NUL."""
+    """Reject NUL characters, which PostgreSQL cannot store."""
     if "\x00" in text:
         raise ValueError("contains a NUL character")
     return text
@@ -109,7 +109,7 @@ class CampaignSummaryResponse(ResponseModel):
 
 
 class CampaignResponse(CampaignSummaryResponse):
-    """`definition` is what a PUT request takes. The fields after it are null before the campaign starts."""
+    """`definition` has the format of a PUT request. The fields after it are null before the campaign starts."""
 
     definition: dict[str, Any]
     queue_status: QueueStatus | None

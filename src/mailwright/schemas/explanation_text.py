@@ -29,7 +29,7 @@ from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, IN_LINE, 
 class ExplanationText:
     sentence: str
     what_would_change: str | None
-    then: str | None = None  # when a campaign continues and finishes
+    then: str | None = None  # forecast: when a campaign continues and finishes
 
 
 def message_text(explanation: MessageExplanation, zone: tzinfo = UTC) -> ExplanationText:
@@ -44,13 +44,13 @@ def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> Expla
 
 
 def mailout_wait_text(remedy: Remedy) -> ExplanationText:
-    """Describe the wait of a mailout, which only a missing worker causes."""
+    """Describe why a mailout waits. The only possible reason is that no worker runs."""
     return ExplanationText("No worker is running, so nothing is sent.", _REMEDIES[remedy])
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Formats times as seen now from one time zone."""
+    """Formats times for a reader in one time zone, relative to now."""
 
     now: Instant
     zone: tzinfo
@@ -198,7 +198,7 @@ def _retrying(times: _Times, message: MessageExplanation) -> str:
 
 
 def _provider_unavailable(times: _Times, message: MessageExplanation) -> str:
-    if message.reason == DeferReason.PROVIDER_UNAVAILABLE:  # all workers have stopped using it for a while
+    if message.reason == DeferReason.PROVIDER_UNAVAILABLE:  # no worker uses the provider for a while
         error = f" because of an error: {message.provider_error.rstrip('.')}" if message.provider_error else ""
         return f"Provider {message.provider} is not used until {times.at(message.until)}{error}."
     return _provider_deferral(times, message, "does not accept email")
@@ -377,7 +377,7 @@ def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | No
     return f"{starts} finishes at {times.at(campaign.forecast_end)}, with {left} left to send."
 
 
-# What would change it.
+# Remedies.
 
 _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.NOT_NEEDED: "Nothing is needed: a running worker handles it within seconds.",
@@ -476,7 +476,7 @@ def deferral_label(reason: str) -> DeferralLabel:
 
 
 def has_end(until: Instant | None) -> bool:
-    """Whether a deferral ends by itself, and not only when somebody acts."""
+    """Return whether a deferral ends by itself, without an action of a user."""
     return until is not None and until < INDEFINITELY
 
 

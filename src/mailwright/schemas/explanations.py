@@ -14,7 +14,7 @@ from mailwright.sources.campaigns.forecast_values import CampaignForecast, Forec
 
 
 class ForecastSegmentResponse(ResponseModel):
-    """Without a `reason` the campaign sends at full speed. Otherwise it waits or sends in batches because of it."""
+    """Without a `reason` the campaign sends at full speed. With one, it waits or sends in batches."""
 
     begins_at: Annotated[Time, Field(alias="from")]
     ends_at: Annotated[Time, Field(alias="to")]
@@ -23,7 +23,7 @@ class ForecastSegmentResponse(ResponseModel):
 
 
 class CampaignForecastResponse(ResponseModel):
-    """A null time is outside the forecast."""
+    """The forecast of a campaign. A time is null if it is beyond the forecast."""
 
     campaign_id: str
     name: str

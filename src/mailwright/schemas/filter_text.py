@@ -1,4 +1,4 @@
-"""A filter as one English sentence, so that users see who will receive their email."""
+"""Describe a filter in one English sentence, so that users see who will receive their email."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -84,7 +84,7 @@ def _attribute(condition: AttributeCondition, *, yes: bool) -> str:
             return f"{whose} {'contains' if yes else 'does not contain'} {_quoted(words)}"
         case name, bound:
             if not yes:
-                # A contact without the attribute matches no comparison, so it matches every negated one.
+                # A contact without the attribute matches no comparison, and therefore every negated comparison.
                 return f"whose {condition.attribute} is unknown or {_ordered(_ORDER[name][2], bound)}"
             return f"{whose} is {_ordered(name, bound)}"
 

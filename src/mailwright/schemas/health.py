@@ -10,7 +10,7 @@ class LivenessResponse(ResponseModel):
 
 
 class ReadinessResponse(ResponseModel):
-    """`ready`, or which part is not."""
+    """The overall status, and the status of each component and provider."""
 
     status: Literal["ready", "not_ready"]
     parts: dict[str, str]

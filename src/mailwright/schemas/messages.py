@@ -146,7 +146,7 @@ class MessageListResponse(ResponseModel):
 
 
 def accepted_response(message: Accepted) -> AcceptedResponse:
-    # Not validated: this is the response that is written most often.
+    # Skip validation, because this is the most frequent response.
     return AcceptedResponse.model_construct(
         outbox_id=message.outbox_id,
         job_id=message.outbox_id,
@@ -188,7 +188,7 @@ def message_summary_response(message: MessageSummary) -> MessageSummaryResponse:
 
 
 def message_response(record: MessageRecord) -> MessageResponse:
-    """Each event carries the ids under which the logs mention the message."""
+    """Build the response. Each event includes the ids that identify the message in the logs."""
     ids = {"outboxId": record.summary.outbox_id, "requestId": record.summary.request_id}
     return extend(
         MessageResponse,

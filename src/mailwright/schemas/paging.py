@@ -13,13 +13,13 @@ NEWEST = 2**63 - 1
 
 
 class Page(RequestModel):
-    """Query parameters of every list. An unknown one is an error: an ignored filter would show too much."""
+    """Query parameters of every list. Unknown parameters are errors, because an ignored filter would show too much."""
 
     limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
     cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the previous page.")] = None
 
     def before(self, kind: str) -> int:
-        """Return the key that the page's rows come before, newest first."""
+        """Return the key that all rows of this page precede. Rows are sorted newest first."""
         return decode_cursor(kind, self.cursor)[0] if self.cursor is not None else NEWEST
 
     def next_cursor(self, kind: str, keys: Sequence[int]) -> str | None:

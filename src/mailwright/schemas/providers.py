@@ -42,7 +42,7 @@ class ProviderListResponse(ResponseModel):
 
 
 def provider_response(name: str, seen: Sequence[WorkerPresence], quota: ProviderQuota | None) -> ProviderResponse:
-    """A provider is left alone if every worker leaves it alone."""
+    """Build the response. The status is `left_alone` only if no worker uses the provider at present."""
     unavailable = [presence for presence in seen if presence.unavailable_until is not None]
     first = unavailable[0] if unavailable and len(unavailable) == len(seen) else None
     return ProviderResponse(

@@ -11,7 +11,7 @@ from mailwright.domain.clock import isoformat
 from mailwright.sources.campaigns.report import ReportRow
 
 REPORT_COLUMNS = ("email", "status", "error_message", "message_id", "sent_at")
-# Rows per chunk: fewer would cost a write each, more would delay the first.
+# Rows per chunk: smaller chunks cost more writes, larger ones delay the first bytes.
 _CHUNK_ROWS = 500
 
 

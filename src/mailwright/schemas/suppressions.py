@@ -22,7 +22,7 @@ class SuppressionQuery(RequestModel):
 
 
 class SuppressionResponse(ResponseModel):
-    """`listKey` is what is not sent: `*` all messages, `general` all bulk messages, otherwise those of that list."""
+    """`listKey` names the suppressed messages: `*` all, `general` all bulk messages, otherwise those of that list."""
 
     email: str
     list_key: str

@@ -38,7 +38,7 @@ class WebhookDeliveryPage(Page):
 
 
 class WebhookResponse(ResponseModel):
-    """`state`: `active`; `failing`, with deliveries still being attempted; `paused` until it is edited; or `off`."""
+    """`state`: `active`; `failing`, but still attempted; `paused` until the webhook is edited; or `off`."""
 
     webhook_id: str
     url: str

@@ -42,8 +42,8 @@ from mailwright.web.request_ids import RequestIds
 def create_app(engine: Engine) -> FastAPI:
     """Build the HTTP application on a running engine.
 
-    `app.state` also holds what the server calls: `stop` first at shutdown, to end open streams; `finish` last, before
-    the database is closed; `look_after` now and then, to resume imports of a process that was killed.
+    `app.state` also holds functions for the server: it calls `stop` at the start of a shutdown, to end open streams;
+    `finish` before the database is closed; and `look_after` periodically, to resume imports of a killed process.
     """
     app = FastAPI(
         title="Mailwright",

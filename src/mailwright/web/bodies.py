@@ -15,7 +15,7 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 
 async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
-    """Parse the body strictly, without infinities and broken characters: what is accepted can be written again."""
+    """Parse the body strictly. Infinities and invalid characters are rejected, because they could not be stored."""
     if not request.headers.get("content-type") and request.headers.get("content-length", "0") == "0":
         raise InvalidJson("The body is missing. Send {} as application/json if there is nothing to send.")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

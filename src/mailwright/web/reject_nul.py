@@ -1,4 +1,4 @@
-"""Reject NUL characters in URLs: nothing is named with one, and PostgreSQL cannot even search for it."""
+"""Reject NUL characters in URLs. No name contains one, and PostgreSQL cannot store or compare them."""
 
 from http import HTTPStatus
 

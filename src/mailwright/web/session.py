@@ -154,7 +154,7 @@ def require_own_origin(request: Request) -> None:
     """Check the Origin header, which browsers set and pages cannot change."""
     origin = request.headers.get("origin")
     if origin is None:
-        # Some browsers omit it for requests of the same origin; those send Sec-Fetch-Site.
+        # Some browsers omit Origin for requests of the same origin, but send Sec-Fetch-Site.
         if request.headers.get("sec-fetch-site") == "same-origin":
             return
         raise ForeignOrigin
@@ -197,5 +197,5 @@ def host_of(request: Request) -> str | None:
 
 
 def _is_secure(request: Request) -> bool:
-    """Behind a proxy that terminates TLS, only the configured address shows that HTTPS is used."""
+    """Return whether HTTPS is used. Behind a proxy that terminates TLS, only the configured address shows it."""
     return request.url.scheme == "https" or engine_of(request).public_url.startswith("https://")

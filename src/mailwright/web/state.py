@@ -1,4 +1,4 @@
-"""What the application gives every request: the engine, the live updates and the result cache."""
+"""Access the shared services of the application in a request: engine, live updates and result cache."""
 
 from typing import Annotated
 
@@ -28,5 +28,5 @@ async def _engine(request: Request) -> Engine:
     return engine_of(request)
 
 
-# Asynchronous: FastAPI would run a plain function in a thread, for every request.
+# These functions are asynchronous because FastAPI runs plain functions in a thread for every request.
 EngineDep = Annotated[Engine, Depends(_engine)]

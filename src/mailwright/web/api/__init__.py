@@ -1,1 +1,1 @@
-"""The HTTP API, one router per noun."""
+"""The HTTP API, one router per resource."""

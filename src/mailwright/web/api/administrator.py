@@ -18,11 +18,11 @@ from mailwright.domain.errors import Unauthorized
 from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
 from mailwright.web.state import engine_of
 
-# Marks a route in the OpenAPI description. The responses 401 and 429 are added.
+# Marks a route in the OpenAPI description, which then gets the responses 401 and 429.
 SECURITY_SCHEME: Final = "administrator"
 ADMINISTRATORS_ONLY: Final[dict[str, Any]] = {"security": [{SECURITY_SCHEME: []}]}
 
-# What wrong passwords are counted under; no user can have this name.
+# Wrong passwords are counted under this account name, which no user can have.
 _ACCOUNT: Final = "ADMIN_PASSWORD"
 _BEARER = re.compile(r"bearer +(\S.{0,999})", re.IGNORECASE)
 
@@ -35,7 +35,7 @@ class Administrator:
 
 
 async def administrator_of(request: Request) -> Administrator:
-    """Count a wrong password as a failed sign-in; a missing one is not counted."""
+    """Authenticate an administrator. A wrong password counts as a failed sign-in; a missing one does not."""
     authorization = request.headers.get("authorization")
     if authorization is None and session_token(request) is not None:
         return await _by_session(request)
@@ -51,7 +51,7 @@ AdministratorDep = Annotated[Administrator, Depends(administrator_of)]
 async def _by_password(request: Request, engine: Engine, shown: str) -> Administrator:
     async def verify() -> Administrator | None:
         expected = engine.admin_password
-        # Headers are decoded as Latin-1; the bytes of the password are compared.
+        # Headers are decoded as Latin-1, so encode them again to compare the bytes of the password.
         is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
         return Administrator("ADMIN_PASSWORD") if is_right else None
 

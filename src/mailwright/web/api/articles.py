@@ -225,7 +225,7 @@ async def _slices(engine: EngineDep, caller: CallerDep, article_key: str) -> Seq
 
 @contextmanager
 def _unknown_article_is_not_found() -> Iterator[None]:
-    """The article is part of the URL here, not a field of the request."""
+    """Report an unknown article as not found, because it is part of the URL and not a field of the request."""
     try:
         yield
     except UnknownArticle as error:
@@ -234,7 +234,7 @@ def _unknown_article_is_not_found() -> Iterator[None]:
 
 @contextmanager
 def _invalid_slices_are_reported() -> Iterator[None]:
-    """Name each invalid field or line, as for any other invalid request."""
+    """Report each invalid field or line, as for any other invalid request."""
     try:
         yield
     except SliceRefused as error:

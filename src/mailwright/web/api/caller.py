@@ -1,7 +1,7 @@
 """Authentication of API callers, by API key or by the session of a signed-in user.
 
-The busiest routes call these functions directly: resolving dependencies of the framework would cost more than the rest
-of the request.
+The busiest routes call these functions directly, because FastAPI's dependencies would take longer than the rest of the
+request.
 """
 
 import re

@@ -301,7 +301,7 @@ def _context(engine: Engine) -> PresendContext:
 
 @contextmanager
 def _problems_are_field_errors() -> Iterator[None]:
-    """Name each field that prevents the start, as for any other invalid request."""
+    """Report each field that prevents the start, as for any other invalid request."""
     try:
         yield
     except CampaignNotStartable as error:

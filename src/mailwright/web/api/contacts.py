@@ -64,7 +64,7 @@ async def export(engine: EngineDep, caller: CallerDep, wanted: Annotated[ExportQ
     responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
 async def data(email: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Export all personal data of a contact, including their messages, to hand over on request."""
+    """Export all personal data of a contact, including their messages, for a data access request."""
     return json_response(await personal_data.export_personal_data(engine.database, caller.tenant_id, email))
 
 

@@ -66,14 +66,14 @@ async def prometheus(request: Request, engine: EngineDep) -> Response:
     try:
         await engine.gauges.refresh()
     except NotDurable as error:
-        # The counters are in memory, and matter most while the database is unreachable.
+        # Export the counters in memory anyway: they matter most while the database is unreachable.
         log.warning("gauges_not_refreshed", reason=str(error))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(metrics.REGISTRY), media_type=media_type)
 
 
 async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
-    """A provider is ok if any live worker can use it."""
+    """Return the status of each provider. A provider is ok if any live worker can use it."""
     now = engine.clock.now()
     providers: dict[str, Literal["ok", "left_alone"]] = {}
     for presence in await list_present(engine.database, now):

@@ -17,8 +17,8 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(tags=["images"])
 
-# The name is derived from the content, so browsers can cache it forever. The other headers make a browser treat any
-# content as nothing but an image.
+# The name is derived from the content, so browsers can cache the image forever. The other headers make sure that
+# browsers treat the content only as an image.
 _HEADERS = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "Content-Security-Policy": "default-src 'none'; sandbox",

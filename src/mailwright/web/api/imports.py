@@ -79,7 +79,7 @@ async def report(importId: str, engine: EngineDep, caller: CallerDep) -> Respons
 
 
 async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
-    """Read the first `length` bytes: the import may still be writing after them."""
+    """Read only the first `length` bytes, because the import may still be appending to the file."""
     with await asyncio.to_thread(path.open, "rb") as file:
         while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
             length -= len(chunk)

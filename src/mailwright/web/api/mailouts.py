@@ -91,7 +91,7 @@ async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Res
 
 
 def _refusal(run: MailoutRun, errors: Sequence[RunError]) -> Response:
-    """List each problem: a page can have several."""
+    """Build the error response. A page can have several problems; each is listed."""
     status = HTTPStatus.CONFLICT if run.error_code == ALREADY_SENT else HTTPStatus.UNPROCESSABLE_ENTITY
     field_errors = [FieldError("notionPageId", error.code, error.message) for error in errors]
     return problem(status, run.error_code or "mailout_refused", run.error_message or "", errors=field_errors)

@@ -78,7 +78,7 @@ def describe_success(models: Mapping[HTTPStatus, type[BaseModel] | None]) -> dic
 
 
 def describe_app(app: FastAPI, *, server: str) -> None:
-    """Add to the description what the framework cannot know: routes read and write their bodies themselves."""
+    """Add bodies and responses to the description. FastAPI cannot know them, because routes handle JSON themselves."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -103,7 +103,7 @@ def describe_app(app: FastAPI, *, server: str) -> None:
 
 
 def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
-    """Add what every authenticated route has."""
+    """Add the headers and responses of every authenticated route."""
     for operation in operations:
         operation.setdefault("security", [{"apiKey": []}])
         operation.setdefault("parameters", []).append(_REQUEST_ID)

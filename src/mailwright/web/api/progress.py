@@ -30,14 +30,14 @@ async def poll_progress(engine: EngineDep, caller: CallerDep) -> Response:
     return json_response(progress_response(found), headers={"Cache-Control": "no-store"})
 
 
-# Not in the API description, which cannot describe a response without an end.
+# Left out of the API description, which cannot describe an endless response.
 @router.get("/v1/progress/stream", include_in_schema=False)
 async def stream(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Send the progress as server-sent events whenever it changes. Each event is complete, so `Last-Event-ID` is not
     needed."""
 
     async def is_authorized() -> bool:
-        """A revoked key ends the stream."""
+        """Return whether the caller still has access, so that a revoked key ends the stream."""
         try:
             await caller_of(request)
         except Unauthorized:

@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
     ),
 )
 async def add(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Suppress an address: nothing is sent to it any more, including messages that already wait.
+    """Suppress an address. Nothing more is sent to it, and queued messages to it are stopped.
 
     A `listKey` limits this: `general` to all bulk messages, a list key to the messages of that list. Adding the same
     suppression again keeps the first reason.

@@ -100,7 +100,7 @@ async def rotate_secret(webhookId: str, engine: EngineDep, caller: CallerDep) ->
     responses=describe_responses({HTTPStatus.ACCEPTED: WebhookDeliveryResponse}, HTTPStatus.NOT_FOUND),
 )
 async def test(webhookId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Send a delivery of the type `test`. Its log shows the result."""
+    """Send a delivery of the type `test`. The delivery log shows the result."""
     endpoint = await _find(engine, caller, webhookId)
     delivery = await WebhookDeliveries(engine.database, engine.clock).create_test(endpoint, actor=actor_of(caller))
     return json_response(webhook_delivery_response(delivery), HTTPStatus.ACCEPTED)

@@ -57,7 +57,7 @@ async def show_all(request: Request, engine: EngineDep, visitor: ViewerDep) -> R
     return await page(request, visitor, "articles/list.html", articles=found, latest=latest)
 
 
-# Files. These addresses begin with ~, which no article key does.
+# Files. Their paths begin with ~, because no article key does.
 
 
 @router.get("/~import")
@@ -232,7 +232,7 @@ async def coverage_values(
 
 
 def filter_of(text: str) -> dict[str, str]:
-    """Parse `state=OH county=Franklin`, or one condition per line; only there may values contain spaces."""
+    """Parse `state=OH county=Franklin`, or one condition per line, where values may contain spaces."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         words = line.split() if line.count("=") > 1 else [line.strip()]
@@ -245,7 +245,7 @@ def filter_of(text: str) -> dict[str, str]:
 
 
 def filter_errors(error: InvalidInput) -> Errors:
-    """Return the errors of a filter for its one form field."""
+    """Return all errors of a filter as the error of its single form field."""
     name, _, word = (error.field or "").partition(".")
     if name != "audience_filter":
         return field_errors(error)

@@ -39,7 +39,7 @@ _NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key":
 
 @router.get("/{article_key}/send")
 async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, article_key: ArticleKey) -> Response:
-    """Show the form with a new batch ID, so that submitting it twice starts one run."""
+    """Show the form with a new batch id, so that submitting it twice starts one run."""
     return await _form_page(request, engine, visitor, article_key, Fields(batch=str(uuid4())))
 
 

@@ -32,9 +32,9 @@ router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=
 _VERBATIM: Final = ("body_md",)
 _TIME_FIELDS: Final = ("publish_at", "expires_at")
 _SUGGESTED_CONTACTS: Final = 20
-# Slices are identified by their position; saving one there again would silently replace the other.
+# A slice is identified by its position, so saving a new one there would silently replace the existing one.
 _TAKEN: Final = "Another slice has this position. Choose another section, scope or order."
-# Added to every email automatically.
+# The layout adds these to every email, so warnings about them are left out.
 _ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
 
 
@@ -138,7 +138,7 @@ def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
     given: dict[str, Any] = {name: form[name] for name in slice_input.FIELDS}
     for name in _TIME_FIELDS:
         before = None if kept is None else getattr(kept, name)
-        # The field has no seconds; an unchanged time keeps them.
+        # The form field has no seconds; if the time is unchanged, keep the stored seconds.
         is_same = before is not None and form[name] == local_time(before, zone)
         given[name] = isoformat(before) if is_same else utc_text(form[name], zone)
     return slice_input.parse_slice(given)

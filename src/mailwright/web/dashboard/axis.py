@@ -8,7 +8,7 @@ from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 
-# The length of the axis in units.
+# The length of the axis, in units of the drawing.
 WIDTH: Final = 1000
 
 # Candidate tick labels, the roundest first. An axis uses those for which it has room.

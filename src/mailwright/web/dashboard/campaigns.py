@@ -72,7 +72,7 @@ class CampaignRow:
 
     @property
     def is_processed(self) -> bool:
-        """All messages are processed; only failures may be left to review."""
+        """Whether all messages are processed; only failures may be left to review."""
         return self.is_open and self.place is not None and self.place.status is QueueStatus.COMPLETED
 
     @property
@@ -81,7 +81,7 @@ class CampaignRow:
 
     @property
     def to_come(self) -> int:
-        """Recipients who have not received it yet, enqueued or not."""
+        """The number of recipients who have not received the campaign yet, enqueued or not."""
         if self.counts is None or self.place is None:
             return 0
         unmet = (
@@ -291,7 +291,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
 
 @router.get("/{campaign_id}/report.csv")
 async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Download the same file as the API."""
+    """Download the report, which is the same file as that of the API."""
     campaign = await _found(engine, visitor, campaign_id)
     lines = report_csv(report.report_rows(engine.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}

@@ -33,7 +33,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
 FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "MJML"), (TemplateFormat.HTML, "HTML"))
-# Contacts offered for the preview; their attributes are offered as variables.
+# How many contacts the preview offers; their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
 
@@ -182,5 +182,5 @@ def _sentence(error: MailwrightError) -> str:
 
 
 def _author_issues(findings: list[PresendIssue]) -> list[PresendIssue]:
-    """Leave out warnings about the unsubscribe link, which is added automatically."""
+    """Return the issues without those about the unsubscribe link, which is added automatically."""
     return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

@@ -129,7 +129,7 @@ def utc_text(text: str, zone: tzinfo) -> str | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return text  # the API rejects it
+        return text  # The API rejects this value.
     return moment.replace(tzinfo=zone).astimezone(UTC).isoformat() if moment.tzinfo is None else text
 
 
@@ -141,7 +141,7 @@ def _content(form: Fields) -> dict[str, Any]:
     said = {"subject": form["content.subject"], "preheader": form["content.preheader"]}
     if form["content.templateId"]:
         return _given({**said, "templateId": form["content.templateId"]})
-    # Sent even if empty, so that the error appears beside the body.
+    # Include an empty body too, so that the error appears beside its field.
     body = _lines(form["content.body"])
     text = _lines(form["content.text"]) if form["content.text"].strip() else ""
     return {**_given({**said, "format": form["content.format"] or "html", "text": text}), "body": body}
@@ -192,7 +192,7 @@ def _value_text(value: Any) -> str:
         orjson.loads(value)
     except ValueError:
         return value if value == value.strip() and "\n" not in value else orjson.dumps(value).decode()
-    return orjson.dumps(value).decode()  # a text that looks like JSON must be quoted
+    return orjson.dumps(value).decode()  # Quote a text that looks like JSON.
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

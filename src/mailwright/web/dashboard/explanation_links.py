@@ -1,4 +1,4 @@
-"""Where in the dashboard the actions of an explanation are performed."""
+"""Link the actions of an explanation to the dashboard pages where users perform them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mailwright.domain.explanation import Explanation, LimitScope, Remedy
 class ActionLink:
     label: str
     href: str
-    role: str  # the least role that can act there
+    role: str  # the lowest role that can perform the action
 
 
 # Actions without an entry are buttons of the page that shows the explanation.

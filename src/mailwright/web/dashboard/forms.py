@@ -11,7 +11,7 @@ from mailwright.sources.api.validation import FieldError, RequestInvalid
 # The key of an error that concerns the whole form.
 FORM: Final = "form"
 
-# What to enter, by the last part of a field's name, for fields whose format the API describes with a pattern.
+# Input hints by the last part of the field name, for fields that the API validates with a pattern.
 _FORMATS: Final = {
     "listKey": "Use 1 to 63 of a–z, 0–9, - and _, for example product-news.",
     "segmentKey": "Use 1 to 63 of a–z, 0–9, - and _, for example big-spenders.",
@@ -23,7 +23,7 @@ _FORMATS: Final = {
     "winnerBy": "Choose clicks or opens.",
     "types": "Choose event types from the list.",
 }
-# An empty field is sent as an empty text, which the API calls too short.
+# Browsers send an empty field as an empty text, which the API reports as too short.
 _MISSING: Final = ("REQUIRED", "TOO_SHORT")
 _TOO_FEW: Final = {"variants": "An A/B test needs at least two variants.", "addresses": "Enter at least one address."}
 
@@ -84,6 +84,6 @@ def field_sentence(error: FieldError) -> str:
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital and end with a full stop."""
+    """Return the text with a capital letter at the start and a full stop at the end."""
     text = text.strip()
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', '…')) else '.'}" if text else ""

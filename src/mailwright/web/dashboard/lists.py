@@ -58,7 +58,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, list_key
 
 @router.get("/{list_key}/count")
 async def count(request: Request, engine: EngineDep, visitor: ViewerDep, list_key: str) -> Response:
-    """Count the subscribers. Loaded after the page, because long lists take time."""
+    """Count the subscribers. Loaded after the page, because counting a long list takes time."""
     await _found(engine, visitor, list_key)
     number = await count_subscribers(engine.database, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)

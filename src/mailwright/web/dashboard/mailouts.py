@@ -160,7 +160,7 @@ async def _open_mailouts(engine: Engine, visitor: Visitor) -> MailoutSender:
 
 
 async def _is_mailout_tenant(engine: Engine, visitor: Visitor) -> bool:
-    """Check the tenant: mailouts belong to one tenant of the installation."""
+    """Return whether the visitor's tenant owns the mailouts. Only one tenant of an installation does."""
     if engine.mailouts is None:
         return True
     name = engine.mailouts.settings.mailout_tenant

@@ -32,7 +32,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 50
-# Use the command line to retry more at once.
+# The maximum that the page retries at once; the command line can retry more.
 MAX_RETRIED: Final = 500
 
 STATUSES: Final = (
@@ -392,7 +392,7 @@ def format_delay(milliseconds: Instant) -> str:
 async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter, before: int) -> MessageSearch:
     to_email, words = None, criteria.q or None
     if "@" in criteria.q:
-        # Part of an address is searched as text.
+        # Search a part of an address as text.
         with contextlib.suppress(address.InvalidAddress):
             to_email, words = address.normal(criteria.q), None
     key = None

@@ -170,7 +170,7 @@ async def _requeue(service: NotificationService, notification_ids: Sequence[int]
             await service.requeue(each, actor=actor)
             count += 1
         except (NotPossibleNow, NotFound, InvalidInput):
-            continue  # it changed after the page was rendered
+            continue  # The notification changed after the page was rendered.
     return count
 
 

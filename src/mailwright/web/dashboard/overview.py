@@ -63,7 +63,7 @@ class QueuedCampaign:
 
     @property
     def unwritten(self) -> int:
-        """Recipients whose messages are not enqueued yet."""
+        """The number of recipients whose messages are not enqueued yet."""
         return 0 if self.place.is_enqueued else max(self.counts.planned - self.counts.recipients, 0)
 
     @property

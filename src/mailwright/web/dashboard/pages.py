@@ -31,7 +31,7 @@ ROUTERS: Final = (
     sign_in.router,
     account.router,
     overview.router,
-    # Its fixed addresses before those with an id.
+    # Fixed paths come before paths with an id, because the first match wins.
     campaigns_compose.router,
     campaigns.router,
     templates_pages.router,
@@ -44,7 +44,7 @@ ROUTERS: Final = (
     messages.router,
     mailbox.router,
     webhooks.router,
-    # Likewise: what begins with ~ before what begins with a key.
+    # Paths that begin with ~ come before paths that begin with an article key.
     articles_slices.router,
     articles_runs.router,
     articles.router,

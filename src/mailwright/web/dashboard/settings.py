@@ -153,7 +153,7 @@ async def _user_page(request: Request, visitor: Visitor, user: User, error: Mail
 
 
 async def _tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
-    """Administrators of one tenant create users of that tenant only."""
+    """Return the tenant of a new user. Administrators of one tenant can create users of that tenant only."""
     if visitor.user.tenant_id is not None:
         return visitor.user.tenant_id
     return None if name == _ALL_TENANTS else (await tenants.find(engine.database, name)).id

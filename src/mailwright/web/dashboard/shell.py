@@ -137,7 +137,7 @@ class PageRoute(APIRoute):
             except MailwrightError as error:
                 return await _error_page(request, error)
             except RequestValidationError:
-                # Our own links and forms always match their routes, so this address was typed by hand.
+                # Our own links and forms match their routes, so a user typed this address. Report it as not found.
                 return await _error_page(request, NotFound("This page does not exist."))
 
         return handle_with_error_pages
@@ -161,7 +161,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         raise error
     detail = str(error)
     if isinstance(error, NotDurable):
-        # The database is unavailable, so the visitor cannot be looked up. Its error message is only logged.
+        # The database is unavailable, so the visitor cannot be looked up. Only the log contains its error message.
         log.warning("not_durable", path=request.url.path, reason=detail)
         return await page(
             request, None, "error.html", status=status, title="Service unavailable", detail=unavailable_detail(request)

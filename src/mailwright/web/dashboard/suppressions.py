@@ -110,7 +110,7 @@ async def _page(
 
 
 def _normal(text: str) -> str:
-    """Normalize an address; an invalid one is simply not found."""
+    """Normalize an address. Return an invalid one unchanged; the search then finds nothing."""
     try:
         return address.normal(text)
     except address.InvalidAddress:

@@ -51,7 +51,7 @@ Write the text of this email here.
 
 @router.get("")
 async def list_templates(request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str = "") -> Response:
-    """List templates by ID with their newest versions."""
+    """List templates by id with their newest versions."""
     found = [
         list(newest.values())
         for newest in await engine.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
@@ -61,7 +61,7 @@ async def list_templates(request: Request, engine: EngineDep, visitor: ViewerDep
     return await page(request, visitor, "templates/list.html", **values)
 
 
-# A template ID cannot contain a tilde.
+# A template id cannot contain a tilde.
 @router.get("/~new")
 async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = Fields({"format": TemplateFormat.MARKDOWN, "body": _STARTER_BODY})
@@ -74,7 +74,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
     try:
         check_template_id(form["templateId"])
         if await _exists(engine, visitor, form["templateId"]):
-            raise InvalidInput("A template with this ID exists. Open it to save a new version.", field="templateId")
+            raise InvalidInput("A template with this id exists. Open it to save a new version.", field="templateId")
         stored = await _write(engine, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, engine, visitor, form, error=error)
@@ -286,7 +286,7 @@ async def _contact_variables(engine: Engine, tenant_id: int, email: str) -> Mapp
 
 
 def _samples(stored: StoredTemplate) -> dict[str, Any]:
-    """Fill required variables without a sample with their own name."""
+    """Return the samples. A required variable without a sample gets its own name as value."""
     named = {
         each.name: f"[{each.name}]" for each in stored.expected_variables() if each.is_required and each.sample is None
     }
@@ -294,7 +294,7 @@ def _samples(stored: StoredTemplate) -> dict[str, Any]:
 
 
 def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
-    """Fill the lists that a template loops over with one row that has its fields."""
+    """Return one sample row for each list that the template loops over."""
     return {
         name: [{field: f"[{field}]" for field in re.findall(rf"\b{row}\.(\w+)", stored.html)} or f"[{row}]"]
         for row, name in _LOOP.findall(stored.html)
@@ -383,7 +383,7 @@ async def _find_version(engine: Engine, visitor: Visitor, template_id: str, vers
 
 
 def _require_own(template_id: str) -> None:
-    """Hide the internal templates of campaigns."""
+    """Report internal templates of campaigns as not found."""
     if RESERVED_CHARACTER in template_id:
         raise NotFound
 
@@ -395,7 +395,7 @@ def _sentence(error: MailwrightError) -> str:
 
 
 def _diff_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each line of a unified diff with its kind, and its headers as text."""
+    """Yield the kind and text of each line of a unified diff, with readable headers."""
     for line in text.splitlines():
         if part := _PART.fullmatch(line):
             if part[1] == "---":

@@ -170,7 +170,7 @@ async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, deli
     again = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
-    return redirect(request, f"{HOME}/{again.webhook_id}", "Redelivery started under the same ID.")
+    return redirect(request, f"{HOME}/{again.webhook_id}", "Redelivery started under the same id.")
 
 
 async def _list_page(

@@ -26,7 +26,7 @@ PER_PAGE = 30
 ATOM = "http://www.w3.org/2005/Atom"
 SUMMARY = 300
 
-# The page may frame our own origin only.
+# The page may only frame content of our own origin.
 WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'self'")}
 
 # Characters that XML does not allow.

@@ -30,7 +30,7 @@ async def show(request: Request, engine: EngineDep) -> Response:
 
 @router.post("/confirm")
 async def confirm(request: Request, engine: EngineDep) -> Response:
-    """Confirm, but report if the address is blocked or unsubscribed from everything and so gets no email."""
+    """Confirm the subscription, or report that the address cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, confirms=True)
     is_on = await (await engine.double_opt_in()).confirm(recipient.tenant_id, recipient.email, recipient.list_key)
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from mailwright.web.public.texts import LANGUAGES
 
 DEFAULT = next(iter(LANGUAGES))
-# Longer Accept-Language headers are cut.
+# Accept-Language headers are cut to this length.
 MAX_LANGUAGES = 20
 
 

@@ -17,7 +17,7 @@ from mailwright.web.public.texts import LANGUAGES
 STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
 STYLE_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
 
-# Nothing may load or run, nobody may frame the page, and only our own style sheet is allowed.
+# The page may load and run nothing except our own style sheet, and no site may frame it.
 RULES: Mapping[str, str] = {
     "default-src": "'none'",
     "style-src": f"'sha256-{STYLE_DIGEST}'",
@@ -27,7 +27,7 @@ RULES: Mapping[str, str] = {
 }
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in RULES.items()),
-    "Referrer-Policy": "no-referrer",  # the address contains the recipient's token
+    "Referrer-Policy": "no-referrer",  # The URL of the page contains the recipient's token.
     "X-Robots-Tag": "noindex, nofollow",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",

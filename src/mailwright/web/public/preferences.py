@@ -47,7 +47,7 @@ async def save(request: Request, engine: EngineDep) -> Response:
     choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
         selected=frozenset(form.get("list", ())),
-        # Keeping the language of the page is not a choice.
+        # Submitting the form in the page's current language does not count as choosing a language.
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,
     )

@@ -20,11 +20,11 @@ class PublicList:
     tenant_id: int
     list: List
     tenant: str | None  # None for the first tenant, which links do not name
-    language: str | None  # chosen by the visitor
+    language: str | None  # the language that the visitor chose
 
     @property
     def here(self) -> str:
-        """The base of the language links."""
+        """The URL that the language links extend."""
         return "?" if self.tenant is None else f"?tenant={self.tenant}"
 
     def link(self, path: str, **query: str) -> str:

@@ -56,7 +56,7 @@ class LinkRecipient:
 
     @property
     def masked(self) -> str:
-        """The masked address: emails get forwarded, and the link must not reveal it."""
+        """The masked address. Emails get forwarded, so a link must not reveal the full address."""
         return address.mask(self.email)
 
 
@@ -127,7 +127,7 @@ async def link_secrets(engine: Engine) -> list[str]:
 
 
 def wants_json(request: Request) -> bool:
-    """Check for a client that asks for JSON; mailbox providers and browsers get HTML."""
+    """Return whether the client asks for JSON. Mailbox providers and browsers get HTML."""
     accepted = request.headers.get("accept", "").lower()
     return "application/json" in accepted and "text/html" not in accepted
 
@@ -156,7 +156,7 @@ class PublicRoute(APIRoute):
 
 
 async def page_not_found(request: Request, _error: Exception) -> Response:
-    """Answer requests that match no route: a page for browsers, a problem for other clients."""
+    """Respond to requests that match no route: with a page for browsers, with a problem for other clients."""
     status = HTTPStatus.NOT_FOUND
     if "text/html" not in request.headers.get("accept", "").lower():
         return problem(status, status.name, status.description)
@@ -166,6 +166,6 @@ async def page_not_found(request: Request, _error: Exception) -> Response:
 def _error_page(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
     if wants_json(request):
         return problem(status, code, detail)
-    # Offer other languages, except after a failed save, where the link would repeat the request.
+    # Offer other languages, except after a failed save, because the language link would repeat that request.
     here = "?token=" if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) else None
     return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)

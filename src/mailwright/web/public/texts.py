@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Texts:
     """The texts of one language. `{email}` is the masked address, `{list}` the name of a list."""
 
-    name: str  # of the language, in that language
+    name: str  # the name of the language in that language
     other_languages: str
 
     unsubscribe_title: str

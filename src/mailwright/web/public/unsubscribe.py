@@ -61,7 +61,7 @@ async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
 
 @router.post("/resubscribe")
 async def resubscribe(request: Request, engine: EngineDep) -> Response:
-    """Resubscribe, but report if the address is blocked or unsubscribed from everything."""
+    """Resubscribe, or report that the address still cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, returns=True)
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
@@ -100,7 +100,7 @@ async def _show(
 
 
 async def _list_name(engine: Engine, recipient: LinkRecipient) -> str | None:
-    """Return the name of the list, None for all bulk email. A deleted list is named by its key."""
+    """Return the name of the list, or None for all bulk email. For a deleted list, return its key."""
     if recipient.list_key == GENERAL:
         return None
     lists = await list_all(engine.database, recipient.tenant_id)
