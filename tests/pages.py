@@ -165,4 +165,4 @@ async def a_visit(app: FastAPI, login: str = "ada", password: str = PASSWORD) ->
 async def actions_on(engine: Engine, subject: str) -> Sequence[str]:
     """Return the recorded actions on a subject, oldest first."""
     found = await list_entries(engine.database, tenant_id=None, limit=50, subject=subject)
-    return [deed.action for deed in reversed(found)]
+    return [entry.action for entry in reversed(found)]

@@ -67,13 +67,13 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     emails = {path.name for path in (here.folder / "var/mailbox/new").iterdir()}
     assert emails == {f"{each}.mailwright" for each in (tried.out.strip(), *(row["message_id"] for row in rows))}
     done = (await here.ok("audit-log", "--subject", campaign_id, "--json")).json
-    assert [deed["action"] for deed in reversed(done)] == [
+    assert [entry["action"] for entry in reversed(done)] == [
         "campaign.create",
         "campaign.test",
         "campaign.start",
         "campaign.edit_limits",
     ]
-    assert {deed["actor"] for deed in done} == {"console"}
+    assert {entry["actor"] for entry in done} == {"console"}
 
 
 async def test_subjects_are_shown_rendered(here: Commands) -> None:

@@ -204,8 +204,8 @@ async def test_unknown_id_exits_1_with_a_message(here: Commands) -> None:
 
 async def test_dead_letters_are_listed_and_retried(here: Commands, its_database: Database) -> None:
     ids = [await a_dead_letter(its_database) for _ in range(3)]
-    letters = (await here.ok("dead-letter", "list", "--json")).json
-    assert {letter["outboxId"] for letter in letters} == set(ids)
+    dead_letters = (await here.ok("dead-letter", "list", "--json")).json
+    assert {dead_letter["outboxId"] for dead_letter in dead_letters} == set(ids)
     assert "1 message " in (await here.ok("dead-letter", "retry", ids[0])).out
     assert "2 messages " in (await here.ok("dead-letter", "retry", "--all")).out
     assert (await here.ok("dead-letter", "list", "--json")).json == []

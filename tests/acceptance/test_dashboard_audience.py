@@ -102,8 +102,8 @@ def test_message_is_found_by_search_and_shows_its_timeline(dashboard: Dashboard,
 
 def test_selected_dead_letters_are_retried(dashboard: Dashboard, ada: Page) -> None:
     failed = some(dashboard, "FAILED", 2)
-    letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
-    rows = [{"message_key": each.id, "created_at": 1_800_000_000_000, **letter} for each in failed]
+    dead_letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
+    rows = [{"message_key": each.id, "created_at": 1_800_000_000_000, **dead_letter} for each in failed]
     change(dashboard, insert(dead_letters).values(rows))
     open_page(ada, dashboard, "/dead-letters")
     expect(ada.locator("tbody tr")).to_have_count(2)

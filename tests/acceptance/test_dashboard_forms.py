@@ -229,8 +229,8 @@ async def test_dead_letters_are_mentioned_only_if_there_are_some(ada: Visit, ben
     assert "used up their attempts" not in ada.words()
     async with bench.database.write() as tx:
         [failed] = await tx.execute(select(messages.c.id))
-        letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550", "attempts": 5, "created_at": 0}
-        await tx.execute(insert(dead_letters).values(message_key=failed.id, **letter))
+        dead_letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550", "attempts": 5, "created_at": 0}
+        await tx.execute(insert(dead_letters).values(message_key=failed.id, **dead_letter))
     await ada.open("/messages?status=FAILED")
     assert "used up their attempts" in ada.words()
     await ada.open("/")

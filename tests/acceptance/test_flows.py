@@ -202,9 +202,13 @@ async def test_fifth_failure_leaves_a_dead_letter(bench: Bench, clock: ManualClo
         "451 4.3.0",
         False,
     )
-    (letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
-    assert (letter.outbox_id, letter.code, letter.attempts) == (message.outbox_id, "MAX_ATTEMPTS_EXCEEDED", 5)
-    assert "4.3.0 later" in letter.reason
+    (dead_letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
+    assert (dead_letter.outbox_id, dead_letter.code, dead_letter.attempts) == (
+        message.outbox_id,
+        "MAX_ATTEMPTS_EXCEEDED",
+        5,
+    )
+    assert "4.3.0 later" in dead_letter.reason
     assert record.payload == message.payload  # The content is kept.
 
 

@@ -30,9 +30,14 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
 
     found = (await standing(stage))[poison.outbox_id]
     async with stage.database.read() as tx:
-        letters = [(row.message_key, row.code) for row in await tx.execute(select(dead_letters))]
+        dead_letter_list = [(row.message_key, row.code) for row in await tx.execute(select(dead_letters))]
     times = stage.received()
-    figures.expect("dead letters", letters, "the poison alone", when=letters == [(found.message_key, "POISON_MESSAGE")])
+    figures.expect(
+        "dead letters",
+        dead_letter_list,
+        "the poison alone",
+        when=dead_letter_list == [(found.message_key, "POISON_MESSAGE")],
+    )
     figures.at_most("workers that died before it was put aside", restarts, MAX_CLAIMS)
     others = [key for key in stage.accepted if key != poison.outbox_id]
     # The first crash leaves the window in flight in doubt.

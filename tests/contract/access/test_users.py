@@ -155,15 +155,15 @@ async def test_changes_of_a_user_are_in_the_audit_log(users: Users, ada: User, d
     await users.change_password("grace", OTHER, actor="ada")
     await users.disable("grace", actor="ada")
     await users.enable("grace", actor="ada")
-    result = [deed for deed in await list_entries(database, tenant_id=None, limit=10) if deed.subject == "grace"]
-    assert [deed.action for deed in result][::-1] == [
+    result = [entry for entry in await list_entries(database, tenant_id=None, limit=10) if entry.subject == "grace"]
+    assert [entry.action for entry in result][::-1] == [
         "user_create",
         "user_role",
         "user_password",
         "user_disable",
         "user_enable",
     ]
-    assert {deed.actor for deed in result} == {"ada"}
+    assert {entry.actor for entry in result} == {"ada"}
     assert OTHER not in str(result)
 
 

@@ -191,7 +191,7 @@ async def test_changes_with_an_api_key_are_in_the_audit_log(
         await api.client.post("/v1/contacts/imports", content=b"email\nada@example.com\n", headers=csv)
     await tenants.create(database, clock, "acme", actor=audit_log.CONSOLE)
     await tenants.change(database, "acme", actor=audit_log.CONSOLE, clock=clock, weight=2)
-    found = [(deed.actor, deed.action) for deed in await audit_log.list_entries(database, tenant_id=None, limit=20)]
+    found = [(entry.actor, entry.action) for entry in await audit_log.list_entries(database, tenant_id=None, limit=20)]
     assert [each for each in reversed(found) if each[0] == "api"] == [
         ("api", "list.create"),
         ("api", "segment.create"),

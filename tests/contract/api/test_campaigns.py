@@ -89,8 +89,8 @@ async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Be
     ]
     for row in rows:
         assert (await api.client.get(f"/v1/email/{row[3]}")).json()["to"] == row[0].lstrip("'")
-    deeds = (await api.client.get("/v1/journal", params={"subject": campaign_id})).json()["deeds"]
-    assert [(deed["actor"], deed["action"]) for deed in deeds] == [
+    entries = (await api.client.get("/v1/journal", params={"subject": campaign_id})).json()["deeds"]
+    assert [(entry["actor"], entry["action"]) for entry in entries] == [
         ("api", "campaign.start"),
         ("api", "campaign.create"),
     ]
@@ -242,7 +242,7 @@ async def test_failures_are_listed_retried_and_accepted(api: Api, bench: Bench) 
     await bench.drain(ScriptedProvider(REFUSAL))
     assert (await shown(api, campaign_id))["failedCount"] == 1
     assert (await acted(api, campaign_id, "accept-failures"))["status"] == "SENT"
-    actions = [deed["action"] for deed in (await api.client.get("/v1/journal")).json()["deeds"]]
+    actions = [entry["action"] for entry in (await api.client.get("/v1/journal")).json()["deeds"]]
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
 
 

@@ -161,6 +161,6 @@ async def test_foreign_cursor_returns_own_messages(api: Api) -> None:
 async def everything(api: Api) -> Any:
     found = await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=100)
     suppressed = (await api.client.get("/v1/suppressions")).json()
-    letters = await message_records.dead_letters(api.engine.database, 1, limit=100)
+    dead_letter_list = await message_records.dead_letters(api.engine.database, 1, limit=100)
     stories = [await message_records.find(api.engine.database, message.outbox_id, tenant_id=1) for message in found]
-    return stories, suppressed, letters
+    return stories, suppressed, dead_letter_list

@@ -125,17 +125,17 @@ async def test_invalid_search_is_named(api: Api, query: dict[str, Any], field: s
 
 @pytest.mark.promise("operate-requeue")
 async def test_dead_letter_is_listed_and_retried(api: Api, clock: ManualClock) -> None:
-    letters = [await a_failed_message(api.engine.database, clock) for _ in range(3)]
+    dead_letters = [await a_failed_message(api.engine.database, clock) for _ in range(3)]
     first = (await api.client.get("/v1/dead-letters", params={"limit": 2})).json()
     rest = (await api.client.get("/v1/dead-letters", params={"cursor": first["nextCursor"]})).json()
     listed = [*first["deadLetters"], *rest["deadLetters"]]
-    assert [letter["outboxId"] for letter in listed] == letters[::-1]
+    assert [dead_letter["outboxId"] for dead_letter in listed] == dead_letters[::-1]
     assert (listed[0]["code"], listed[0]["attempts"]) == ("MAX_ATTEMPTS_EXCEEDED", 1)
     assert rest["nextCursor"] is None
-    answer = await api.client.post(f"/v1/email/{letters[0]}/retry")
-    assert (answer.status_code, answer.json()) == (200, {"outboxId": letters[0], "status": "PENDING"})
+    answer = await api.client.post(f"/v1/email/{dead_letters[0]}/retry")
+    assert (answer.status_code, answer.json()) == (200, {"outboxId": dead_letters[0], "status": "PENDING"})
     left = (await api.client.get("/v1/dead-letters")).json()["deadLetters"]
-    assert [letter["outboxId"] for letter in left] == [letters[2], letters[1]]
+    assert [dead_letter["outboxId"] for dead_letter in left] == [dead_letters[2], dead_letters[1]]
 
 
 @pytest.mark.promise("operate-resolve")

@@ -120,7 +120,7 @@ async def test_slice_moves_only_to_a_free_position(bench: Bench) -> None:
     [summary] = await store.list_articles(DEFAULT_TENANT)
     assert (summary.article_key, summary.slices, summary.published) == (KEY, 1, 1)
     done = [
-        (deed.action, deed.subject) for deed in await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=9)
+        (entry.action, entry.subject) for entry in await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=9)
     ]
     assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
 
@@ -231,8 +231,8 @@ async def test_run_records_actor_content_and_time(bench: Bench) -> None:
     run = await begin(bench)
     assert (run.actor, run.campaign_tag, run.article_key, run.send_batch_id) == (ACTOR, TAG, KEY, BATCH)
     assert run.started_at == bench.clock.now()
-    [deed, *_] = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
-    assert (deed.actor, deed.action, deed.subject) == (ACTOR, "article.send", run.run_id)
+    [entry, *_] = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
+    assert (entry.actor, entry.action, entry.subject) == (ACTOR, "article.send", run.run_id)
     await enqueue_all(bench)
 
 

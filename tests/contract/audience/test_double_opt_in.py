@@ -110,7 +110,7 @@ async def test_subscription_changes_by_users_are_in_audit_log(
         await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA, "confirmed": True})
         await api.client.post(f"/v1/lists/{list_key}/unsubscribe", json={"email": ADA})
     noted = await list_entries(database, tenant_id=1, limit=10, subject=ADA)
-    assert [(deed.actor, deed.action, deed.detail) for deed in reversed(noted)] == [
+    assert [(entry.actor, entry.action, entry.detail) for entry in reversed(noted)] == [
         ("admin", "contact.subscribe", {"listKey": list_key}),
         ("api", "contact.subscribe", {"listKey": list_key}),
         ("api", "contact.subscribe", {"listKey": list_key}),

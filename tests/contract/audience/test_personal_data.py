@@ -112,8 +112,12 @@ async def test_erasure_leaves_only_the_suppression(database: Database, clock: Ma
     after = await audit(database)
     assert (after.ok, after.accepted, after.sent) == (True, before.accepted, before.sent)
     assert await claims_of(database, clock).claim(10) != []
-    [deed] = await audit_log.list_entries(database, tenant_id=1, limit=10)
-    assert (deed.action, deed.detail, "@" in deed.subject) == ("contact.erase", {"messages": 2}, False)
+    [audit_entry] = await audit_log.list_entries(database, tenant_id=1, limit=10)
+    assert (audit_entry.action, audit_entry.detail, "@" in audit_entry.subject) == (
+        "contact.erase",
+        {"messages": 2},
+        False,
+    )
     with pytest.raises(NotFound):
         await erasure.erase(database, clock, 1, ADA, actor="console")
 

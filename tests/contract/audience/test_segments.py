@@ -189,7 +189,7 @@ def number_of(value: Any) -> float | None:
 
 
 def folded(text: str) -> str:
-    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+    return "".join(dead_letter.lower() if dead_letter.isascii() else dead_letter for dead_letter in text)
 
 
 # Filters of every kind.

@@ -571,9 +571,9 @@ async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) ->
     assert len(set(recipients(provider))) == 100
     assert await desk.status(campaign_id) == "SENT"
     [decided] = [
-        deed
-        for deed in await list_entries(desk.database, tenant_id=None, limit=9, subject=campaign_id)
-        if deed.action == "campaign.choose_winner"
+        entry
+        for entry in await list_entries(desk.database, tenant_id=None, limit=9, subject=campaign_id)
+        if entry.action == "campaign.choose_winner"
     ]
     assert decided.actor == "figures"
     assert decided.detail["winner"] == "B"

@@ -272,7 +272,7 @@ async def test_api_key_is_created_shown_once_and_revoked(site: Site) -> None:
         async with client_of(site.app, made[1]) as program:
             assert (await program.post("/v1/email/send", json=a_request())).status_code == 401
     found = await list_entries(site.engine.database, tenant_id=1, limit=5)
-    assert [deed.action for deed in found] == ["key_revoke", "key_create"]
+    assert [entry.action for entry in found] == ["key_revoke", "key_create"]
     assert made[1] not in str(found)
 
 

@@ -144,9 +144,9 @@ class Outbox(RuleBasedStateMachine):
         self.claim(1)
 
     @rule(deed=st.sampled_from(DEEDS), which=st.integers(0, 99))
-    def do(self, deed: str, which: int) -> None:
+    def do(self, entry: str, which: int) -> None:
         """One rule for all, so that every run may do everything, and what workers do most is tried most."""
-        getattr(self, deed)(which)
+        getattr(self, entry)(which)
 
     # What callers do.
 

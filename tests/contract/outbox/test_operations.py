@@ -102,7 +102,9 @@ async def test_concurrent_cancel_and_send_have_one_winner(database: Database, cl
 @pytest.mark.promise("operate-requeue")
 async def test_retried_dead_letter_gets_all_attempts(database: Database, clock: ManualClock) -> None:
     outbox_id = await a_failed_message(database, clock)
-    assert [letter.outbox_id for letter in await message_records.dead_letters(database, 1, limit=10)] == [outbox_id]
+    assert [dead_letter.outbox_id for dead_letter in await message_records.dead_letters(database, 1, limit=10)] == [
+        outbox_id
+    ]
     assert await Operations(database, clock).requeue(outbox_id, tenant_id=1) is Status.PENDING
     assert await message_records.dead_letters(database, 1, limit=10) == []
     record = await message_records.find(database, outbox_id, tenant_id=1)

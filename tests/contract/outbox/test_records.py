@@ -83,16 +83,16 @@ async def test_search_applies_its_conditions(database: Database, clock: ManualCl
 
 
 async def test_dead_letters_are_paged_newest_first(database: Database, clock: ManualClock) -> None:
-    letters = []
+    dead_letter_list = []
     for number in range(5):
-        letters.append(await a_failed_message(database, clock))
+        dead_letter_list.append(await a_failed_message(database, clock))
         clock.advance(number % 2)  # some of them in the same millisecond
     found: list[str] = []
     before = (message_records.NEWEST, message_records.NEWEST)
     while page := await message_records.dead_letters(database, 1, limit=2, before=before):
-        found.extend(letter.outbox_id for letter in page)
+        found.extend(dead_letter.outbox_id for dead_letter in page)
         before = (page[-1].created_at, page[-1].message_key)
-    assert found == letters[::-1]
+    assert found == dead_letter_list[::-1]
     assert page == await message_records.dead_letters(database, 2, limit=2) == []
 
 

@@ -511,8 +511,8 @@ async def test_five_claims_without_result_make_a_dead_letter(bench: Bench) -> No
         "POISON_MESSAGE",
         0,
     )
-    (letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
-    assert (letter.outbox_id, letter.code) == (killer, "POISON_MESSAGE")
+    (dead_letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
+    assert (dead_letter.outbox_id, dead_letter.code) == (killer, "POISON_MESSAGE")
 
 
 @pytest.mark.promise("poison-isolated")

@@ -15,11 +15,11 @@ from tests.unit.content.emails import an_email
 OUTBOX_ID = "01990000-0000-7000-8000-000000000001"
 
 
-def outgoing(letter: EmailParts, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
+def outgoing(parts: EmailParts, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
     """Return the envelope recipients: To, Cc and blind copies."""
-    recipients = (letter.to.address, *[box.address for box in letter.cc], *blind)
+    recipients = (parts.to.address, *[box.address for box in parts.cc], *blind)
     return OutgoingMessage(
-        OUTBOX_ID, "bounces@example.com", recipients, build_email(letter), send_before, is_canonical=True
+        OUTBOX_ID, "bounces@example.com", recipients, build_email(parts), send_before, is_canonical=True
     )
 
 

@@ -97,7 +97,7 @@ async def test_link_rewriting_is_disabled(tracks_opens: bool) -> None:
 
 async def test_copies_keep_their_roles_without_duplicates() -> None:
     cc = (Mailbox("ce@bücher.example", "Cé"), Mailbox("JANE@example.org"), Mailbox("d@example.com"))
-    letter = an_email(cc=cc)
+    parts = an_email(cc=cc)
     recipients = (
         "jane@example.org",
         "ce@xn--bcher-kva.example",
@@ -106,7 +106,7 @@ async def test_copies_keep_their_roles_without_duplicates() -> None:
         "Blind@example.com",
     )
     (personalization,) = (
-        await told(OutgoingMessage(OUTBOX_ID, "b@example.com", recipients, build_email(letter), is_canonical=True))
+        await told(OutgoingMessage(OUTBOX_ID, "b@example.com", recipients, build_email(parts), is_canonical=True))
     )["personalizations"]
     assert personalization["to"] == [{"email": "jane@example.org", "name": "Jane Doe"}]
     assert personalization["cc"] == [{"email": "ce@xn--bcher-kva.example", "name": "Cé"}, {"email": "d@example.com"}]
@@ -114,8 +114,8 @@ async def test_copies_keep_their_roles_without_duplicates() -> None:
 
 
 async def test_recipients_in_headers_only_get_nothing() -> None:
-    letter = an_email(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
-    message = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
+    parts = an_email(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
+    message = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(parts), is_canonical=True)
     (personalization,) = (await told(message))["personalizations"]
     assert personalization["to"] == [{"email": "c@example.com"}]
     assert personalization.keys() == {"to", "custom_args"}
@@ -247,32 +247,32 @@ LETTER = st.builds(
 @pytest.mark.promise("sendgrid-faithful")
 @settings(max_examples=150, deadline=None)
 @given(LETTER)
-def test_own_parser_returns_what_was_written(letter: EmailParts) -> None:
+def test_own_parser_returns_what_was_written(parts: EmailParts) -> None:
     try:
-        content = build_email(letter)
+        content = build_email(parts)
     except InvalidHeader:
         return
     message = parse_own_mime.parse(content)
     assert message is not None
-    assert_says(message, letter)
+    assert_says(message, parts)
 
 
-def assert_says(message: ParsedMessage, letter: EmailParts) -> None:
+def assert_says(message: ParsedMessage, parts: EmailParts) -> None:
     def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
-    assert [message.sender] == boxes(letter.sender)
-    assert (message.to, message.cc, message.reply_to) == (boxes(letter.to), boxes(*letter.cc), boxes(letter.reply_to))
-    assert message.subject == letter.subject
-    if letter.html is None:
+    assert [message.sender] == boxes(parts.sender)
+    assert (message.to, message.cc, message.reply_to) == (boxes(parts.to), boxes(*parts.cc), boxes(parts.reply_to))
+    assert message.subject == parts.subject
+    if parts.html is None:
         assert (message.html, (message.text or "").removesuffix("\n")) == (
             None,
-            normal(letter.text or "").removesuffix("\n"),
+            normal(parts.text or "").removesuffix("\n"),
         )
     else:
-        assert (message.html, message.text) == (normal(letter.html), normal(letter.text or ""))
+        assert (message.html, message.text) == (normal(parts.html), normal(parts.text or ""))
     assert sorted((each.filename, b64decode(each.content)) for each in message.attachments) == sorted(
-        (each.filename.strip(), each.content) for each in letter.attachments
+        (each.filename.strip(), each.content) for each in parts.attachments
     )
 
 
@@ -294,10 +294,10 @@ def test_general_parser_agrees(
     subject: str, name: str, html: str | None, text: str, files: list[EmailAttachment]
 ) -> None:
     boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)
-    letter = an_email(
+    parts = an_email(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
     )
-    content = build_email(letter)
+    content = build_email(parts)
     assert parse_own_mime.parse(content) == parse_mime.parse(content)
 
 

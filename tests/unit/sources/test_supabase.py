@@ -69,13 +69,13 @@ async def test_all_subscribers_are_read_past_the_row_cap(http: HttpClient, max_r
 
 async def test_unsubscribe_during_paging_shifts_nobody(server: SupabaseStandIn, http: HttpClient) -> None:
     server.max_rows = 2
-    for letter in "abcdef":
-        server.add("subscribers", email=f"{letter}@example.com")
+    for name in "abcdef":
+        server.add("subscribers", email=f"{name}@example.com")
     seen: list[str] = []
     async for page in asking(server, http).active():
         seen += [each.email for each in page]
         server.subscriber("a@example.com")["status"] = "unsubscribed"
-    assert seen == [f"{letter}@example.com" for letter in "abcdef"]
+    assert seen == [f"{name}@example.com" for name in "abcdef"]
 
 
 async def test_special_characters_in_addresses_are_escaped(server: SupabaseStandIn, http: HttpClient) -> None:

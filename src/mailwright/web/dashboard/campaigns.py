@@ -373,13 +373,13 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
     form = await read_fields(request)
     addresses = [each for each in form["addresses"].replace(";", ",").replace(" ", ",").split(",") if each]
     try:
-        mails = await engine.campaigns.test_send(
+        sent = await engine.campaigns.test_send(
             _acting(visitor), campaign_id, addresses, as_contact=form["asContact"] or None
         )
     except (InvalidInput, CampaignNotStartable) as error:
         campaign = await _found(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
-    words = "1 test email sent." if len(mails) == 1 else f"{len(mails)} test emails sent."
+    words = "1 test email sent." if len(sent) == 1 else f"{len(sent)} test emails sent."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -462,7 +462,7 @@ async def _page(
 async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact: str) -> dict[str, Any]:
     """Return the subject and text of the email; its HTML is served by `show_mail`."""
     trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), contact.strip() or None)
-    values: dict[str, Any] = {"version": version, "contact": contact, "mail": None, "problem": None, "has_dark": False}
+    values: dict[str, Any] = {"version": version, "contact": contact, "email": None, "problem": None, "has_dark": False}
     values["given"] = variables_text(campaign.definition.variables)
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
@@ -470,7 +470,7 @@ async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact
         return {**values, "problem": str(error), "versions": []}
     found = versions.get(version) or next(iter(versions.values()))
     has_dark = previews.has_dark_style(found.html or "")
-    return {**values, "mail": found, "versions": list(versions), "has_dark": has_dark}
+    return {**values, "email": found, "versions": list(versions), "has_dark": has_dark}
 
 
 def _tabs(line: CampaignRow) -> list[tuple[str, str]]:

@@ -200,9 +200,9 @@ async def _page(
         raise NotFound("There is no contact with this address. They may have been erased.") from error
     history = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     # The history reaches further back than the list of recent emails.
-    mails = {each.outbox_id: each.detail for each in history if each.outbox_id is not None}
-    mails |= {each.outbox_id: each.subject for each in known.messages}
-    subjects = await render_subjects(engine.database, mails, tenant_id=visitor.tenant_id, at=engine.clock.now())
+    stored = {each.outbox_id: each.detail for each in history if each.outbox_id is not None}
+    stored |= {each.outbox_id: each.subject for each in known.messages}
+    subjects = await render_subjects(engine.database, stored, tenant_id=visitor.tenant_id, at=engine.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(engine.database, visitor.tenant_id)
     values: dict[str, Any] = {

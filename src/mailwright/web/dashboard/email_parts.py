@@ -24,7 +24,7 @@ _INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class EmailPart:
+class AttachmentView:
     number: int
     name: str
     kind: str
@@ -45,7 +45,7 @@ class ParsedEmail:
     headers: tuple[tuple[str, str], ...]
     html: str | None
     text: str | None
-    attachments: tuple[EmailPart, ...]
+    attachments: tuple[AttachmentView, ...]
     source: bytes
 
     def header(self, name: str) -> str:
@@ -75,7 +75,7 @@ def parse_email(source: bytes) -> ParsedEmail:
     message = message_from_bytes(source, policy=policy.compat32)
     html = text = None
     inline: dict[str, str] = {}
-    attachments: list[EmailPart] = []
+    attachments: list[AttachmentView] = []
     for part in _leaves(message):
         kind, content = part.get_content_type(), _content(part)
         is_attachment = part.get_content_disposition() == "attachment"
@@ -88,27 +88,27 @@ def parse_email(source: bytes) -> ParsedEmail:
             if cid and kind.startswith("image/"):
                 inline[cid] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
             name = part.get_filename() or cid or f"part-{len(attachments) + 1}"
-            attachments.append(EmailPart(len(attachments), readable(name), kind, content))
+            attachments.append(AttachmentView(len(attachments), readable(name), kind, content))
     if html is not None and inline:
         html = _INLINE.sub(lambda found: inline.get(found[1], found[0]), html)
     headers = tuple((name, readable(str(value))) for name, value in message.items())
     return ParsedEmail(headers, html, text, tuple(attachments), source)
 
 
-def frame_response(mail: ParsedEmail | str, *, is_dark: bool = False) -> Response:
+def frame_response(email: ParsedEmail | str, *, is_dark: bool = False) -> Response:
     """Serve the email for a sandboxed frame."""
-    if isinstance(mail, str):
-        return email_frame(previews.notice(mail))
-    if mail.html is None:
+    if isinstance(email, str):
+        return email_frame(previews.notice(email))
+    if email.html is None:
         return email_frame(previews.notice("This email has no HTML."))
-    return email_frame(previews.in_dark(mail.html) if is_dark else previews.in_light(mail.html))
+    return email_frame(previews.in_dark(email.html) if is_dark else previews.in_light(email.html))
 
 
-def file_response(mail: ParsedEmail | str, number: int) -> Response:
+def file_response(email: ParsedEmail | str, number: int) -> Response:
     """Serve an attachment as a download, so that nothing in it runs on our origin."""
-    if isinstance(mail, str) or not 0 <= number < len(mail.attachments):
+    if isinstance(email, str) or not 0 <= number < len(email.attachments):
         raise NotFound
-    attachment = mail.attachments[number]
+    attachment = email.attachments[number]
     return download(attachment.content, attachment.name)
 
 

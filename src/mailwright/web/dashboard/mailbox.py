@@ -69,7 +69,7 @@ async def list_mails(
     request: Request, engine: EngineDep, visitor: ViewerDep, q: str = "", cursor: str = ""
 ) -> Response:
     values = await _list_values(engine, visitor, q, cursor)
-    return await page(request, visitor, "mailbox/list.html", mail=None, outbox_id="", **values)
+    return await page(request, visitor, "mailbox/list.html", email=None, outbox_id="", **values)
 
 
 @router.get("/stream")
@@ -95,11 +95,11 @@ async def show(
     view: str = "html",
     width: Literal["desktop", "phone"] = "desktop",
 ) -> Response:
-    mail = await _read_email(engine, visitor, outbox_id)
+    email = await _read_email(engine, visitor, outbox_id)
     values: dict[str, Any] = {
         **await _list_values(engine, visitor, q, cursor),
-        "mail": mail,
-        "view": mail.view(view),
+        "email": email,
+        "view": email.view(view),
         "width": width,
         "outbox_id": outbox_id,
         "at": f"/mailbox/{outbox_id}",
@@ -119,8 +119,8 @@ async def download_file(engine: EngineDep, visitor: ViewerDep, outbox_id: str, n
 
 @router.get("/{outbox_id}/source.eml")
 async def download_source(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
-    mail = await _read_email(engine, visitor, outbox_id)
-    return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
+    email = await _read_email(engine, visitor, outbox_id)
+    return download(email.source, f"{outbox_id}.eml", "message/rfc822")
 
 
 async def _list_values(engine: Engine, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:

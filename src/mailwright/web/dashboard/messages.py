@@ -215,11 +215,11 @@ async def show(
     width: Literal["desktop", "phone"] = "desktop",
 ) -> Response:
     record = await _found(engine, visitor, outbox_id)
-    mail = await _mail(engine, visitor, record)
+    email = await _render(engine, visitor, record)
     values: dict[str, Any] = {
         **await _message_values(engine, visitor, record),
-        "mail": mail,
-        "view": mail.view(view) if isinstance(mail, ParsedEmail) else "",
+        "email": email,
+        "view": email.view(view) if isinstance(email, ParsedEmail) else "",
         "width": width,
         "at": f"/messages/{record.summary.outbox_id}",
         "tags": record.payload.get("tags", []),
@@ -243,20 +243,20 @@ async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, outbox
 
 @router.get("/messages/{outbox_id}/frame")
 async def show_frame(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
-    return frame_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)))
+    return frame_response(await _render(engine, visitor, await _found(engine, visitor, outbox_id)))
 
 
 @router.get("/messages/{outbox_id}/files/{number}")
 async def download_file(engine: EngineDep, visitor: ViewerDep, outbox_id: str, number: int) -> Response:
-    return file_response(await _mail(engine, visitor, await _found(engine, visitor, outbox_id)), number)
+    return file_response(await _render(engine, visitor, await _found(engine, visitor, outbox_id)), number)
 
 
 @router.get("/messages/{outbox_id}/source.eml")
 async def download_source(engine: EngineDep, visitor: ViewerDep, outbox_id: str) -> Response:
-    mail = await _mail(engine, visitor, await _found(engine, visitor, outbox_id))
-    if isinstance(mail, str):
-        raise NotFound(mail)
-    return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
+    email = await _render(engine, visitor, await _found(engine, visitor, outbox_id))
+    if isinstance(email, str):
+        raise NotFound(email)
+    return download(email.source, f"{outbox_id}.eml", "message/rfc822")
 
 
 @router.post("/messages/{outbox_id}/cancel")
@@ -323,11 +323,11 @@ async def _found(engine: Engine, visitor: Visitor, outbox_id: str) -> MessageRec
         raise NotFound("This message does not exist, or it belongs to another tenant.") from error
 
 
-async def _mail(engine: Engine, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
+async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
     if engine.identity is None:
         return "This server cannot render emails."
     summary = record.summary
-    mail = await render_message(
+    email = await render_message(
         engine.database,
         engine.templates,
         engine.identity,
@@ -335,7 +335,7 @@ async def _mail(engine: Engine, visitor: Visitor, record: MessageRecord) -> Pars
         tenant_id=visitor.tenant_id,
         at=summary.sent_at or summary.created_at,
     )
-    return mail if isinstance(mail, str) else parse_email(mail)
+    return email if isinstance(email, str) else parse_email(email)
 
 
 async def _message_values(engine: Engine, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:

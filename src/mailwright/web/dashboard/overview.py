@@ -55,7 +55,7 @@ RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedCampaign:
+class CampaignQueueRow:
     """A queued campaign and its progress."""
 
     place: QueuePosition
@@ -165,11 +165,11 @@ async def _chart(engine: Engine, tenant_id: int, now: Instant, wanted: ChartRang
     return orjson.dumps(data).decode()
 
 
-async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> list[QueuedCampaign]:
+async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> list[CampaignQueueRow]:
     async with engine.database.read() as tx:
         line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MAX_CAMPAIGNS]
         return [
-            QueuedCampaign(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
+            CampaignQueueRow(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
         ]
 
 

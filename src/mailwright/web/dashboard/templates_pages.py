@@ -199,8 +199,8 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, tem
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
         rendered = stored.render(_samples(stored), engine.templates.standard)
-        mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
-        body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
+        content = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
+        body = {"to": form["to"], **{name: value for name, value in content.items() if value}}
         await engine.api_messages.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, engine, visitor, template_id, version, error=error, form=form)
@@ -325,14 +325,14 @@ async def _page(
         "variables": stored.expected_variables(),
         "issues": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts),
         "advice": ADVICE.get,
-        "mail": None,
+        "email": None,
         "problem": None,
         "has_dark": previews.has_dark_style(stored.html),
         "form": form or Fields(),
         "errors": field_errors(error) if error is not None else Errors(),
     }
     try:
-        values["mail"] = stored.render(_samples(stored), engine.templates.standard)
+        values["email"] = stored.render(_samples(stored), engine.templates.standard)
     except MailwrightError as failure:
         values["problem"] = str(failure)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK

@@ -27,7 +27,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RecipientLinks:
+class SubscriberLinks:
     """The links of a recipient. They are relative, so that they work behind any proxy path."""
 
     unsubscribe: str
@@ -35,11 +35,11 @@ class RecipientLinks:
     preferences: str
     confirm: str
 
-    def in_language(self, language: str | None) -> "RecipientLinks":
+    def in_language(self, language: str | None) -> "SubscriberLinks":
         """Keep the chosen language in all links."""
         if language is None:
             return self
-        return RecipientLinks(
+        return SubscriberLinks(
             *(
                 f"{link}&lang={language}"
                 for link in (self.unsubscribe, self.resubscribe, self.preferences, self.confirm)
@@ -52,7 +52,7 @@ class LinkRecipient:
     tenant_id: int
     email: str
     list_key: str
-    links: RecipientLinks
+    links: SubscriberLinks
 
     @property
     def masked(self) -> str:
@@ -74,7 +74,7 @@ async def recipient_of(
         raise InvalidToken from error
     tenant = None if tenant_id == FIRST_TENANT else name
     leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
-    links = RecipientLinks(
+    links = SubscriberLinks(
         unsubscribe=unsubscribe_link("unsubscribe", leave, tenant),
         resubscribe=unsubscribe_link("resubscribe", back, tenant),
         preferences=unsubscribe_link("preferences", leave, tenant),
