@@ -150,7 +150,7 @@ def _slices(towns: dict[str, list[str]]) -> list[Slice]:
 def main() -> None:
     reader = argparse.ArgumentParser(prog="python -m bench.articles", description=__doc__)
     reader.add_argument("database", help="the address of an empty database, or of one that was filled")
-    reader.add_argument("--fill", type=int, metavar="READERS", help="first fill it with so many readers")
+    reader.add_argument("--fill", type=int, metavar="READERS", help="first add this number of contacts")
     asked = reader.parse_args()
     if asked.fill:
         asyncio.run(fill(asked.database, asked.fill))

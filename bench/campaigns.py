@@ -109,7 +109,7 @@ def megabytes() -> float:
 def main() -> None:
     reader = argparse.ArgumentParser(prog="python -m bench.campaigns", description=__doc__)
     reader.add_argument("database", help="the address of an empty database, or of one that was filled")
-    reader.add_argument("--fill", type=int, metavar="PEOPLE", help="first fill it with so many people")
+    reader.add_argument("--fill", type=int, metavar="PEOPLE", help="first add this number of contacts")
     asked = reader.parse_args()
     if asked.fill:
         asyncio.run(fill(asked.database, asked.fill))

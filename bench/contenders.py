@@ -12,8 +12,8 @@ from bench.peers import aiobotocore, bullmq, celery, procrastinate
 from bench.race import Run, race
 from bench.stage import Stage, part
 
-# The Python peers get a part of the mails, because an hour is long: more mails did not make them faster.
-# BullMQ gets them all: V8 warms up for thousands of mails (300 mails 138–302/s, 4,000 382–426/s, 10,000 410–458/s),
+# The Python peers send a part of the messages, to save an hour: more messages did not make them faster.
+# BullMQ sends them all: V8 warms up for thousands of messages (300: 138–302/s, 4,000: 382–426/s, 10,000: 410–458/s),
 # so a short run would make it look slower than it is.
 PYTHON_PEER_SHARE = 0.2
 QUALIFYING = 20
@@ -36,7 +36,7 @@ class Contender:
     run: Callable[[Stage, int, Setting], Run]
     settings: Sequence[Setting] = (Setting(),)  # tried before the race; the best one races
     share: float = 1.0
-    composes: bool = True  # its mails are looked at before the race; over HTTP, in every run of it
+    composes: bool = True  # its messages are checked before the race; over HTTP, in every run
 
 
 def limit(stage: Stage, count: int, setting: Setting) -> Run:
@@ -200,7 +200,7 @@ def qualify(stage: Stage, contender: Contender, tell: Callable[[str, int], None]
     """Verify that the delivered messages are those of the job, each once."""
     if not contender.composes:
         return
-    tell(f"{contender.title}: are its mails right?", QUALIFYING)
+    tell(f"{contender.title}: are its messages right?", QUALIFYING)
     with stage.dumping() as sink:
         contender.run(stage, QUALIFYING, contender.settings[0])
         waiting = {job.recipient(number)["email"]: number for number in range(QUALIFYING)}
@@ -208,7 +208,7 @@ def qualify(stage: Stage, contender: Contender, tell: Callable[[str, int], None]
             number = waiting.pop(recipient, None)
             objections = ["it came twice"] if number is None else job.objections(message, number)
             if objections:
-                raise NotMeasured(f"its mail to {recipient} is not the job's: {'; '.join(objections)}")
+                raise NotMeasured(f"its message to {recipient} differs from the job: {'; '.join(objections)}")
 
 
 def best_setting(stage: Stage, contender: Contender, count: int, tell: Callable[[str, int], None]) -> Setting:

@@ -122,7 +122,7 @@ def _cpu(name: str, order: Order, results: Results) -> Iterator[Figure]:
         return Found(f"{seconds:.3f} s", met=seconds <= goal)
 
     worker, with_database = (lambda run: run.cpu_per_thousand), (lambda run: run.cpu_per_thousand_with_database)
-    what = "CPU seconds per 1,000 mails"
+    what = "CPU seconds per 1,000 messages"
     yield _figure(order, name, f"{what}: worker, PostgreSQL", "≤ 0.15", found, "postgresql", worker, 0.15)
     yield _figure(order, name, f"{what}: with database, PostgreSQL", "≤ 0.25", found, "postgresql", with_database, 0.25)
     yield _figure(order, name, f"{what}: with database, SQLite", "≤ 0.25", found, "sqlite", with_database, 0.25)
@@ -169,7 +169,7 @@ def memory(order: Order) -> Iterator[Figure]:
 
     def found() -> Found:
         with order.stage.sqlite_url() as url:
-            order.tell(f"SQLite: {count:,} mails for the memory of a worker", count)
+            order.tell(f"SQLite: {count:,} messages for the memory of a worker", count)
             part("bench.mailwright", "prepare")(url, count)
             run = mailwright.drain(order.stage, url, count)
         quarter = len(run.rss_bytes) // 4
@@ -179,7 +179,7 @@ def memory(order: Order) -> Iterator[Figure]:
         peak = run.peak_rss_bytes / 1e6
         return Found(f"{peak:.0f} MB", ratio=growth, met=peak <= 200 and growth <= 1.1)
 
-    what = f"memory of a worker over {count:,} mails: peak; ratio of the last quarter to the second"
+    what = f"memory of a worker over {count:,} messages: peak; ratio of the last quarter to the second"
     yield _figure(order, "memory", what, "≤ 200 MB, ratio ≤ 1.1", found)
 
 
@@ -250,16 +250,16 @@ def fan_out(order: Order) -> Iterator[Figure]:
         ours = f"{rate:,.0f}/s, {cpu:.1f} s of processor time, {sum(each.refused for each in rounds)} lock errors"
         return Found(ours, met=all(each.messages == each.notifications == rows and not each.refused for each in rounds))
 
-    what = f"SQLite: {rows:,} notifications of a queue that another program is writing, until each row is told"
+    what = f"SQLite: {rows:,} notifications of a queue that another program is writing, until each row has its result"
     yield _figure(order, "notifications", what, "each sent once, no lock error", found)
 
 
 def even_pace(order: Order) -> Iterator[Figure]:
     def found(new: Callable[[], AbstractContextManager[str]], rate: int) -> Found:
-        order.tell(f"a mailout of {rate} mails a second", 0)
+        order.tell(f"a mailout of {rate} messages per second", 0)
         with new() as url:
             even = pacing.measured(url, rate)
-        ours = f"{even.shortest:.1f}, {even.mean:.1f} and {even.longest:.1f} ms between {even.messages} mails"
+        ours = f"{even.shortest:.1f}, {even.mean:.1f} and {even.longest:.1f} ms between {even.messages} messages"
         met = even.shortest >= even.ideal and even.deviation <= MEAN_DEVIATION
         return Found(ours, f"{even.ideal:.0f} ms", even.mean / even.ideal, met)
 

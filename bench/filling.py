@@ -31,7 +31,7 @@ SHOP: Final = 1
 BAKERY: Final = 2
 # Rows of the filling have numbers above this, so that they meet none of the sample's.
 ABOVE: Final = 1_000
-# So many addresses are written to; only the first of them are contacts, the others were erased since.
+# The number of recipients. Only the first of them are contacts; the others have been erased.
 ADDRESSES: Final = 500_000
 # Visits each address once: a multiplier without a common factor.
 SHUFFLE: Final = 7_919
@@ -183,7 +183,7 @@ async def _messages(engine: Engine, size: Size, now: int) -> None:
             "is_bulk": "true" if block.is_bulk else "false",
             "list": "'news'" if block.is_bulk else "NULL",
             "busy": 4 if block.source is Source.NOTIFICATION else 2**31,
-            "told": 10 if block.is_bulk else 2**31,  # only of bulk mail does the provider tell more
+            "told": 10 if block.is_bulk else 2**31,  # providers report further events only about bulk messages
             "waits_after": last - block.waiting,
             "contacts": size.of(100_000),
             "created": f"({_moment(size, 0, now)} + i * {_step(size)})",

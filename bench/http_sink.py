@@ -64,7 +64,7 @@ class HttpSink:
             number = _READER.match(recipient)
             objections = job.objections(message, int(number[1])) if number else ["it is not the job's reader"]
             if objections:
-                raise NotMeasured(f"its mail to {recipient} is not the job's: {'; '.join(objections)}")
+                raise NotMeasured(f"its message to {recipient} differs from the job: {'; '.join(objections)}")
 
     def close(self) -> None:
         self._count.close()

@@ -61,7 +61,7 @@ def _drain(
     database = stage.postgresql.process if on_postgresql else None
     run = race(sink, workers, count, database=database, until_exit=True, advance=stage.advance)
     if (settled := audit(database_url)["sent"]) != count:
-        raise NotMeasured(f"{count} mails came to the sink, and the audit counts {settled} as sent")
+        raise NotMeasured(f"{count} messages reached the sink, and the audit counts {settled} as sent")
     return run
 
 

@@ -119,7 +119,7 @@ async def queue_up(engine: Engine, rate: int, emails: int) -> None:
 def main() -> None:
     reader = argparse.ArgumentParser(prog="python -m bench.pacing", description=__doc__)
     reader.add_argument("database", help="the address of an empty database")
-    reader.add_argument("rate", type=int, help="mails in a second: a number that 1,000 can be divided by")
+    reader.add_argument("rate", type=int, help="messages per second: a divisor of 1,000")
     asked = reader.parse_args()
     logs.configure("ERROR", "console")
     with tempfile.TemporaryDirectory(prefix="mwpacing") as folder:

@@ -28,7 +28,7 @@ from bench.stage import Stage
 from mailwright.schemas.paging import encode_cursor
 
 TIMES: Final = 20
-# Whoever listens shares one look a second with all others: later ones are asked for after it.
+# All listeners share one query per second, so later requests are made after it.
 STREAM_TIMES: Final = 4
 STREAM_PAUSE: Final = 1.05
 GOAL_MILLISECONDS: Final = 100

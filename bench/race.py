@@ -17,7 +17,7 @@ from bench.children import Child, NotMeasured, tree_cpu_seconds
 POLL_SECONDS = 0.004
 SAMPLE_SECONDS = 0.5
 STALL_SECONDS = 60
-# A contender that sends a mail twice does so at once; this long the sink is watched after the last expected mail.
+# A contender that sends a message twice does so at once: watch the sink this long after the last expected message.
 AFTERMATH_SECONDS = 0.3
 
 
@@ -73,7 +73,7 @@ def race(
             watch.until(lambda: not watch.running())
         cpu, database_cpu = watch.cpu_seconds() - cpu, _cpu_seconds(database) - database_cpu
         watch.expect_no_more()
-    # The mails that were there when the clock started are not counted into its time.
+    # Messages that arrived before the clock started are not counted.
     seconds = max(last - first, POLL_SECONDS) * count / max(count - early, 1)
     return Run(count, seconds, cpu, database_cpu, watch.rss_bytes)
 
@@ -109,7 +109,7 @@ class Watch:
         time.sleep(AFTERMATH_SECONDS)
         self._look()
         if self.arrived != self._count:
-            raise NotMeasured(f"{self._count} mails were queued and {self.arrived} came")
+            raise NotMeasured(f"{self._count} messages were queued and {self.arrived} arrived")
         self._advance(self._count)
 
     def _look(self) -> float:
@@ -119,7 +119,7 @@ class Watch:
         return now
 
     def _object(self, quiet_seconds: float) -> None:
-        so_far = f"{self.arrived} of {self._count} mails came"
+        so_far = f"{self.arrived} of {self._count} messages arrived"
         if any(worker.exit_code() for worker in self._workers):
             broken = next(worker for worker in self._workers if worker.exit_code())
             raise NotMeasured(f"{so_far}. {broken.complaint()}")

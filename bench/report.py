@@ -18,7 +18,15 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 MET = {True: "yes", False: "no", None: "not measured"}
 
 FIGURE_COLUMNS = ("id", "what", "Mailwright", "beside it", "ratio", "goal", "met", "command")
-RUN_COLUMNS = ("contender", "mails/s", "lowest–highest", "CPU s per 1,000", "with database", "memory", "timed command")
+RUN_COLUMNS = (
+    "contender",
+    "messages/s",
+    "lowest–highest",
+    "CPU s per 1,000",
+    "with database",
+    "memory",
+    "timed command",
+)
 
 
 def show(console: Console, figures: Sequence[Figure], results: Results) -> None:
@@ -75,7 +83,8 @@ def run_rows(results: Results) -> list[tuple[str, ...]]:
                 f"{results.median(name, lambda run: run.cpu_per_thousand):.3f}",
                 f"{results.median(name, lambda run: run.cpu_per_thousand_with_database):.3f}",
                 f"{results.median(name, lambda run: run.peak_rss_bytes) / 1e6:,.0f} MB",
-                f"{runs[0].messages:,} mails: {command}" + (f", {setting.processes} of them" * (setting.processes > 1)),
+                f"{runs[0].messages:,} messages: {command}"
+                + (f", {setting.processes} of them" * (setting.processes > 1)),
             )
         )
     return rows

@@ -35,7 +35,7 @@ PHONE: Final = {"width": 375, "height": 780}
 DESK: Final = {"width": 1440, "height": 900}
 
 # Every page of an administrator by the name of its screenshot. `{Name}` is a campaign of the sample,
-# `{mail to …}` the latest message to that address.
+# `{email to …}` the latest message to that address.
 PAGES: Final = {
     "overview": "/",
     "campaigns": "/campaigns",
@@ -50,11 +50,11 @@ PAGES: Final = {
     "template-edit": "/templates/receipt/edit",
     "template-diff": "/templates/open-seat.v1/diff?before=1&after=2",
     "messages": "/messages",
-    "message-bounced": "/messages/{mail to lukasz@example.com}",
-    "message-in-doubt": "/messages/{mail to tim@example.com}",
+    "message-bounced": "/messages/{email to lukasz@example.com}",
+    "message-in-doubt": "/messages/{email to tim@example.com}",
     "dead-letters": "/dead-letters",
     "mailbox": "/mailbox",
-    "mailbox-email": "/mailbox/{mail to ada@example.com}",
+    "mailbox-email": "/mailbox/{email to ada@example.com}",
     "contacts": "/contacts",
     "contact": "/contacts/ada@example.com",
     "contact-new": "/contacts/new",
@@ -113,8 +113,8 @@ class Dashboard:
         return self.address + re.sub(r"\{([^}]+)\}", lambda found: self._id_of(found[1]), path)
 
     def _id_of(self, name: str) -> str:
-        if name.startswith("mail to "):
-            address = name.removeprefix("mail to ")
+        if name.startswith("email to "):
+            address = name.removeprefix("email to ")
             [message] = self.do(
                 lambda: search(self.engine.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )

@@ -1,4 +1,4 @@
-"""Golden files: what our sample pages look like as mails. `python -m tests.notion_golden` writes them anew.
+"""Golden files: the emails of our sample pages. `python -m tests.notion_golden` writes them again.
 
 Open the HTML in a browser and look before you commit a change of them.
 """

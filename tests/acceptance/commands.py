@@ -1,7 +1,7 @@
 """The command line in a test: real processes, in a folder and an environment of their own.
 
-Commands are forked from a warm process, unless their own start is part of the test. Services are started: whoever
-signals or kills one means that very process.
+Commands are forked from a warm process, unless their own start is part of the test. Services are started, because
+a signal must reach the process of the service itself.
 """
 
 import asyncio

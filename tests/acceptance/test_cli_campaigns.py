@@ -15,18 +15,18 @@ import pytest
 from tests.acceptance.commands import Commands
 
 PEOPLE = "email,name,plan\nada@example.com,Ada,gold\nalan@example.com,Alan,basic\ngrace@example.com,Grace,gold\n"
-LETTER = """# Hello {{ name }}
+MARKDOWN = """# Hello {{ name }}
 
 You are on {{ plan }}, and it is {{ season }}. [Leave]({{ unsubscribe_url }}) {{ postal_address }}
 """
-CREATE = ("campaign", "create", "--name", "News", "--subject", "For {{ name }}", "--markdown", "letter.md")
+CREATE = ("campaign", "create", "--name", "News", "--subject", "For {{ name }}", "--markdown", "news.md")
 
 
 @pytest.fixture
 async def here(tmp_path: Path) -> Commands:
     commands = Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
     (tmp_path / "people.csv").write_text(PEOPLE)
-    (tmp_path / "letter.md").write_text(LETTER)
+    (tmp_path / "news.md").write_text(MARKDOWN)
     await commands.ok("db", "upgrade")
     await commands.ok("list", "create", "news")
     await commands.ok("contact", "import", "people.csv", "--list", "news")

@@ -405,7 +405,7 @@ def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "There is no such thing.\n"
 
 
-# What services, migrations, writing mails and the other engine need.
+# Modules of services, migrations, message rendering and the other database engine.
 HEAVY = """
 alembic argon2 asyncpg botocore cryptography css_inline fastapi inscriptis jinja2 lxml mrml opentelemetry redis
 rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml

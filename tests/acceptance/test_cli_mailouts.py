@@ -74,7 +74,7 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     assert (again.code, again.err.count("mailout_already_sent"), again.out) == (1, 1, "")
 
 
-async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: Desk) -> None:
+async def test_watch_sends_ready_pages_and_reports_invalid_ones(desk: Desk) -> None:
     desk.page("Ready")
     desk.page("Draft")
     desk.notion.add_page(desk.mailouts, {"Subject": "Nothing", "Status": "Ready"})
@@ -90,7 +90,7 @@ async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: De
     assert sorted(each["status"] for each in listed) == ["refused", "refused", "sent"]
 
 
-async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk: Desk) -> None:
+async def test_run_without_error_table_names_failed_recipients(desk: Desk) -> None:
     desk.supabase.add("subscribers", email="éva@example.com")
     here = {"NOTION_DB_ERRORS": ""}
     run_id = (await desk.commands.ok("mailout", "send", desk.page(), **here)).out.strip()
@@ -100,7 +100,7 @@ async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk
     assert f"`mailwright mailout report {run_id}` lists the failed recipients." in shown
 
 
-async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) -> None:
+async def test_run_without_a_worker_says_so_until_sent(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
     asked = (("mailout", "show", run_id), ("mailout", "list"))
     for arguments in asked:
@@ -115,7 +115,7 @@ async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) ->
     assert (await desk.commands.ok("mailout", "show", run_id, "--json")).json["wait"] is None
 
 
-async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
+async def test_each_page_error_is_a_line_with_its_code(desk: Desk) -> None:
     page = desk.page(subject="")
     for asked in (("mailout", "send", page), ("mailout", "send", page, "--dry-run")):
         refused = await desk.commands.run(*asked, ORG_NAME="")
@@ -126,18 +126,18 @@ async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
         ]
 
 
-async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
+async def test_deleted_page_is_reported_in_one_sentence(desk: Desk) -> None:
     page = desk.page()
     run_id = (await desk.commands.ok("mailout", "send", page)).out.strip()
     desk.notion.trash(page)
     await desk.commands.ok("worker", "--drain")
     shown = (await desk.commands.ok("mailout", "show", run_id)).out
-    assert " ".join(shown.split()).count("is in Notion's trash. What became of the mails is kept here") == 1
+    assert " ".join(shown.split()).count("is in Notion's trash. The results are kept here") == 1
     assert "2 of 2 sent" in shown
     assert "next try" not in shown
 
 
-async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
+async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))
     begun = await desk.commands.ok("mailout", "send", desk.page())
     assert begun.err == "! Notion limits the request rate. A worker will retry.\n"

@@ -1,4 +1,4 @@
-"""Services: they start, serve, and leave in order when they are told to."""
+"""Services: they start, serve, and end in order on a signal."""
 
 import asyncio
 import json
@@ -121,8 +121,8 @@ async def a_letter_started(commands: Commands) -> str:
     """A campaign to one reader."""
     await commands.ok("list", "create", "readers")
     await commands.ok("list", "subscribe", "readers", "ada@example.com")
-    (commands.folder / "letter.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
-    campaign = ("--name", "Letter", "--subject", "Hello", "--markdown", "letter.md", "--list", "readers")
+    (commands.folder / "news.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
+    campaign = ("--name", "News", "--subject", "Hello", "--markdown", "news.md", "--list", "readers")
     made = (await commands.ok("campaign", "create", *campaign)).out.strip()
     await commands.ok("campaign", "start", made)
     return made

@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.commands import Commands
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\x00" * 20
-LETTER = """# Hello {{ name }}
+MARKDOWN = """# Hello {{ name }}
 
 ![Our logo](logo.png)
 
@@ -26,28 +26,28 @@ async def here(tmp_path: Path) -> Commands:
 
 async def test_template_with_image_is_created_in_two_locales(here: Commands) -> None:
     (here.folder / "logo.png").write_bytes(PNG)
-    (here.folder / "letter.md").write_text(LETTER)
-    (here.folder / "carta.md").write_text(LETTER.replace("Hello", "Olá"))
+    (here.folder / "news.md").write_text(MARKDOWN)
+    (here.folder / "carta.md").write_text(MARKDOWN.replace("Hello", "Olá"))
     url = (await here.ok("image", "upload", "logo.png")).out.strip()
     assert (here.folder / "var" / "images" / url.rpartition("/")[2]).read_bytes() == PNG
     assert [each["url"] for each in (await here.ok("image", "list", "--json")).json] == [url]
-    put = ("template", "create", "letter", "--subject", "News", "--var", "news=Rain", "--markdown")
-    await here.ok(*put, "letter.md")
+    put = ("template", "create", "news", "--subject", "News", "--var", "news=Rain", "--markdown")
+    await here.ok(*put, "news.md")
     await here.ok(*put, "carta.md", "--locale", "pt")
 
-    visible = (await here.ok("template", "show", "letter", "--locale", "pt-BR", "--json")).json
+    visible = (await here.ok("template", "show", "news", "--locale", "pt-BR", "--json")).json
     assert (visible["version"], visible["locale"], visible["format"], url in visible["html"]) == (
         2,
         "pt",
         "markdown",
         True,
     )
-    assert len((await here.ok("template", "versions", "letter", "--json")).json) == 2
-    assert "+# Olá {{ name }}" in (await here.ok("template", "diff", "letter", "1", "2")).out
-    preview = await here.ok("template", "preview", "letter", "--var", "name=Ana", "--html", "seen.html")
+    assert len((await here.ok("template", "versions", "news", "--json")).json) == 2
+    assert "+# Olá {{ name }}" in (await here.ok("template", "diff", "news", "1", "2")).out
+    preview = await here.ok("template", "preview", "news", "--var", "name=Ana", "--html", "seen.html")
     assert ("Hello Ana" in preview.out, "Rain" in preview.out) == (True, True)
     assert url in (here.folder / "seen.html").read_text()
-    assert (await here.ok("template", "check", "letter", "--json")).json == {"mayGo": True, "findings": []}
+    assert (await here.ok("template", "check", "news", "--json")).json == {"mayGo": True, "findings": []}
 
 
 async def test_failed_presend_check_exits_with_1_and_all_reasons(here: Commands) -> None:

@@ -75,7 +75,7 @@ def confirm(page: Page) -> None:
 
 def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
-    ada.get_by_label("Name", exact=True).fill("Letter of autumn")
+    ada.get_by_label("Name", exact=True).fill("News of autumn")
     ada.get_by_role("textbox", name="Subject").fill("Autumn, {{ name }}")
     ada.get_by_label("Preheader").fill("Leaves for {{ city }}")
     editor = ada.locator(".editor .cm-content")
@@ -91,7 +91,7 @@ def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboar
     ada.get_by_label("Shop news").check()
     ada.get_by_role("button", name="Save draft").click()
 
-    expect(ada.get_by_role("heading", level=1)).to_have_text("Letter of autumn")
+    expect(ada.get_by_role("heading", level=1)).to_have_text("News of autumn")
     expect(ada.locator(".checks")).to_contain_text("15 recipients at this time")
     campaign_id = ada.url.rpartition("/")[2]
     ada.get_by_role("button", name="Start campaign").click()

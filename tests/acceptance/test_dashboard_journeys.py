@@ -61,7 +61,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         # Write a campaign with a limit of its own and start it.
         page.get_by_role("link", name="Campaigns").click()
         page.get_by_role("link", name="Create campaign").click()
-        page.get_by_label("Name", exact=True).fill("First letter")
+        page.get_by_label("Name", exact=True).fill("First newsletter")
         page.get_by_role("textbox", name="Subject").fill("News for {{ city }}")
         page.get_by_label("Shop news").check()
         page.get_by_text("Sending limits").click()

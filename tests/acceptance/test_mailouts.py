@@ -34,7 +34,7 @@ from tests.standins.sns import TOPIC, Signer, ses_event
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
 RATE = 50
-# A crowded machine takes its time for thousands of mails; nobody waits so long where it does not.
+# A busy machine needs long for thousands of messages. An idle one ends the wait early.
 PATIENCE_SECONDS = 150.0
 PASSWORD = "a-password-for-tests"
 ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
@@ -161,12 +161,12 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
     stage.notion.answer(Answer(503))
     before = len(stage.notion.requests)
     async with stage.served() as (_, client):
-        await until(lambda: len(stage.reached) >= 90, "mails after the kill")
+        await until(lambda: len(stage.reached) >= 90, "messages after the kill")
         assert stage.reached == everyone[: len(stage.reached)]
         assert min(await _gaps(stage)) >= 1_000 / RATE
         # Its own pace would take minutes for the rest; who gets it is the same at any pace.
         await _lift_pace(client, key, run_id)
-        await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all mails")
+        await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all messages")
         # What was under way when the process was killed is in doubt until SES tells.
         for message in taken[-5:]:
             await _tell(stage.signer, client, message)

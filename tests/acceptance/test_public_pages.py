@@ -1,4 +1,4 @@
-"""The readers' pages in a real browser with scripts switched off, from a mail in the mailbox to what it changes."""
+"""The public pages in a real browser without scripts, from an email in the mailbox to what it changes."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ class Post:
         return max((self.mailbox / "new").iterdir(), key=lambda file: file.stat().st_mtime_ns)
 
     def opened(self) -> Path:
-        """The latest mail's HTML, as the reader's mail program shows it."""
+        """Write the HTML of the latest email to a file, as an email client shows it."""
         message = email.message_from_bytes(self.latest().read_bytes(), policy=SMTP)
         body = message.get_body(("html",))
         assert body is not None

@@ -128,7 +128,7 @@ RUNS = (
     ),
     Run("phases", "killed at every step", staged(phases.kills), {}, {}),
     Run("phases", "cut at every step", staged(phases.cuts), {}, {}),
-    Run("phases", "cut amid a large mail", staged(phases.cut_amid_a_large_mail), {}, {}),
+    Run("phases", "connection cut during a large message", staged(phases.cut_during_a_large_message), {}, {}),
     Run("phases", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
     Run(
         "http-phases",
@@ -153,15 +153,15 @@ RUNS = (
     Run("disks", "full disk, read-only disk", small_disk, {}, {}, SQLITE),
     Run(
         "poison",
-        "a mail that kills before the mark",
-        staged(poison.before_the_mark),
+        "a message that kills the worker before the attempt",
+        staged(poison.before_the_attempt),
         {"innocents": 2_000},
         {"innocents": 300},
     ),
     Run(
         "poison",
-        "a mail that kills after the mark",
-        staged(poison.after_the_mark),
+        "a message that kills the worker during the attempt",
+        staged(poison.during_the_attempt),
         {"innocents": 500},
         {"innocents": 150},
     ),

@@ -40,7 +40,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
         worker = await stage.working()
         for number in range(kills):
             taken = readers * (number + 1) // (kills + 2)
-            await until(lambda enough=taken: len(sendgrid.messages) >= enough, 60, "mails to be sent")
+            await until(lambda enough=taken: len(sendgrid.messages) >= enough, 60, "messages to be sent")
             await asyncio.sleep(chance.uniform(0.0, 0.02))
             worker.kill()
             again, is_replay = await runs.start(ACTOR, DEFAULT_TENANT, a_run_request())

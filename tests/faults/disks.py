@@ -81,7 +81,7 @@ async def read_only(figures: Figures, folder: Path) -> None:
             figures.expect("said on a read-only file", " ".join(said)[:100], "why, without a trace", when=is_clear)
             _mount("-o", "remount,rw", str(disk))
             async with _serving(stage) as api:
-                await _accepted(figures, api, "once it can be written to")
+                await _accepted(figures, api, "when it is writable again")
 
 
 class Api(Client):

@@ -36,7 +36,7 @@ async def run(stage: Stage, *, stops: int, at_once: int = 2) -> Figures:
     figures.none("ended otherwise than with 0", [str(each.exit_code) for each in stopped if each.exit_code])
     figures.none("claims later than 1 s after the signal", sum(each.late_claims for each in stopped))
     figures.note(
-        "mails in flight at the signal, mean", round(sum(each.in_flight for each in stopped) / len(stopped), 1)
+        "messages in flight at the signal, mean", round(sum(each.in_flight for each in stopped) / len(stopped), 1)
     )
     figures.note("slowest stop in seconds", round(max(each.seconds for each in stopped), 1))
     figures.none("locked after the end", sum(row.locked_by is not None for row in rows))

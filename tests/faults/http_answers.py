@@ -257,7 +257,7 @@ def _compare(
     figures.none(f"{carrier.name}: of {len(keys)} good ones, not simply taken", others)
     given = carrier.ids_given(server)
     strange = [key for key in keys if rows[key].provider_message_id != given.get(key)]
-    figures.none(f"{carrier.name}: good ones with another mail's id", strange)
+    figures.none(f"{carrier.name}: successes with the ID of another message", strange)
 
 
 async def _stubborn(stage: Stage, figures: Figures, carrier: FaultProvider, message: NewMessage) -> None:

@@ -58,7 +58,7 @@ async def run(stage: Stage, *, kills: int, events: int, readers: int) -> Figures
     figures.expect("messages", len(rows), f"{events * readers}", when=len(rows) == events * readers)
     figures.none("rows that are not sent", [row for row in told if row[1] != "sent"])
     figures.none("rows whose attempts are not one", [row for row in told if row[2] != 1])
-    figures.none("subscribers who were told of more or fewer", [s for s, n in sent_once.items() if n != events])
+    figures.none("subscribers notified of more or fewer events", [s for s, n in sent_once.items() if n != events])
     figures.none("lock errors that the other program saw", refused)
     figures.none("lock errors that a worker saw", [line for each in everyone for line in _troubles(each.said)])
     figures.none("audits that did not add up", int(not await stage.identity_holds()))

@@ -86,7 +86,7 @@ async def run(stage: Stage, server: PostgresServer, *, outages: int) -> Figures:
     figures.note("answers", dict(load.statuses))
     strange = [status for status in load.statuses if status not in ("200", "202", "503")]
     figures.none("answers other than 202, its replay, and 503", strange)
-    figures.none("told 202 and not stored", [told for told in load.told.values() if told not in rows])
+    figures.none("answered with 202 but not stored", [each for each in load.told.values() if each not in rows])
     figures.expect("messages", len(rows), f"{len(load.told)} keys", when=len(rows) == len(load.told))
     figures.none("processes that did not survive", [str(code) for code in alive if code is not None])
     await compare(stage, figures)

@@ -1,7 +1,7 @@
-"""The worker is killed, or its connection cut, at every step of a mail's way. The outcome is what the step allows.
+"""Kill the worker or cut its connection at every step of sending a message, and check the outcome.
 
-A mark without a result is a doubt, whatever the step: nobody can ask the dead. A worker that lives knows better: before
-the last byte left, the mail simply goes again; after it, only a whole answer tells.
+After a kill, an attempt without a result is in doubt at every step. A worker that survives a cut connection retries the
+message if the last byte was not sent; after the last byte, only a complete response decides.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ async def cuts(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
     return figures
 
 
-async def cut_amid_a_large_mail(stage: Stage) -> Figures:
+async def cut_during_a_large_message(stage: Stage) -> Figures:
     """The message is too large to be sent at once: its last byte was not sent, so it is retried."""
     figures = Figures()
     for rule in RULES:
@@ -101,7 +101,7 @@ async def cut_amid_a_large_mail(stage: Stage) -> Figures:
             worker = stage.worker(MAILWRIGHT_LOCK_TTL_SECONDS=60)
             found = await _ending(stage, sink, message)
             worker.kill()
-        _note(figures, f"cut amid a large mail, {rule}", found, SmtpKillOutcome(Status.SENT, 1, 0, 0))
+        _note(figures, f"connection cut during a large message, {rule}", found, SmtpKillOutcome(Status.SENT, 1, 0, 0))
     return figures
 
 

@@ -19,7 +19,7 @@ from tests.standins.smtp_sink import SmtpSink, Step
 MOST_RESTARTS = 40
 
 
-async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> Figures:
+async def before_the_attempt(stage: Stage, *, innocents: int, workers: int = 2) -> Figures:
     """It kills during the build: nothing was handed over, so nothing is in doubt."""
     figures = Figures()
     await stage.open_sink()
@@ -48,7 +48,7 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
     return figures
 
 
-async def after_the_mark(stage: Stage, *, innocents: int) -> Figures:
+async def during_the_attempt(stage: Stage, *, innocents: int) -> Figures:
     """It kills during the send: the message is in doubt."""
     figures = Figures()
     poison = a_message(to=POISON)

@@ -94,12 +94,12 @@ async def test_frozen_worker_past_its_lease_sends_no_duplicates(stage: Stage) ->
 @pytest.mark.promise("poison-isolated")
 async def test_message_that_kills_workers_is_failed_after_five_claims(file_stage: Stage) -> None:
     file_stage.settings = {"MAILWRIGHT_LOCK_TTL_SECONDS": "1"}
-    every_bar_is_reached(await poison.before_the_mark(file_stage, innocents=60, workers=1))
+    every_bar_is_reached(await poison.before_the_attempt(file_stage, innocents=60, workers=1))
 
 
 @pytest.mark.promise("poison-isolated")
 async def test_message_that_kills_during_the_send_affects_no_other(file_stage: Stage) -> None:
-    every_bar_is_reached(await poison.after_the_mark(file_stage, innocents=80))
+    every_bar_is_reached(await poison.during_the_attempt(file_stage, innocents=80))
 
 
 @pytest.mark.promise("accept-idempotent")

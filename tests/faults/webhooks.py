@@ -253,7 +253,7 @@ async def _state(database: Database) -> dict[str, Counter[tuple[Any, ...]]]:
         "contacts": select(contacts.c.email, contacts.c.status, contacts.c.bounce_type, contacts.c.bounce_subtype),
         "suppressions": select(suppressions.c.email, suppressions.c.list_key),
         "reports": select(reports.c.key, reports.c.type, reports.c.verdict, reports.c.email, reports.c.at),
-        "states of mails": select(messages.c.outbox_id, deliveries.c.status).select_from(delivery),
+        "states of messages": select(messages.c.outbox_id, deliveries.c.status).select_from(delivery),
         "events of providers": select(messages.c.outbox_id, events.c.type, events.c.metadata, events.c.created_at)
         .select_from(message)
         .where(events.c.type.in_(sorted(REPORTABLE))),

@@ -1,7 +1,7 @@
 """Stand-ins for a rehearsal: `python -m tests.standins ses --port 8026` runs one until Ctrl-C.
 
-`ses --fail 503 --times 3` refuses the first three requests; `sendgrid --events-to URL` posts signed events of the mails
-that it takes; `sns --outbox-id ID --email ADDRESS --type bounce` tells of one mail. `postgresql` and `valkey` are real
+`ses --fail 503 --times 3` refuses the first three requests; `sendgrid --events-to URL` posts signed events of accepted
+messages; `sns --outbox-id ID --email ADDRESS --type bounce` reports one message. `postgresql` and `valkey` are real
 ones, from their wheels: what they hold is gone when they end.
 """
 
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="any free one if not given; postgresql has none")
     parser.add_argument("--fail", type=int, metavar="STATUS", help="ses, sendgrid, smtp, smtpbz: answer this")
     parser.add_argument("--times", type=int, metavar="N", help="so often; always if not given")
-    parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
-    parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")
+    parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of accepted messages")
+    parser.add_argument("--outbox-id", metavar="ID", help="sns: the message to report")
     parser.add_argument("--email", default=StandInOptions().email, metavar="ADDRESS", help="sns: its reader")
     parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns, sendgrid: the event")
     parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # Both as Ctrl-C, also where whoever began us ignores it: servers that were started are ended.
+    # Both signals act as Ctrl-C, even if the parent process ignores it, so that started servers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     main()

@@ -1,7 +1,7 @@
 """An IMAP server for tests with one account, a few folders and configurable failures.
 
 async with ImapServer() as server:
-    uid = server.put(mail)
+    uid = server.put(content)
     server.fail("FETCH", Failure.CUT)
     ...
     assert server.flags(uid) == {"\\\\Seen"}

@@ -3,7 +3,7 @@
 async with SendGridStandIn() as sendgrid:
     sendgrid.answer(refusal(429, "too many requests", X_RateLimit_Reset="1800000060"), nth=1)
     ...
-    assert sendgrid.mails[0]["subject"] == "Hello"
+    assert sendgrid.messages[0]["subject"] == "Hello"
     headers, body = sendgrid.signed_events([{"event": "delivered", "email": "reader@example.com"}])
 """
 

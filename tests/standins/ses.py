@@ -3,7 +3,7 @@
 async with SesStandIn() as ses:
     ses.refuse("TooManyRequestsException", 429, "Maximum sending rate exceeded.", nth=1)
     ...
-    assert ses.mails[0].content == content
+    assert ses.messages[0].content == content
 """
 
 import asyncio

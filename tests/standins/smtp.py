@@ -23,5 +23,5 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
         while True:
             await asyncio.sleep(0.1)
             for message in sink.messages[told:]:
-                print(f"a mail to {', '.join(message.recipients)}, {len(message.content)} bytes", flush=True)
+                print(f"a message to {', '.join(message.recipients)}, {len(message.content)} bytes", flush=True)
             told = len(sink.messages)

@@ -164,7 +164,7 @@ HEADERS = {"Content-Type": "text/plain; charset=UTF-8", "User-Agent": "Amazon Si
 
 def forgeries(signer: Signer, message: Any) -> dict[str, bytes]:
     """Envelopes with one defect each, except those that need another certificate."""
-    good = signer.notified(message, subject="About a mail")
+    good = signer.notified(message, subject="About a message")
     host = f"https://sns.{REGION}.amazonaws.com"
     stranger = Signer(int(signer.now.timestamp() * 1000), key="stranger")
     changed = {

@@ -104,7 +104,7 @@ def test_every_assumption_has_a_sentence(assumption: ForecastAssumption) -> None
     assert_is_sentence(assumption_text(assumption))
 
 
-def test_limit_is_named_with_usage_and_the_time_in_the_zone() -> None:
+def test_limit_is_named_with_usage_and_local_time() -> None:
     limit = ReachedLimit("daily_limit", LimitScope.TENANT, "shop", used=500, allowed=500)
     held = {"limit": limit, "remedy": Remedy.CHANGE_LIMIT, "until": NOW + 13 * HOUR}
     text = campaign_text(a_campaign(CampaignState.HELD, "daily_limit", **held), ZoneInfo("Europe/Moscow"))
@@ -150,7 +150,7 @@ def test_position_in_the_lane_is_counted() -> None:
     assert sentence(1_001) == "Queued: more than 1,000 messages of its lane are due first."
 
 
-def test_deferral_in_a_list_has_its_end_if_it_has_one() -> None:
+def test_deferral_in_a_list_has_its_end_if_known() -> None:
     assert deferral_text("rate_per_hour", NOW + HOUR, NOW) == "Hourly limit reached until 09:00 UTC (in 60 minutes)"
     assert deferral_text(SCHEDULED, NOW + DAY, NOW) == "Scheduled for 2027-01-16 08:00 UTC (in 24 hours)"
     assert deferral_text(PAUSED, INDEFINITELY, NOW) == "Paused"

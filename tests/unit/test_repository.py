@@ -67,7 +67,7 @@ def test_there_is_one_picture() -> None:
     assert _picture(README) == _picture(ARCHITECTURE)
 
 
-def test_the_life_of_a_message_has_eight_steps_and_each_names_its_file() -> None:
+def test_life_of_a_message_has_eight_steps_with_files() -> None:
     life = ARCHITECTURE.read_text(encoding="utf-8").partition("## The life of a message")[2].partition("\n## ")[0]
     steps = re.split(r"^\d\. ", life, flags=re.MULTILINE)[1:]
     assert len(steps) == 8
@@ -106,9 +106,7 @@ def test_every_promise_has_a_test_and_every_test_a_promise() -> None:
     assert not complaints, "\n".join(complaints)
 
 
-def test_a_test_is_found_by_its_own_mark_its_class_and_its_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_is_found_by_mark_class_or_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "tests"
     folder.mkdir()
     mark = "pytest.mark.promise"
@@ -160,7 +158,7 @@ def test_the_tree_speaks_of_nothing_outside_itself() -> None:
 
 
 def test_every_event_of_the_log_is_one_word() -> None:
-    """Whoever looks for an event in a log types its name."""
+    """One word is easy to search for in a log."""
     events = [
         (file.name, event)
         for file in PACKAGE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""aiobotocore alone: no queue and no database. Its mails are made beforehand; only the requests are timed."""
+"""aiobotocore alone: no queue and no database. Its messages are rendered beforehand; only the requests are timed."""
 
 from pathlib import Path
 

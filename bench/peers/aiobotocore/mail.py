@@ -1,4 +1,4 @@
-"""Runs in aiobotocore's own environment: `mail.py compose` writes the mails, `mail.py send` sends them."""
+"""Runs in aiobotocore's own environment: `mail.py compose` writes the messages, `mail.py send` sends them."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ CONCURRENCY = int(os.environ["BENCH_CONCURRENCY"])
 
 
 def compose() -> None:
-    """All mails in one file, each with a line before it that says to whom it goes and how long it is."""
+    """Write all messages to one file, each after a line with its recipient and its length."""
     job = json.loads((FOLDER / "job.json").read_text())
     subject, text = jinja2.Template(job["subject"]), jinja2.Template(job["text"])
     html = jinja2.Template(job["html"], autoescape=True)
@@ -48,7 +48,7 @@ def composed() -> Iterator[tuple[str, bytes]]:
 
 
 async def send() -> None:
-    """Retries off, as Mailwright's own; so many requests at once; the next mail goes when one is answered."""
+    """Send without retries, as Mailwright does. The next request starts when one has a response."""
     config = AioConfig(retries={"total_max_attempts": 1}, max_pool_connections=CONCURRENCY)
     waiting = composed()
     async with get_session().create_client("sesv2", endpoint_url=os.environ["BENCH_SES_URL"], config=config) as client:

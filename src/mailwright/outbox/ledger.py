@@ -186,7 +186,7 @@ class RateCheckpoint:
 
 
 class _Line:
-    """One pace while moments are booked: the next free one, and how many mails begin at the last one."""
+    """One send rate while slots are booked: the next free slot, and how many messages begin at the last one."""
 
     def __init__(self, pace: SendRate, counter: int, known: RateCheckpoint | None) -> None:
         self.pace = pace

@@ -158,10 +158,10 @@ async def test_interrupted_import_continues_where_it_stopped(
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
     report = tmp_path / "report.csv"
     started = await imports.begin(1, path, ImportOptions(NEWS))
-    portions = imports.run(started, path, report)
+    batches = imports.run(started, path, report)
     for _ in range(3):
-        cut = await anext(portions)
-    await portions.aclose()
+        cut = await anext(batches)
+    await batches.aclose()
     assert (cut.records, cut.added) == (30, 30)
     # What an uncommitted batch has written is overwritten.
     with report.open("ab") as file:

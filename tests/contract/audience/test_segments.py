@@ -197,7 +197,7 @@ def folded(text: str) -> str:
 WORDS = [value for value in VALUES if isinstance(value, str) and value]
 SCALARS = [*WORDS, 42, -7, 3.5, 1000.25, 42.0, True, False]
 BOUNDS = st.sampled_from([0, 42, 3.5, -7, 1000, "2027-01-31", "2027-01-01", "2027-02-01"])
-DEEDS = st.fixed_dictionaries(
+ACTIVITIES = st.fixed_dictionaries(
     {},
     optional={
         "withinDays": st.sampled_from([1, 7, 30]),
@@ -236,7 +236,7 @@ UNSUBSCRIBE = st.one_of(
             {"createdBefore": "2027-01-01"},
         ]
     ),
-    *(st.fixed_dictionaries({name: DEEDS}) for name in ("sent", "opened", "clicked", "bounced")),
+    *(st.fixed_dictionaries({name: ACTIVITIES}) for name in ("sent", "opened", "clicked", "bounced")),
 )
 FILTERS = st.recursive(
     UNSUBSCRIBE,

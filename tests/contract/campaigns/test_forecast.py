@@ -122,7 +122,7 @@ async def assert_workers_follow_the_forecast(
             segment.sent == 0 or segment.reason is None for segment in forecasted.segments
         ):  # no day was summarized with others
             worst = max(worst, *(abs(sent_by(forecasted, time + SECOND) - sent) for time, sent in history))
-    print(f"the forecast and the workers differ by at most {worst} mails at any time")
+    print(f"the forecast and the workers differ by at most {worst} messages at any time")
     assert worst <= ONE_BATCH
 
 

@@ -29,7 +29,7 @@ FOLDER = Path(os.environ.get("SUPABASE_LITE") or Path(__file__).resolve().parent
 PROGRAM = FOLDER / "node_modules/@supabase/lite/dist/cli/index.js"
 NODE = Path(ROOT_DIR, "bin", "node")
 NPM = Path(ROOT_DIR, "lib/node_modules/npm/bin/npm-cli.js")
-# Nobody's scripts are run, and whoever is cut off from the registry does not wait for it.
+# No package scripts run, and without access to the registry the command fails quickly.
 INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=20000")
 INSTALL_SECONDS = 120
 START_SECONDS = 150

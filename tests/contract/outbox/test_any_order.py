@@ -61,7 +61,7 @@ LISTS = ["general", "news", "tips"]
 SCOPES = ["*", *LISTS]
 # More often an answer after which it goes on than one that ends it.
 RESULTS = [UNKNOWN, FAULT, SENT, THROTTLE, UNKNOWN, MISCONFIGURED, FAULT, REFUSAL]
-# After these the provider has the mail, or may have it; after the others it surely has not.
+# After these results the provider has the message, or may have it; after the others it has not.
 MAY_HAVE_LEFT = (SENT, UNKNOWN, None)
 # What the last event of a message must be for it to stand where it stands.
 LAST_EVENTS = {
@@ -75,7 +75,7 @@ LAST_EVENTS = {
 FOR_EVER = (Status.SENT, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
-DEEDS = [
+ACTIONS = [
     *["claim"] * 2,
     *["begin"] * 4,
     *["settle"] * 4,
@@ -98,9 +98,9 @@ class Model:
     email: str
     on_doubt: OnDoubt
     list_key: str | None
-    attempts: list[Attempt] = field(default_factory=list)  # every time that a provider was handed the mail
+    attempts: list[Attempt] = field(default_factory=list)  # each handover to a provider
 
-    is_reported: bool = False  # the provider has said that it has the mail, while nobody was sending it
+    is_reported: bool = False  # the provider reported it while no attempt was running
 
     @property
     def may_have_left(self) -> int:
@@ -108,7 +108,7 @@ class Model:
 
     @property
     def stopped_by(self) -> set[tuple[str, str]]:
-        """Of these who have left, any one keeps this mail from being sent."""
+        """Return the suppressions that each prevent this message from being sent."""
         scopes = ["*"] if self.list_key is None else ["*", "general", self.list_key]
         return {(self.email, scope) for scope in scopes}
 
@@ -143,10 +143,10 @@ class Outbox(RuleBasedStateMachine):
             self._accept(READERS[number % len(READERS)], is_bulk, None)
         self.claim(1)
 
-    @rule(deed=st.sampled_from(DEEDS), which=st.integers(0, 99))
-    def do(self, entry: str, which: int) -> None:
+    @rule(action=st.sampled_from(ACTIONS), which=st.integers(0, 99))
+    def do(self, action: str, which: int) -> None:
         """One rule for all, so that every run may do everything, and what workers do most is tried most."""
-        getattr(self, entry)(which)
+        getattr(self, action)(which)
 
     # What callers do.
 
@@ -181,7 +181,7 @@ class Outbox(RuleBasedStateMachine):
             self.run(Operations(self.database, self.clock).cancel(outbox_id, tenant_id=DEFAULT_TENANT))
 
     def report(self, which: int) -> None:
-        """The provider tells, once or twice, of a mail that it may have."""
+        """Let the provider report, once or twice, a message that it may have."""
         told = [outbox_id for outbox_id, message in self.messages.items() if message.may_have_left]
         if not told:
             return
@@ -329,7 +329,7 @@ def _bounded(examples: int, steps: int) -> settings:
         deadline=None,
         derandomize=True,
         database=None,
-        phases=(Phase.generate,),  # with Phase.shrink a failure takes minutes to be told, and is told in fewer steps
+        phases=(Phase.generate,),  # Phase.shrink would shorten a failing example, but takes minutes.
         suppress_health_check=list(HealthCheck),
     )
 

@@ -221,7 +221,7 @@ async def test_report_during_an_erasure_is_not_stored(database: Database, clock:
 
 @pytest.mark.parametrize("way", ["reserve", "reserve each", "book"])
 async def test_counter_survives_deletion_while_it_is_reopened(database: Database, clock: ManualClock, way: str) -> None:
-    """Whoever counted last did so long ago: it is old, and just then somebody counts again."""
+    """The counter is old enough to be deleted, and a worker counts again at the same time."""
     ledger = DatabaseLedger(database, clock)
     window, pace = (
         LimitWindow("mailwright:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
@@ -413,7 +413,7 @@ async def _somebody_waits(tx: Transaction, number: int = 1) -> None:
 
 
 async def _as_far_as_it_can(database: Database, task: asyncio.Task[Any]) -> None:
-    """Until it is done, or waits for whoever has its rows."""
+    """Run the task until it is done or waits for the transaction that has locked its rows."""
     while not task.done():
         async with database.read() as tx:
             if (await tx.run(WAITING))[0].n:

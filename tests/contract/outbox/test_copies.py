@@ -16,7 +16,7 @@ from tests.conftest import DatabaseAddress
 async def delivered(
     place: DatabaseAddress, mailbox: Path, *, suppress: str | None = None, **payload: object
 ) -> EmailMessage:
-    """The one mail that arrives when this is asked for."""
+    """Send this request and return the one email that arrives."""
     async with open_engine(load(database_url=place.url, mailbox=mailbox)) as engine:
         template = await engine.templates.put(
             1, "receipt", subject="Your {{ item }}", html="<p>{{ item }}</p>", text=None

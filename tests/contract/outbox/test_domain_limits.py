@@ -61,7 +61,7 @@ async def waiting(bench: Bench) -> list[tuple[str, int]]:
 
 
 async def drained(bench: Bench, provider: ScriptedProvider, names: str = "a", **pace: int) -> None:
-    """By one worker for each letter, at the same time."""
+    """Drain the queue with one worker per character of `names`, all at the same time."""
     workers = [await bench.worker(provider, name, **pace) for name in names]
     async with asyncio.timeout(60):
         await asyncio.gather(*(worker.run(drain=True) for worker in workers))

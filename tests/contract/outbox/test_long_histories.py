@@ -29,7 +29,7 @@ from tests.campaigns import CampaignHarness
 _RUN_MESSAGES = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
 # A table, or what a statement calls it, that is read as a whole.
 _WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
-# What the pages ask of the three tables that grow with every mail, with a value for each parameter.
+# Queries of the pages on the three tables that grow with every message, with a value for each parameter.
 ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (search.KEY_BEFORE, {"time": 1}),
     (summary.WAITING_LANES, {"now": 1, "first": 1, "beyond": 2}),
@@ -156,7 +156,7 @@ async def test_campaign_figures_do_not_depend_on_tally_progress(bench: Bench) ->
     assert halfway.messages == {"open": 3, "click": 3}
     await _add_up(bench)
     assert await campaign_statistics(bench.database, campaign) == halfway
-    # Whoever opened it before does not count again, wherever the first time was added up.
+    # A second open by the same contact does not count, even if the first is already in the totals.
     await _happen(bench, campaign, ("open", 2 * MINUTE))
     again = await campaign_statistics(bench.database, campaign)
     assert again.messages == {"open": 3, "click": 3}
@@ -184,7 +184,7 @@ async def test_variant_results_do_not_depend_on_tally_progress(bench: Bench, win
     assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
     await _add_up(bench)
     assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
-    # Whoever only clicked has opened it as well, and whoever only opened has not clicked.
+    # A click counts as an open; an open does not count as a click.
     for happened, opened, clicked in ((["click", "click"], 3, 3), (["open", "click", "open"], 3, 3)):
         await _happen(bench, campaign, *((name, 0) for name in happened), of="News for")
         await _happen(bench, campaign, ("open", 0), of="Other")
@@ -225,7 +225,7 @@ async def test_campaign_messages_are_searched_within_their_time(bench: Bench, mo
             if page.next_key is None:
                 break
             before = page.next_key
-        # Three mails in steps of two: what lies before the campaign is not looked through.
+        # Three messages in steps of two: keys from before the campaign are not scanned.
         assert (found, looks) == (3, 2)
 
 

@@ -309,7 +309,7 @@ async def test_unconfirmed_rate_is_dropped_until_reported_again(database: Databa
     ses, other = Account(100, rate=14), Account(100)
     sync = a_sync(database, clock, ses=ses, smtpbz=other)
     other.is_silent = True
-    await sync.sync()  # whoever else is silent, its own rate is known
+    await sync.sync()  # The rate of SES is known although the other provider reports nothing.
     assert await quotas.provider_rate(database, {"ses": None}) == RouteRate("ses", 14)
     ses.is_silent = True
     for _ in range(STALE_AFTER):

@@ -120,8 +120,8 @@ async def test_email_stays_unseen_on_imap_until_done() -> None:
 async def test_done_email_is_moved_to_configured_folder() -> None:
     async with ImapServer() as server:
         uid = server.put(b"mail")
-        await handle_all(mailbox_of(server, move="Handled mails"))
-        assert (server.flags(uid), server.folder(uid)) == ({"\\Seen"}, "Handled mails")
+        await handle_all(mailbox_of(server, move="Handled emails"))
+        assert (server.flags(uid), server.folder(uid)) == ({"\\Seen"}, "Handled emails")
 
 
 async def test_server_without_move_is_detected_early() -> None:

@@ -19,7 +19,7 @@ from mailwright.events.bounces.email_parts import MAX_DEPTH, MAX_PARTS, split_pa
 from tests.unit.events.bounce_emails import READER, a_feedback, a_group, a_report, a_text
 from tests.unit.events.test_bounces_corpus import COLLECTION
 
-LETTERS = (BounceReport, FeedbackReport, AutoReply, UnrelatedEmail, UnreadableReport)
+PARSED_TYPES = (BounceReport, FeedbackReport, AutoReply, UnrelatedEmail, UnreadableReport)
 
 SAMPLES = [
     a_report(a_group(diagnostic="550 5.1.1 unknown"), a_group("bob@reader.example", "delayed", "4.2.2")),
@@ -57,13 +57,13 @@ pytestmark = pytest.mark.promise("bounce-any-bytes")
 @example(b"Content-Type: multipart/mixed; boundary*=a%00b''x\n\n--a\n")
 @example(b'Content-Type: multipart/mixed; boundary=""\n\n--\n--\n')
 def test_random_bytes_are_parsed(message: bytes) -> None:
-    assert isinstance(parse_bounce_mail(message), LETTERS)
+    assert isinstance(parse_bounce_mail(message), PARSED_TYPES)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.floats(0, 1))
 def test_truncated_emails_are_parsed(message: bytes, share: float) -> None:
-    assert isinstance(parse_bounce_mail(message[: int(len(message) * share)]), LETTERS)
+    assert isinstance(parse_bounce_mail(message[: int(len(message) * share)]), PARSED_TYPES)
 
 
 @UNHURRIED
@@ -77,13 +77,13 @@ def test_mutated_emails_are_parsed(message: bytes, changes: list[tuple[float, by
     for share, piece, dropped in changes:
         place = int(len(message) * share)
         message = message[:place] + piece + message[place + dropped :]
-    assert isinstance(parse_bounce_mail(message), LETTERS)
+    assert isinstance(parse_bounce_mail(message), PARSED_TYPES)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.sampled_from(SAMPLES), st.floats(0, 1))
 def test_concatenated_emails_are_parsed(one: bytes, other: bytes, share: float) -> None:
-    assert isinstance(parse_bounce_mail(one[: int(len(one) * share)] + other), LETTERS)
+    assert isinstance(parse_bounce_mail(one[: int(len(one) * share)] + other), PARSED_TYPES)
 
 
 def test_too_deep_nesting_is_ignored() -> None:
@@ -126,5 +126,5 @@ HUGE: dict[str, Callable[[], bytes]] = {
 def test_ten_megabytes_are_parsed_quickly(what: str) -> None:
     message = HUGE[what]()
     began = time.process_time()  # CPU time, because the machine may be busy
-    assert isinstance(parse_bounce_mail(message), LETTERS)
+    assert isinstance(parse_bounce_mail(message), PARSED_TYPES)
     assert time.process_time() - began < 3

@@ -31,7 +31,7 @@ DISAGREEMENTS = {
     "lhost-postfix-01.eml": "5.1.1 and 'no such user' are hard for us, also when a local delivery program says it",
     "lhost-postfix-03.eml": "'unknown user' is hard for us, also when it comes after the content",
     "lhost-postfix-07.eml": "'user unknown' is hard for us, also when it comes after the content",
-    "rfc3464-01.eml": "the mail says 5.1.1 user unknown; the expectation speaks of a full mailbox",
+    "rfc3464-01.eml": "the email says 5.1.1 user unknown; the expectation speaks of a full mailbox",
 }
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT

@@ -126,7 +126,7 @@ def _check(envelope: sns.SnsEnvelope, certificate: SnsCertificate, now: Instant)
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-@pytest.mark.parametrize("subject", [None, "", "About a mail"])
+@pytest.mark.parametrize("subject", [None, "", "About a message"])
 async def test_notification_is_accepted(receiver: SnsVerifier, version: str, subject: str | None) -> None:
     envelope = await receiver.verify(SIGNER.notification(MESSAGE, subject=subject, version=version))
     assert (envelope.kind, envelope.message, envelope.topic) == (SnsMessageType.NOTIFICATION, MESSAGE, TOPIC)

@@ -30,7 +30,7 @@ async def http(connections: int = 100, tls: ssl.SSLContext | None = None) -> Asy
 async def post(
     http: HttpClient, url: str, body: bytes = b"{}", timeout_seconds: float = 20.0
 ) -> HttpResponse | Disconnect:
-    return await http.request("POST", f"{url}/mails", body=body, timeout_seconds=timeout_seconds)
+    return await http.request("POST", f"{url}/messages", body=body, timeout_seconds=timeout_seconds)
 
 
 def cut(reply: HttpResponse | Disconnect) -> Disconnect:

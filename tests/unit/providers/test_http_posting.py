@@ -33,7 +33,7 @@ class Poster:
         may_begin: bool = True,
     ) -> SendHandle:
         return self._http.post(
-            f"{self._url}/mails",
+            f"{self._url}/messages",
             told,
             headers=headers,
             body=body,

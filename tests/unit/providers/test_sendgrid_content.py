@@ -226,7 +226,7 @@ FILE = st.builds(
     st.binary(max_size=200),
     st.none() | st.from_regex(r"[a-z0-9.@-]{1,20}", fullmatch=True),
 )
-LETTER = st.builds(
+EMAIL_PARTS = st.builds(
     EmailParts,
     message_id=st.just("<1@example.com>"),
     date=st.just(NOON),
@@ -246,7 +246,7 @@ LETTER = st.builds(
 
 @pytest.mark.promise("sendgrid-faithful")
 @settings(max_examples=150, deadline=None)
-@given(LETTER)
+@given(EMAIL_PARTS)
 def test_own_parser_returns_what_was_written(parts: EmailParts) -> None:
     try:
         content = build_email(parts)

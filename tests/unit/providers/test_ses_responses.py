@@ -26,7 +26,7 @@ NO_RIGHT = "not authorized to perform ses:SendEmail on resource arn:aws:ses:eu-w
 MAYBE_TAKEN = {"SES_SERVICE_UNAVAILABLE", "SES_TIMEOUT", "SES_UNKNOWN_ANSWER"}
 
 NAMED = [
-    # this mail
+    # About this message.
     (
         "MessageRejected",
         400,
@@ -160,7 +160,7 @@ NAMELESS = [
     (Answer(503, b"busy"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
     (Answer(504), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
     (a_large_answer(503), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
-    # a success that tells of no mail
+    # A success without a message ID.
     (EMPTY, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
     (HTML, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
     (WRONG_JSON, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),

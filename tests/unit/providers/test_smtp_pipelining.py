@@ -139,7 +139,7 @@ async def test_temporary_rejection_of_any_recipient_causes_a_retry(
 
 async def test_extra_reply_never_sends_the_wrong_content() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
-        sink.answer(Step.MAIL, b"250 ok\r\n250 ok, once more\r\n", nth=1)
+        sink.answer(Step.MAIL, b"250 ok\r\n250 ok, again\r\n", nth=1)
         first = await smtp.send(a_mail(content=content(1)))
         assert (first.kind, first.code) == (ResultKind.RETRYABLE, "SMTP_UNKNOWN_REPLY")
         assert not sink.complete

@@ -177,7 +177,7 @@ def test_recipients_with_the_same_slices_share_a_selection(
 
 
 def test_each_slice_has_one_inclusion_reason() -> None:
-    fates = {
+    slices = {
         Inclusion.FOR_EVERYONE: a_slice(),
         Inclusion.IN_SCOPE: a_slice(scope_ocd_id=OHIO),
         Inclusion.OUT_OF_SCOPE: a_slice(scope_ocd_id=FRANKLIN),
@@ -186,7 +186,7 @@ def test_each_slice_has_one_inclusion_reason() -> None:
         Inclusion.NOT_YET: a_slice(publish_at=NOW + 1),
         Inclusion.EXPIRED: a_slice(expires_at=NOW),
     }
-    assert {found: decide_inclusion(each, [US, OHIO], NOW) for found, each in fates.items()} == {
+    assert {found: decide_inclusion(each, [US, OHIO], NOW) for found, each in slices.items()} == {
         each: each for each in Inclusion
     }
 

@@ -90,7 +90,7 @@ def test_malformed_division_is_refused_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "reason"),
     [
         ("a.csv", "", "a.csv, line 1: the first line must name the columns"),
         ("a.csv", "article_key,colour\nx,red\n", "line 2: colour: is not a field of a slice"),
@@ -105,10 +105,10 @@ def test_malformed_division_is_refused_with_its_line(tmp_path: Path) -> None:
         ("a.md", "---\n!!python/object/apply:os.system [true]\n---\nx", "the front matter is not valid YAML"),
     ],
 )
-def test_invalid_file_is_refused_with_line_and_reason(name: str, text: str, told: str) -> None:
+def test_invalid_file_is_refused_with_line_and_reason(name: str, text: str, reason: str) -> None:
     with pytest.raises(FilesRefused) as refused:
         files.read_texts([(name, text)])
-    assert told in str(refused.value)
+    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize(

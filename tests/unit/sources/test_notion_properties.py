@@ -43,8 +43,8 @@ def test_status_may_be_a_status_or_a_select(kind: str) -> None:
 
 
 def test_title_is_the_subject_without_subject_column() -> None:
-    assert read_mailout(a_page(Letter=("title", [text("March")])), NAMES).subject == "March"
-    both = a_page(Letter=("title", [text("internal name")]), Subject=("rich_text", []))
+    assert read_mailout(a_page(Title=("title", [text("March")])), NAMES).subject == "March"
+    both = a_page(Title=("title", [text("internal name")]), Subject=("rich_text", []))
     assert read_mailout(both, NAMES).subject == ""
 
 

@@ -35,7 +35,7 @@ from tests import notion_golden
 from tests.notion_pages import as_block, as_blocks, block, every_type, mention, picture, said, table, text
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "notion"
-# Nobody sees these: they are Notion's own signposts, private, or of no use in a mail.
+# These are not shown: they are Notion's navigation, private, or useless in an email.
 UNSEEN = {"breadcrumb", "table_of_contents", "template", "meeting_notes", "transcription", "unsupported"}
 
 

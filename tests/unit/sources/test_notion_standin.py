@@ -118,10 +118,12 @@ async def test_sample_workspace_exists(api: NotionStandIn, client: AsyncClient) 
     assert api.cells(named["a page for `watch`"])["Status"] == "Ready"
     page_id = "b0b00000-0000-4000-8000-00000000beef"
     seed = {
-        "databases": {"Letters": {"Name": "title", "Status": ["select", ["Ready"]]}},
-        "pages": [{"database": "Letters", "id": page_id, "cells": {"Name": "May"}, "blocks": [said("quote", "Hm")]}],
+        "databases": {"Newsletters": {"Name": "title", "Status": ["select", ["Ready"]]}},
+        "pages": [
+            {"database": "Newsletters", "id": page_id, "cells": {"Name": "May"}, "blocks": [said("quote", "Hm")]}
+        ],
     }
-    assert [name for name, _ in api.load(json.loads(json.dumps(seed)))] == ["a table Letters", "a page May"]
+    assert [name for name, _ in api.load(json.loads(json.dumps(seed)))] == ["a table Newsletters", "a page May"]
     assert (await client.blocks.children.list(page_id))["results"][0]["type"] == "quote"
 
 
