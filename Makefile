@@ -24,6 +24,7 @@ check: setup ## lint, format, types, import layers and wording
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/language.py
 
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py
