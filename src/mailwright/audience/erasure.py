@@ -19,12 +19,10 @@ from mailwright.audience.importing.report import redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
-from mailwright.domain.message import Event
-from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log as audit
-from mailwright.outbox.operations import CANCEL
-from mailwright.outbox.settle import append_events, event_row
+from mailwright.outbox.operations import cancel_waiting
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
@@ -136,10 +134,9 @@ async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Insta
         .order_by(messages.c.id)
     )
     for row in rows:
-        if row.status in CLAIMABLE and await tx.run(CANCEL, message_key=row.id, now=now):
-            event = Event(EventType.CANCELLED, now, {"previousStatus": row.status})
-            await append_events(tx, [event_row(row.id, tenant_id, event)])
-        elif row.status in (*_IN_PROGRESS, *CLAIMABLE):
+        if row.status in CLAIMABLE and await cancel_waiting(tx, row.id, tenant_id, row.status, now):
+            continue
+        if row.status in (*_IN_PROGRESS, *CLAIMABLE):
             raise MessageInProgress(row.outbox_id, row.status)
     return [row.id for row in rows]
 

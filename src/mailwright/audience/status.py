@@ -404,12 +404,13 @@ async def _lock_or_create(tx: Runner, addresses: set[tuple[int, str]], now: Inst
     Known contacts are locked first: otherwise one that is being erased would count as known and be stored again.
     """
     unknown = addresses - await lock_known_contacts(tx, addresses)
-    erased = await _erased(tx, unknown)
+    erased = await find_erased(tx, unknown)
     await ensure_contacts(tx, unknown - erased, now)
     return erased
 
 
-async def _erased(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+async def find_erased(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Return the pairs of tenant and address that were erased and have not subscribed again since."""
     rows = [_contact_row(contact) for contact in sorted(addresses)]
     return {(row.tenant_id, row.email) for row in await tx.run(ERASED_CONTACTS, contacts=rows)} if rows else set()
 

@@ -117,11 +117,11 @@ def explanation(facts: MessageFacts) -> MessageExplanation:
 
 def _sent(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
-    is_blocked = message.came_back is not None and _is_suppressed(message)
+    is_blocked = message.reported_as is not None and _is_suppressed(message)
     return _explain(
         facts,
         ExplanationState.SENT,
-        reason=message.came_back,
+        reason=message.reported_as,
         remedy=Remedy.ACTIVATE_ADDRESS if is_blocked else None,
         actions=_lift_suppression(message) if is_blocked else (),
         occurred_at=message.sent_at,
@@ -152,7 +152,7 @@ def _remedy_of_failure(message: Any) -> Remedy:
         return Remedy.CORRECTED_MESSAGE
     if not _is_suppressed(message) and message.error_code != "RECIPIENT_SUPPRESSED":
         return Remedy.RETRY
-    return Remedy.OTHER_ADDRESS if message.came_back == "hard_bounce" else Remedy.ACTIVATE_AND_RETRY
+    return Remedy.OTHER_ADDRESS if message.reported_as == "hard_bounce" else Remedy.ACTIVATE_AND_RETRY
 
 
 def _actions_of_failure(facts: MessageFacts) -> tuple[Action, ...]:
@@ -421,7 +421,7 @@ def _explain(
         "error_reason": message.error_reason,
         "attempts": message.attempts,
         "claims": message.claims,
-        "bounce": message.came_back,
+        "bounce": message.reported_as,
         "contact_status": message.contact_status,
         "is_suppressed": _is_suppressed(message),
         "campaign": message.campaign,

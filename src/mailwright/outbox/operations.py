@@ -1,9 +1,9 @@
 """Actions of users on a message. Each is one transaction that also writes its event."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
@@ -39,7 +39,8 @@ class Operations:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status not in CLAIMABLE:
                 raise NotPossibleNow(f"The message is {row.status}. Only a waiting message can be cancelled.")
-            await self._change(tx, row, CANCEL, EventType.CANCELLED, {"previousStatus": row.status})
+            if not await cancel_waiting(tx, row.message_key, row.tenant_id, row.status, self._clock.now()):
+                raise NotPossibleNow
             await self._record(tx, row, actor, "message.cancel")
         return _count_final_state(Status.CANCELLED)
 
@@ -52,7 +53,7 @@ class Operations:
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
             await tx.run(DELETE_DEAD_LETTER, message_key=row.message_key)
-            await tx.run(DISCARD_PROOFS, requeued=[{"message_key": row.message_key}])
+            await discard_proofs(tx, [row.message_key])
             await self._record(tx, row, actor, "message.retry")
         return Status.PENDING
 
@@ -99,6 +100,20 @@ class Operations:
         if not changed:
             raise NotPossibleNow
         await append_events(tx, [event_row(row.message_key, row.tenant_id, Event(event, now, metadata))])
+
+
+async def cancel_waiting(tx: Transaction, message_key: int, tenant_id: int, status: str, now: Instant) -> bool:
+    """Cancel a message that waits in this status. Return False if a worker has begun to send it meanwhile."""
+    if not await tx.run(CANCEL, message_key=message_key, now=now):
+        return False
+    event = Event(EventType.CANCELLED, now, {"previousStatus": status})
+    await append_events(tx, [event_row(message_key, tenant_id, event)])
+    return True
+
+
+async def discard_proofs(tx: Transaction, message_keys: Iterable[int]) -> None:
+    """Ignore earlier reports about requeued messages: they prove nothing about the next attempt."""
+    await tx.run(DISCARD_PROOFS, requeued=[{"message_key": key} for key in message_keys])
 
 
 async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any:

@@ -4,7 +4,6 @@ A background task adds every event once, for its tenant and its campaign, shortl
 work for them.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,8 +12,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
-from mailwright.domain.errors import NotDurable
-from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.statements import Statement, statement
@@ -33,7 +31,6 @@ RETENTION: Final[Instant] = 400 * DAY
 # Adding this many events takes a fraction of a second.
 BATCH_SIZE: Final = 50_000
 LOOK_SECONDS: Final = 2.0
-log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +60,18 @@ class EventTallier:
         self._clock = clock
         self._batch_size = batch_size
         self._seen: EventHorizon | None = None
+        self._deletes_at: Instant = 0
 
     async def run(self) -> None:
         """Add new events and delete old tallies until cancelled."""
-        deletes_at: Instant = 0
-        while True:
-            try:
-                while await self.add_batch():
-                    pass
-                if self._clock.now() >= deletes_at:
-                    await self._delete_old()
-                    deletes_at = self._clock.now() + HOUR
-            except NotDurable as error:
-                log.warning("tally_failed", reason=str(error))
-            await asyncio.sleep(LOOK_SECONDS)
+        await run_periodically("tallies", self._add_and_delete, seconds=LOOK_SECONDS, raises_unexpected=True)
+
+    async def _add_and_delete(self) -> None:
+        while await self.add_batch():
+            pass
+        if self._clock.now() >= self._deletes_at:
+            await self._delete_old()
+            self._deletes_at = self._clock.now() + HOUR
 
     async def add_batch(self) -> bool:
         """Add one batch of events that no running transaction can precede. Return whether there may be more."""

@@ -1,13 +1,14 @@
-"""SQL statements in files, one per file, written once for both engines.
+"""Load SQL statements from files. Each file holds one statement, written once for both engines.
 
-Three constructs hide the differences:
+Three constructs hide the differences between the engines:
 
-- `rows(:name: column type, …) AS alias` is a list of rows as a table. A claim of 500 messages is then one statement
+- `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
   with one parameter.
-- `skip locked` locks the rows of a select on PostgreSQL and skips locked ones, `for update` waits for them. SQLite has
-  one writer and needs neither.
+- `for update` locks the selected rows on PostgreSQL and waits for those that another transaction has locked;
+  `skip locked` leaves those out instead. SQLite has one writer and needs neither.
 
-A statement belongs to the package whose `sql` folder it is in; other packages call functions of that package.
+Only the package with the `sql` folder, including its subpackages, runs its statements; other packages call its
+functions.
 """
 
 import re

@@ -64,7 +64,7 @@ class ExplainedApi:
     async def worker(self, **changes: Any) -> None:
         await WorkerRegistry(self.database, self.clock, "w").report(WorkerPresence("smtp", **changes))
 
-    async def came_back(self, verdict: ContactVerdict) -> None:
+    async def report(self, verdict: ContactVerdict) -> None:
         report = Report("1", "smtp", EventType.BOUNCED, self.clock.now(), ADA, self.under_test.outbox_id)
         await Reports(self.database, self.clock).receive([replace(report, verdict=verdict)])
 
@@ -150,14 +150,14 @@ async def a_sent_one(world: ExplainedApi) -> None:
 async def one_that_hard_bounced(world: ExplainedApi) -> None:
     await world.under_test.accept(to=ADA)
     await world.under_test.deliver()
-    await world.came_back(ContactVerdict.HARD_BOUNCE)
+    await world.report(ContactVerdict.HARD_BOUNCE)
 
 
 @message_is(ExplanationState.SENT)
 async def one_that_soft_bounced(world: ExplainedApi) -> None:
     await world.under_test.accept(to=ADA)
     await world.under_test.deliver()
-    await world.came_back(ContactVerdict.SOFT_BOUNCE)
+    await world.report(ContactVerdict.SOFT_BOUNCE)
 
 
 @message_is(ExplanationState.FAILED, ActionKind.RETRY)

@@ -14,7 +14,7 @@ SELECT
       AND (r.type = 'bounce' OR r.verdict IN ('hard_bounce', 'soft_bounce', 'complaint'))
     ORDER BY CASE r.verdict WHEN 'nothing' THEN 2 WHEN 'soft_bounce' THEN 1 ELSE 0 END, r.at DESC
     LIMIT 1
-  ) AS came_back,
+  ) AS reported_as,
   (
     -- The same rule as when an attempt begins: without a list the message is transactional, and only `*` blocks it.
     SELECT s.list_key FROM suppressions AS s

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import insert, update
 
-from mailwright.audience.status import ERASED_CONTACTS
+from mailwright.audience.status import find_erased
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
@@ -105,9 +105,8 @@ async def add_recipients(
     entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None or entry.campaign_status is CampaignStatus.CANCELLED:
         return False
-    wanted = [{"tenant_id": entry.tenant_id, "email": each.email} for each in recipients]
-    erased = {row.email for row in await tx.run(ERASED_CONTACTS, contacts=wanted)}
-    recipients = [each for each in recipients if each.email not in erased]
+    erased = await find_erased(tx, {(entry.tenant_id, each.email) for each in recipients})
+    recipients = [each for each in recipients if (entry.tenant_id, each.email) not in erased]
     ids = uuid7s(now, 2 * len(recipients))
     new_contacts = [
         {"contact_id": contact_id, "tenant_id": entry.tenant_id, "email": each.email, "name": None}

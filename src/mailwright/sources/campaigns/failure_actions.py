@@ -5,7 +5,7 @@ from sqlalchemy import delete
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
-from mailwright.outbox.operations import DISCARD_PROOFS
+from mailwright.outbox.operations import discard_proofs
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
@@ -23,7 +23,7 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
     count = 0
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
-        await tx.run(DISCARD_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
+        await discard_proofs(tx, [row.message_key for row in rows])
         await append_events(tx, [event_row(row.message_key, row.tenant_id, requeued) for row in rows])
         count += len(rows)
     return count

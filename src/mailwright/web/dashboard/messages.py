@@ -346,7 +346,7 @@ async def _message_values(engine: Engine, visitor: Visitor, record: MessageRecor
         "message": record.summary,
         "why": why,
         "steps": list(_timeline(record.summary, record.events)),
-        "came_back": sorted({each.type for each in record.events} & {EventType.BOUNCED, EventType.COMPLAINED}),
+        "reported_as": sorted({each.type for each in record.events} & {EventType.BOUNCED, EventType.COMPLAINED}),
         "decisions": RESOLUTIONS,
         "may_cancel": record.summary.status in CLAIMABLE,
         "may_retry": record.summary.status == Status.FAILED,
