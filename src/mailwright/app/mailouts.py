@@ -87,7 +87,7 @@ class MailoutService:
         return self._mailouts
 
     async def status_sync(self) -> StatusSync | None:
-        """Return None if Supabase is not configured."""
+        """Return the service that syncs contact statuses, or None if Supabase is not configured."""
         supabase = self._supabase()
         if supabase is None:
             return None

@@ -107,7 +107,7 @@ class Engine:
     valkey: "Redis | None"
     wake: Wake
     ledger: Ledger
-    ground: DatabaseLedger
+    database_ledger: DatabaseLedger
     threads: ThreadPoolExecutor
     # Limits from the settings, for tenants and campaigns without limits of their own.
     defaults: DefaultLimits
@@ -204,7 +204,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
 
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
-    ground = DatabaseLedger(database, clock)
+    database_ledger = DatabaseLedger(database, clock)
     acceptor = Acceptor(database, clock, wake.announce)
     reports = make_reports(settings, database, clock)
     images = ImageStore(database, clock, settings.images)
@@ -218,8 +218,8 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         database=database,
         valkey=valkey,
         wake=wake,
-        ledger=_ledger(valkey, ground, clock),
-        ground=ground,
+        ledger=_ledger(valkey, database_ledger, clock),
+        database_ledger=database_ledger,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
         defaults=defaults_of(settings, providers_of(settings)),
         identity=preview_identity(settings),
@@ -295,7 +295,9 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     claims = Claims(database, clock, name, lock_ttl)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
     doubts = InDoubtHandler(database, clock, doubt_grace, silent)
-    duties = MaintenanceServices(database, claims, doubts, engine.ground, WorkerRegistry(database, clock, name), soft)
+    duties = MaintenanceServices(
+        database, claims, doubts, engine.database_ledger, WorkerRegistry(database, clock, name), soft
+    )
     parts = WorkerParts(
         clock=clock,
         claims=claims,
@@ -447,9 +449,9 @@ def valkey_client(url: str | None) -> "Redis | None":
     return valkey.valkey_client(url)
 
 
-def _ledger(client: "Redis | None", ground: DatabaseLedger, clock: Clock) -> Ledger:
+def _ledger(client: "Redis | None", database_ledger: DatabaseLedger, clock: Clock) -> Ledger:
     if client is None:
-        return ground
+        return database_ledger
     from mailwright.outbox import valkey  # noqa: PLC0415 - as above
 
-    return valkey.ValkeyLedger(client, ground, clock)
+    return valkey.ValkeyLedger(client, database_ledger, clock)

@@ -530,8 +530,8 @@ def _print_warnings(found: Iterable[PresendIssue]) -> None:
 
 def _row(view: View) -> tuple[Text, Text]:
     about = Text.assemble(status(view.campaign.status), f"  {view.campaign.name}")
-    if held := waiting(view.place, view.now):
-        about.append(f"\n{held}", style="bright_black")
+    if deferral := waiting(view.place, view.now):
+        about.append(f"\n{deferral}", style="bright_black")
     return two_lines(view.campaign.campaign_id, clock_time(view.campaign.created_at)), about
 
 

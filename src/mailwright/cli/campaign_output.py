@@ -38,7 +38,7 @@ class View:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens unless a person acts."""
+        """Whether the campaign changes no more unless a user acts."""
         return self.place is None or self.place.status == "COMPLETED"
 
 

@@ -149,12 +149,12 @@ def _places(engine: Engine, explanations: list[MessageExplanation], address: str
     mailbox = engine.settings.mailbox / "new"
     program = f"MAILWRIGHT_DATABASE_URL={engine.settings.database_url} {_program()}"
     sent = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.SENT]
-    held = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.HELD]
+    deferred = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.HELD]
     return [
         ("API", f"{address} (OpenAPI: {address}/openapi.json)"),
         ("Emails", f"{mailbox}, one file each"),
         *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
-        *(("Explain", f"{program} message explain {one}") for one in (held or sent)[:1]),
+        *(("Explain", f"{program} message explain {one}") for one in (deferred or sent)[:1]),
         ("Forecast", f"{program} forecast"),
         ("Notify", f"{program} notify list --database {engine.settings.notify_database_url}"),
     ]

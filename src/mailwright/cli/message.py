@@ -283,5 +283,5 @@ def _normal(text: str | None) -> str | None:
         raise typer.BadParameter(str(error), param_hint="--to") from error
 
 
-def _instant(moment: datetime | None) -> Instant | None:
-    return None if moment is None else to_instant(moment.replace(tzinfo=UTC))
+def _instant(time: datetime | None) -> Instant | None:
+    return None if time is None else to_instant(time.replace(tzinfo=UTC))

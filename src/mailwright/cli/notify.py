@@ -115,7 +115,7 @@ def emit_command(
         trace_id=trace_id,
         payload=_object(payload),
     )
-    found: EmittedEvent = _at_desk(lambda desk: desk.emit(happening), database, schema)
+    found: EmittedEvent = _with_service(lambda service: service.emit(happening), database, schema)
     if as_json:
         print_json(NotificationEventResponse.model_validate(found).to_dict())
     elif found.is_repeat:
@@ -134,14 +134,14 @@ def list_command(
     as_json: Json = False,
 ) -> None:
     """List notifications with the reason of each deferral."""
-    found: list[NotificationStatus] = _at_desk(
-        lambda desk: desk.list_notifications(status=status, limit=limit), database, schema
+    found: list[NotificationStatus] = _with_service(
+        lambda service: service.list_notifications(status=status, limit=limit), database, schema
     )
     if as_json:
         print_json([notification_response(each).to_dict() for each in found])
         return
     rows = (
-        (each.row.notification_id, _status(each), each.to or "–", each.row.attempts, two_lines(*_words(each)))
+        (each.row.notification_id, _status(each), each.to or "–", each.row.attempts, two_lines(*_reason_and_end(each)))
         for each in found
     )
     print_rows(("Id#", "Status!", "To", "Attempts#", "Reason"), rows, nothing="No notifications.")
@@ -152,12 +152,12 @@ def show_command(
     notification_id: NotificationId, database: DatabaseUrl = None, schema: Schema = None, as_json: Json = False
 ) -> None:
     """Show a notification: its status, its reason and its message."""
-    found: NotificationStatus = _at_desk(lambda desk: desk.find(notification_id), database, schema)
+    found: NotificationStatus = _with_service(lambda service: service.find(notification_id), database, schema)
     if as_json:
         print_json(notification_response(found).to_dict())
         return
     out.print(f"{found.row.notification_id}  {_status(found)}  to {found.to or 'nobody'}", markup=False)
-    for line in _words(found):
+    for line in _reason_and_end(found):
         if line:
             out.print(f"  {line}", markup=False)
     if found.outbox_id is not None:
@@ -183,26 +183,26 @@ def requeue_command(
     if (notification_id is None) == (status is None):
         raise InvalidInput("give an id or --status")
 
-    async def requeue(desk: NotificationService) -> int:
+    async def requeue(service: NotificationService) -> int:
         if notification_id is not None:
-            await desk.requeue(notification_id, actor=CONSOLE)
+            await service.requeue(notification_id, actor=CONSOLE)
             return 1
         assert status is not None
-        return await desk.requeue_all(status, actor=CONSOLE, limit=limit)
+        return await service.requeue_all(status, actor=CONSOLE, limit=limit)
 
-    count = _at_desk(requeue, database, schema)
+    count = _with_service(requeue, database, schema)
     if as_json:
         print_json({"requeued": count})
     else:
         out.print(f"{count} requeued.", markup=False)
 
 
-def _at_desk(
+def _with_service(
     work: Callable[[NotificationService], Awaitable[Answer]], database: str | None, schema: str | None
 ) -> Answer:
     async def opened(at: Installation) -> Answer:
-        async with open_notification_service(_named(at.settings, database, schema), at.database, at.clock) as desk:
-            return await work(desk)
+        async with open_notification_service(_named(at.settings, database, schema), at.database, at.clock) as service:
+            return await work(service)
 
     return run(opened, creates=True)
 
@@ -212,18 +212,18 @@ def _named(settings: Settings, database: str | None, schema: str | None) -> Sett
     return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _status(standing: NotificationStatus) -> str:
-    return f"{_SHAPES.get(standing.row.status, ' ')} {standing.row.status}"  # type: ignore[call-overload]
+def _status(notification: NotificationStatus) -> str:
+    return f"{_SHAPES.get(notification.row.status, ' ')} {notification.row.status}"  # type: ignore[call-overload]
 
 
-def _words(standing: NotificationStatus) -> tuple[str, str]:
+def _reason_and_end(notification: NotificationStatus) -> tuple[str, str]:
     """Describe why a notification waits and until when, or its error."""
-    if standing.wait is not None:
-        until = f"until {times.format_time(standing.wait.until)}" if standing.wait.until is not None else ""
-        return f"{standing.wait.reason}: {standing.wait.detail}", until
-    if standing.outlook is not None:
-        return standing.outlook, ""
-    error = standing.error
+    if notification.wait is not None:
+        until = f"until {times.format_time(notification.wait.until)}" if notification.wait.until is not None else ""
+        return f"{notification.wait.reason}: {notification.wait.detail}", until
+    if notification.outlook is not None:
+        return notification.outlook, ""
+    error = notification.error
     if isinstance(error, dict) and "code" in error:
         return str(error["code"]), str(error.get("message") or "")
     return "", ""

@@ -51,7 +51,7 @@ class _FailingProvider:
         return ProviderCheck(True, "accepts no messages")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 async def load_outcomes(engine: Engine, caller: Caller) -> list[str]:

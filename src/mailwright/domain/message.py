@@ -155,7 +155,7 @@ class Settlement:
     claimed: Claimed
     status: Status
     events: tuple[Event, ...]
-    completes_attempt: bool  # Whether the attempt counts.
+    completes_attempt: bool  # Whether the attempt counts towards the maximum.
     due_at: Instant = 0  # When the message is due again, if ever.
     defer_reason: str | None = None
     provider: str | None = None

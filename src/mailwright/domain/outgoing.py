@@ -19,5 +19,5 @@ class OutgoingMessage:
     is_canonical: bool = False
     # False if the request chose the envelope sender; a rejected sender is then an error of this message only.
     uses_default_sender: bool = True
-    # The same for the From header, which SES and SendGrid check.
+    # False if the request chose the From header, which SES and SendGrid check.
     uses_default_from: bool = True

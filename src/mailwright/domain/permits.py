@@ -19,7 +19,7 @@ class DeferReason(StrEnum):
     TENANT_CONCURRENCY = "max_in_flight"
     ONE_AT_A_TIME = "one_at_a_time"
     RESEND_TURN = "resend_turn"  # Messages that were in doubt are resent one at a time.
-    RECIPIENT_HOURS = "outside_hours"  # It is outside working hours in this recipient's time zone.
+    RECIPIENT_HOURS = "outside_hours"  # Outside working hours in the recipient's time zone.
 
 
 def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:

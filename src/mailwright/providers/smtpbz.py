@@ -35,7 +35,7 @@ UNKNOWN = "SMTPBZ_UNKNOWN_ANSWER"
 
 @dataclass(frozen=True, slots=True)
 class SmtpBzSettings:
-    smtp: SmtpSettings  # From smtp://login:password@connect.smtp.bz; the login is not the API key.
+    smtp: SmtpSettings  # The settings from smtp://login:password@connect.smtp.bz; the login is not the API key.
     api_key: str | None = field(default=None, repr=False)  # The API key. Without it the quota is unknown.
     url: str = "https://api.smtp.bz/v1"
     timeout_seconds: float = TIMEOUT_SECONDS

@@ -34,7 +34,7 @@ class MessageSearchQuery(Page):
 
 
 class ResolveRequest(RequestModel):
-    """What happened to a message in doubt."""
+    """The decision about a message in doubt."""
 
     resolution: Annotated[Resolution, Field(alias="as")]
 

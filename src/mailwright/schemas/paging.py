@@ -19,7 +19,7 @@ class Page(RequestModel):
     cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the previous page.")] = None
 
     def before(self, kind: str) -> int:
-        """Return the key that all rows of this page precede. Rows are sorted newest first."""
+        """Return the key of the cursor. The page holds the rows with lower keys, newest first."""
         return decode_cursor(kind, self.cursor)[0] if self.cursor is not None else NEWEST
 
     def next_cursor(self, kind: str, keys: Sequence[int]) -> str | None:

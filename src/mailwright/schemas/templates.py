@@ -138,7 +138,7 @@ class TemplateListResponse(ResponseModel):
 
 
 class TemplateDiffResponse(ResponseModel):
-    """In the format of `diff -u`; empty if nothing differs."""
+    """The differences in the format of `diff -u`; empty if there are none."""
 
     difference: str
 

@@ -83,7 +83,7 @@ class Gate:
         self.has_deferred = False
         now = self._clock.now()
         unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
-        # These messages need no permit, which another message can use.
+        # Reserve no permits for unsendable messages, so that others can use them.
         sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
         admitted: list[Admitted] = []
         closed: dict[int, Deferral] = {}
@@ -250,7 +250,7 @@ class Gate:
             self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in decision.deferred))
             await self.defer(decision.deferred)
             for lane in closed.keys() & {claimed.lane for claimed, _ in decision.deferred}:
-                # These messages held the last permits of the closed lane: there is room for others again.
+                # These messages had the last permits of the closed lane; their return makes room for others.
                 until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
                 await defer_lane(self._database, lane, closed[lane].reason, until)
         deferred = {claimed.message_key for claimed, _ in decision.deferred}

@@ -38,7 +38,7 @@ class TemplateNotFound(RequestInvalid):
     code = "TEMPLATE_NOT_FOUND"
 
     def __init__(self) -> None:
-        super().__init__([FieldError("templateId", self.code, "there is no template with this id")])
+        super().__init__([FieldError("templateId", self.code, "There is no template with this id")])
 
 
 class ListNotFound(RequestInvalid):

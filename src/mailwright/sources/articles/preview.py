@@ -92,7 +92,7 @@ class ArticlePreviews:
         try:
             contact = await contacts.find_by_email(self._database, tenant_id, email)
         except NotFound as error:
-            raise InvalidInput("there is no contact with this address", field="email") from error
+            raise InvalidInput("There is no contact with this address", field="email") from error
         return PreviewRecipient(
             named or recipients.divisions_of(contact.attributes), contact.name, contact.email, contact.attributes
         )
@@ -143,7 +143,7 @@ class ArticlePreviews:
         async with self._database.read() as tx:
             existing = await list_slices(tx, tenant_id, article_key)
         if not existing:
-            raise UnknownArticle(f"there is no article {article_key[:80]}: no slice has this key", field="article_key")
+            raise UnknownArticle(f"There is no article {article_key[:80]}: no slice has this key", field="article_key")
         return SliceSet(existing).slices
 
 

@@ -114,7 +114,7 @@ async def resolve_audience(
             raise InvalidInput("must be an attribute or a type of division, for example state or county", field=field)
     existing = await lists.existing_keys(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
     if LIST in given and given[LIST] not in existing:
-        raise InvalidInput(f"there is no list {given[LIST]}", field=f"audience_filter.{LIST}")
+        raise InvalidInput(f"There is no list {given[LIST]}", field=f"audience_filter.{LIST}")
     list_key = given.get(LIST) or (article_key if article_key in existing else GENERAL)
     return ArticleAudience(list_key, conditions_of(given))
 

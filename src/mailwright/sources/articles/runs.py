@@ -137,7 +137,7 @@ class ArticleRuns:
         async with self._database.read() as tx:
             runs = await _select(tx, mine, 1) if is_uuid(run_id) else []
         if not runs:
-            raise NotFound("there is no run with this id", field="run_id")
+            raise NotFound("There is no run with this id", field="run_id")
         return runs[0]
 
     async def list_runs(
@@ -248,7 +248,7 @@ async def open_runs(tx: Transaction) -> list[ArticleRun]:
 async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
     existing = await list_slices(tx, tenant_id, article_key)
     if not existing:
-        raise UnknownArticle(f"there is no article {article_key}: no slice has this key", field="article_key")
+        raise UnknownArticle(f"There is no article {article_key}: no slice has this key", field="article_key")
     published_slices = published(existing, now)
     if not published_slices:
         message = f"none of the {len(existing)} slices of {article_key} is currently published"

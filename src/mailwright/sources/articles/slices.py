@@ -231,7 +231,7 @@ async def _check_count(tx: Transaction, tenant_id: int, article_key: str) -> Non
 async def _find(tx: Transaction, tenant_id: int, slice_id: str) -> Slice:
     rows = await tx.execute(select(slices).where(_is(tenant_id, slice_id))) if is_uuid(slice_id) else ()
     if not rows:
-        raise NotFound("there is no slice with this id", field="slice_id")
+        raise NotFound("There is no slice with this id", field="slice_id")
     return slice_from_row(rows[0])
 
 

@@ -49,7 +49,7 @@ async def decide_winner(
     variant = next((each for each in entry.content.variants if each.name == winner), None)
     if variant is None:
         names = ", ".join(each.name for each in entry.content.variants)
-        raise InvalidInput(f"there is no variant {winner}; the variants are {names}", field="version")
+        raise InvalidInput(f"There is no variant {winner}; the variants are {names}", field="version")
     content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None)
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **ENQUEUE_AGAIN)
     await defer.end_lane_deferral(tx, entry.lane)

@@ -95,7 +95,7 @@ async def filter_with_segment(
     """Return the campaign's filter, widened by a segment."""
     saved = await _load_segment(tx, tenant_id, segment)
     if saved is None:
-        raise InvalidInput(f"there is no segment {segment}", field="segment")
+        raise InvalidInput(f"There is no segment {segment}", field="segment")
     if filter_ is None:
         raise InvalidInput(
             "the campaign has no filter, so everyone on its lists is already in its audience; "
@@ -115,7 +115,7 @@ async def _load_filter(
         return definition.filter
     saved = await _load_segment(tx, tenant_id, definition.segment)
     if saved is None:
-        problems.append(CampaignProblem("segment", "UNKNOWN_SEGMENT", f"there is no segment {definition.segment}"))
+        problems.append(CampaignProblem("segment", "UNKNOWN_SEGMENT", f"There is no segment {definition.segment}"))
         return None
     return saved if definition.filter is None else {"all": [saved, definition.filter]}
 
@@ -137,7 +137,7 @@ async def _check_lists(
         select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
     )
     for missing in sorted(wanted - {row.list_key for row in known}):
-        problems.append(CampaignProblem("lists", "UNKNOWN_LIST", f"there is no list {missing}"))
+        problems.append(CampaignProblem("lists", "UNKNOWN_LIST", f"There is no list {missing}"))
 
 
 def _audience_query(

@@ -75,7 +75,7 @@ async def _sample_recipient(database: Database, test: CampaignTestSend) -> Sampl
     async with database.read() as tx:
         rows = await tx.execute(select(contacts).where(is_contact, contacts.c.deleted_at.is_(None)))
     if not rows:
-        raise InvalidInput("there is no contact with this address", field="asContact")
+        raise InvalidInput("There is no contact with this address", field="asContact")
     [row] = rows
     return SampleRecipient(row.locale, {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)})
 

@@ -120,7 +120,7 @@ async def _base_content(
         return {} if html is None else {DEFAULT_LOCALE: LocalizedContent(content.subject or "", html, content.text)}
     stored = await latest_by_locale(tx, tenant_id, content.template_id)
     if not stored:
-        message = f"there is no template {content.template_id}"
+        message = f"There is no template {content.template_id}"
         problems.append(CampaignProblem("content.templateId", "UNKNOWN_TEMPLATE", message))
         return {}
     texts = {locale: LocalizedContent(each.subject, each.html, each.text, each.key) for locale, each in stored.items()}

@@ -134,10 +134,10 @@ def _place(each: Slice) -> tuple[int, str | None, int]:
     return each.section_order, each.scope_ocd_id, each.sort_index
 
 
-def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
+def _slice(form: Fields, zone: tzinfo, saved: Slice | None = None) -> Slice:
     given: dict[str, Any] = {name: form[name] for name in slice_input.FIELDS}
     for name in _TIME_FIELDS:
-        before = None if kept is None else getattr(kept, name)
+        before = None if saved is None else getattr(saved, name)
         # The form field has no seconds; if the time is unchanged, keep the stored seconds.
         is_same = before is not None and form[name] == local_time(before, zone)
         given[name] = isoformat(before) if is_same else utc_text(form[name], zone)

@@ -452,8 +452,8 @@ async def _page(
     }
     is_draft = campaign.status is CampaignStatus.DRAFT
     if is_draft:
-        asked = request.query_params
-        values |= await _mail_values(engine, campaign, asked.get("version", ""), asked.get("contact", ""))
+        query = request.query_params
+        values |= await _mail_values(engine, campaign, query.get("version", ""), query.get("contact", ""))
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, template, status=status, **values)
@@ -503,25 +503,27 @@ async def _rate(engine: Engine, line: CampaignRow) -> float:
 
 async def _ab_test_report(engine: Engine, line: CampaignRow) -> AbTestReport | None:
     """Return current results, or the results at the time of the decision from the audit log."""
-    asked = line.campaign.definition.ab_test
-    if asked is None:
+    settings = line.campaign.definition.ab_test
+    if settings is None:
         return None
     found = await audit_log.list_entries(engine.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
     decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
     if decided is not None:
         versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
-        return AbTestReport(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
+        return AbTestReport(
+            tuple(versions), settings.winner_by, decided.detail["winner"], decided.actor, may_choose=False
+        )
     async with engine.database.read() as tx:
         entry = await find_entry(tx, line.campaign.key)
         if entry is None:
             return None
-        results = await ab_test.variant_results(tx, entry, asked.winner_by)
+        results = await ab_test.variant_results(tx, entry, settings.winner_by)
     may_choose = (
         line.may(CampaignAction.CHOOSE_WINNER)
         and entry.content.ab_test is not None
         and entry.enqueue_ended_at is not None
     )
-    return AbTestReport(tuple(results), asked.winner_by, None, None, may_choose=may_choose)
+    return AbTestReport(tuple(results), settings.winner_by, None, None, may_choose=may_choose)
 
 
 def _has_days(found: CampaignStatistics) -> bool:

@@ -34,15 +34,15 @@ _LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
 
 
 def definition_of(
-    form: Fields, lists: Sequence[str], zone: tzinfo, kept: CampaignDefinition | None = None
+    form: Fields, lists: Sequence[str], zone: tzinfo, saved: CampaignDefinition | None = None
 ) -> CampaignDefinition:
-    """Parse the form. `kept` is the saved draft, whose filter has no form field and stays."""
+    """Parse the form. The filter has no form field and is taken from the saved draft."""
     body = {
         "name": form["name"],
         "content": _content(form),
         "lists": list(lists),
         "segment": form["segment"],
-        "filter": kept.filter if kept is not None else None,
+        "filter": saved.filter if saved is not None else None,
         "from": form["from"],
         "replyTo": form["replyTo"],
         "variables": variables_of(form["variables"]),
@@ -127,10 +127,10 @@ def utc_text(text: str, zone: tzinfo) -> str | None:
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        local_time = datetime.fromisoformat(text)
     except ValueError:
         return text  # The API rejects this value.
-    return moment.replace(tzinfo=zone).astimezone(UTC).isoformat() if moment.tzinfo is None else text
+    return local_time.replace(tzinfo=zone).astimezone(UTC).isoformat() if local_time.tzinfo is None else text
 
 
 def local_time(instant: Instant | None, zone: tzinfo) -> str | None:

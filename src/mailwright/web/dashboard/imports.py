@@ -61,8 +61,8 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         return await _page(request, engine, visitor, form, field_errors(error))
     finally:
         await file.close()
-    asked = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
-    return redirect(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **asked})}")
+    options = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
+    return redirect(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **options})}")
 
 
 @router.get("/preview")

@@ -131,7 +131,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, notifica
         "may_requeue": notification.row.status in ENDED,
     }
     values |= {"error": _pretty(notification.error), "payload": _pretty(_payload(notification))}
-    return await page(request, visitor, "notifications/show.html", **values, moment=times.parse)
+    return await page(request, visitor, "notifications/show.html", **values, parse_time=times.parse)
 
 
 @router.post("/{notification_id}/requeue")

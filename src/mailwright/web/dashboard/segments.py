@@ -72,12 +72,12 @@ async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) 
     if not form["filter"] and (lacking := missing(filter_form_from(form))):
         return fragment(request, visitor, "audience/segment_summary.html", lacking=lacking, **values)
     try:
-        asked = _filter_from(form)
-        values["sentence"] = describe(asked)
+        filter_ = _filter_from(form)
+        values["sentence"] = describe(filter_)
         async with engine.database.read() as tx:
             now = engine.clock.now()
-            values["count"] = await segments.count_members(tx, visitor.tenant_id, asked, now)
-            values["people"] = await segments.list_members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
+            values["count"] = await segments.count_members(tx, visitor.tenant_id, filter_, now)
+            values["people"] = await segments.list_members(tx, visitor.tenant_id, filter_, now, limit=_SAMPLE)
     except InvalidInput as error:
         values["error"] = str(error)
     return fragment(request, visitor, "audience/segment_summary.html", lacking="", **values)

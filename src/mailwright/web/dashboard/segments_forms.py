@@ -133,9 +133,9 @@ def missing(filter_form: FilterForm) -> str:
     return ""
 
 
-def filter_form_of(asked: Any) -> FilterForm | None:
+def filter_form_of(condition: Any) -> FilterForm | None:
     """Convert a filter for the editor; None if it is nested too deeply."""
-    join, parts = _joined(asked)
+    join, parts = _joined(condition)
     if all(_row_of(part) is not None for part in parts):
         return FilterForm("all", [ConditionGroup(join, [row for part in parts if (row := _row_of(part)) is not None])])
     groups = []
@@ -186,23 +186,23 @@ def _negated(condition: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
     return condition if is_yes else {"not": condition}
 
 
-def _joined(asked: Any) -> tuple[str, list[Any]]:
-    if isinstance(asked, dict) and len(asked) == 1:
-        [(name, parts)] = asked.items()
+def _joined(condition: Any) -> tuple[str, list[Any]]:
+    if isinstance(condition, dict) and len(condition) == 1:
+        [(name, parts)] = condition.items()
         if name in JOINS and isinstance(parts, list):
             return name, parts
-    return "all", [asked]
+    return "all", [condition]
 
 
-def _row_of(asked: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
-    """Return None for a condition that one row cannot show."""
-    if not isinstance(asked, dict):
+def _row_of(condition: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
+    """Convert a condition to a row of the editor; None if one row cannot show it."""
+    if not isinstance(condition, dict):
         return None
-    if "attribute" in asked:
-        return _attribute_row(asked)
-    if len(asked) != 1:
+    if "attribute" in condition:
+        return _attribute_row(condition)
+    if len(condition) != 1:
         return None
-    [(name, value)] = asked.items()
+    [(name, value)] = condition.items()
     if name == "not":
         inner = _row_of(value)
         return (
@@ -219,16 +219,16 @@ def _row_of(asked: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
     return None
 
 
-def _attribute_row(asked: dict[str, Any]) -> ConditionRow | None:
-    rest = {name: value for name, value in asked.items() if name != "attribute"}
+def _attribute_row(condition: dict[str, Any]) -> ConditionRow | None:
+    rest = {name: value for name, value in condition.items() if name != "attribute"}
     if len(rest) != 1:
         return None
     [(op, value)] = rest.items()
     if op == "exists":
-        return ConditionRow("attribute", "known" if value else "unknown", str(asked["attribute"]))
+        return ConditionRow("attribute", "known" if value else "unknown", str(condition["attribute"]))
     if op not in COMPARISONS or isinstance(value, bool | list | dict):
         return None
-    return ConditionRow("attribute", op, str(asked["attribute"]), str(value))
+    return ConditionRow("attribute", op, str(condition["attribute"]), str(value))
 
 
 def _join(text: str) -> str:
