@@ -1,12 +1,12 @@
 """A notification queue for tests: the tables of another program on each engine, and what it writes."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -198,11 +198,12 @@ class QueueSetup:
     def clock(self) -> ManualClock:
         return self.bench.clock
 
-    async def fanout(self, worker: str = "worker-1", bench: Bench | None = None) -> NotificationFanout:
+    async def fanout(
+        self, worker: str = "worker-1", bench: Bench | None = None, *, database: "HookedDatabase | None" = None
+    ) -> NotificationFanout:
         engine = (bench or self.bench).engine
-        return await make_fanout(
-            engine.settings, engine.database, engine.clock, engine.templates, self.queue, worker=worker
-        )
+        own = cast("Database", database) if database is not None else engine.database
+        return await make_fanout(engine.settings, own, engine.clock, engine.templates, self.queue, worker=worker)
 
     async def round(self, provider: Provider, fanout: NotificationFanout | None = None) -> NotificationFanout:
         """Claim, send and record everything that is due."""
@@ -214,6 +215,23 @@ class QueueSetup:
 
     def advance(self, duration: Instant) -> None:
         self.clock.advance(duration)
+
+
+class HookedDatabase:
+    """The engine's database, with a hook that is called once, before the next transaction on the hot path."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.before_transact: Callable[[], Awaitable[None]] | None = None
+
+    async def transact(self, work: Any) -> Any:
+        hook, self.before_transact = self.before_transact, None
+        if hook is not None:
+            await hook()
+        return await self._database.transact(work)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
 
 
 @asynccontextmanager

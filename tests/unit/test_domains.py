@@ -79,4 +79,6 @@ def test_passed_slots_are_forgotten() -> None:
         slots.take(1, f"{number}.example", per_second=1, earliest=NOW)
     slots.take(1, "busy.example", per_second=0.1, earliest=NOW)
     slots.forget_before(NOW + 5 * SECOND)
-    assert list(slots._next) == [(1, "busy.example")]
+    for number in range(100):
+        assert slots.take(1, f"{number}.example", per_second=1, earliest=NOW) == NOW
+    assert slots.take(1, "busy.example", per_second=0.1, earliest=NOW) == NOW + 10 * SECOND

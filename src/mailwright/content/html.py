@@ -47,7 +47,7 @@ def html_problem(html: str) -> str | None:
     if is_nested_too_deeply(html):
         return f"The HTML has more than {MAX_OPEN_ELEMENTS} open elements at once."
     lowered = html.lower()
-    if _is_suspicious(html, lowered) and (problem := _active_content(html)):
+    if is_suspicious(html, lowered) and (problem := find_active_content(html)):
         return problem
     return "The HTML is blank: it has neither text nor an image." if _is_blank(html, lowered) else None
 
@@ -85,7 +85,7 @@ _SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
 # name is limited, because otherwise a text full of beginnings would take quadratic time.
 _HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{MAX_HANDLER_LENGTH}}}\s*=""")
 # Entities for ASCII letters, the colon and what is dropped around them: no other can be part of a scheme.
-_OBFUSCATING_ENTITY = re.compile(
+OBFUSCATING_ENTITY = re.compile(
     r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
     r"|colon|tab|newline)"
 )
@@ -107,7 +107,7 @@ _VISIBLE = re.compile(r"</(?<=[^\s<>;&]</)(?:p|td|th|a|h[1-6]|li|div|span|strong
 _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|source)\b)[a-z][^\s/>]*)")
 
 
-def _is_suspicious(html: str, lowered: str) -> bool:
+def is_suspicious(html: str, lowered: str) -> bool:
     """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
 
     A script element needs its name spelled out, because tag names contain no entities. A handler needs `on` after a
@@ -121,13 +121,13 @@ def _is_suspicious(html: str, lowered: str) -> bool:
     if _HANDLER.search(lowered) or "srcdoc" in lowered or "\\" in lowered:
         return True
     # From the original, because `&Tab;` is an entity and `&tab;` is not.
-    resolved = unescape(html).lower() if _OBFUSCATING_ENTITY.search(lowered) else lowered
+    resolved = unescape(html).lower() if OBFUSCATING_ENTITY.search(lowered) else lowered
     # A break inside a word hides it, so all breaks are removed. That can only join more words than there were.
     joined = resolved.encode("utf-8", "replace").translate(None, _CONTROLS)
     return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
 
 
-def _active_content(html: str) -> str | None:
+def find_active_content(html: str) -> str | None:
     for place in html_values(html):
         if problem := _problem_of(place):
             return problem

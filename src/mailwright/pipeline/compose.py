@@ -89,7 +89,7 @@ class Composer:
         self._signer = signer
         self._threads = threads
         self._layouts = LayoutCache()
-        self._suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
+        self.suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
 
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
         """Load what `prepare` needs from the database for a whole batch."""
@@ -99,19 +99,19 @@ class Composer:
             wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
             async with self._database.read() as tx:
                 suppressed = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
-            self._suppressed_copies[claimed.message_key] = suppressed
+            self.suppressed_copies[claimed.message_key] = suppressed
 
     def forget(self, batch: Iterable[Claimed]) -> None:
         """Forget the inputs of messages that are given back; they are loaded again after the next claim."""
         for claimed in batch:
-            self._suppressed_copies.pop(claimed.message_key, None)
+            self.suppressed_copies.pop(claimed.message_key, None)
 
     def prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
         """Validate and render a message."""
         try:
             return self._prepare(admitted, now)
         finally:
-            self._suppressed_copies.pop(admitted.claimed.message_key, None)
+            self.suppressed_copies.pop(admitted.claimed.message_key, None)
 
     async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
         """Render a message for display: unsigned and without validation."""
@@ -143,7 +143,7 @@ class Composer:
         return ReadyMessage(claimed, admitted, outgoing, now, admitted.pacing, self._copy_addresses(claimed))
 
     def _copy_addresses(self, claimed: Claimed) -> tuple[str, ...]:
-        if (suppressed := self._suppressed_copies.get(claimed.message_key)) is None:
+        if (suppressed := self.suppressed_copies.get(claimed.message_key)) is None:
             return ()
         wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
         return tuple(sorted(wanted - suppressed))
@@ -165,7 +165,7 @@ class Composer:
         payload = claimed.payload
         sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
-        cc, bcc = self._copies(claimed) if claimed.message_key in self._suppressed_copies else ((), ())
+        cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
         addressed = RecipientHeaders(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
         # Fast path: a template without copies and attachments is one join of prepared pieces.
@@ -186,7 +186,7 @@ class Composer:
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
         """Return the Cc and Bcc recipients, without suppressed addresses."""
-        left = self._suppressed_copies[claimed.message_key]
+        left = self.suppressed_copies[claimed.message_key]
         cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
         return cc, bcc
 

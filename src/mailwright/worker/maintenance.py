@@ -38,7 +38,7 @@ class Maintenance:
 
     def __init__(self, clock: Clock, services: MaintenanceServices, lease: Instant) -> None:
         self._clock = clock
-        self._services = services
+        self.services = services
         self._renew_every = lease // 3
         self._last: dict[str, Instant] = {}
         self.has_suspects = False
@@ -50,29 +50,29 @@ class Maintenance:
         if self._is_time("renew", self._renew_every):
             await self._renew([*leased()])
         if self._is_time("presence", PRESENCE_EVERY):
-            await self._services.registry.report(*presence)
+            await self.services.registry.report(*presence)
         await self.recover_lost_work()
         if self._is_time("tidy", TIDY_EVERY):
-            await self._services.ledger.forget_expired()
-            await self._services.registry.delete_lost()
+            await self.services.ledger.forget_expired()
+            await self.services.registry.delete_lost()
             await self._forget_reports()
-            await ensure_event_partitions(self._services.database, self._clock.now())
+            await ensure_event_partitions(self.services.database, self._clock.now())
 
     async def recover_lost_work(self) -> None:
         """Take over the attempts of crashed workers and decide messages in doubt."""
-        await self._services.doubts.mark_lost_attempts()
-        if await self._services.doubts.decide_due():
+        await self.services.doubts.mark_lost_attempts()
+        if await self.services.doubts.decide_due():
             self.has_decided = True
-        self.has_suspects = await self._services.claims.has_suspects()
+        self.has_suspects = await self.services.claims.has_suspects()
 
     async def sign_off(self) -> None:
         """Remove this worker from the list of active workers."""
-        await self._services.registry.deregister()
+        await self.services.registry.deregister()
 
     async def _renew(self, leased: Sequence[Claimed]) -> None:
         kept = {key: self.renewed[key] for key in (claimed.message_key for claimed in leased) if key in self.renewed}
         try:
-            self.renewed = kept | await self._services.claims.renew(leased)
+            self.renewed = kept | await self.services.claims.renew(leased)
         except NotDurable:
             # After a database failure, renew leases first, so that no other worker takes over from a live one.
             self._last["renew"] -= self._renew_every
@@ -81,7 +81,7 @@ class Maintenance:
     async def _forget_reports(self) -> None:
         """Delete old reports. Adding a report also does this, but there may be no new reports."""
         for _ in range(MAX_BATCHES):
-            if await forget(self._services.database, self._services.soft, self._clock.now()) < MOST_FORGOTTEN:
+            if await forget(self.services.database, self.services.soft, self._clock.now()) < MOST_FORGOTTEN:
                 return
 
     def _is_time(self, duty: str, every: Instant) -> bool:

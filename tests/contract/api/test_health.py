@@ -18,7 +18,8 @@ from mailwright.outbox.queue_gauges import FRESH
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.database import Database
 from mailwright.web.api import health
-from tests.api import Api, a_request, an_api
+from mailwright.web.app import create_app
+from tests.api import Api, a_request, an_api, an_engine, client_of
 from tests.conftest import DatabaseAddress
 
 
@@ -106,7 +107,7 @@ async def test_ready_when_database_is_migrated(api: Api) -> None:
 
 @pytest.mark.promise("health-ready")
 async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_newest_revision", lambda: "the next one")
+    monkeypatch.setattr(health, "expected_revision", lambda: "the next one")
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         503,
@@ -115,14 +116,17 @@ async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.M
 
 
 @pytest.mark.promise("health-ready")
-async def test_not_ready_without_a_database(clock: ManualClock, database: Database, engine: DatabaseAddress) -> None:
-    async with an_api(database, clock) as api:
-        nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
-        object.__setattr__(api.engine, "database", Database(nowhere))
-        answer = await api.anonymous.get("/readyz")
-        assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "unreachable"})
-        assert (await api.anonymous.get("/metrics")).status_code == 200
-        await api.engine.database.close()
+async def test_not_ready_without_a_database(clock: ManualClock, engine: DatabaseAddress) -> None:
+    nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
+    unreachable = an_engine(Database(nowhere), clock)
+    app = create_app(unreachable)
+    async with client_of(app) as client:
+        response = await client.get("/readyz")
+        assert (response.status_code, response.json()["parts"]) == (503, {"database": "unreachable"})
+        assert (await client.get("/metrics")).status_code == 200
+    await app.state.finish()
+    await unreachable.close()
+    await unreachable.database.close()
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")

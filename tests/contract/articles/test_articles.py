@@ -253,7 +253,7 @@ async def test_interrupted_run_resumes_where_it_stopped(bench: Bench, monkeypatc
         raise Cut
 
     with monkeypatch.context() as patched:
-        patched.setattr(enqueue, "_variants", cut)  # The messages of the batch are written by then.
+        patched.setattr(enqueue, "variant_rows", cut)  # The messages of the batch are written by then.
         assert not await scheduler_of(bench).tick()
     assert await recipients_of(bench) == everyone[:3]
     # A later change of the slices does not affect a run that has started.

@@ -10,13 +10,13 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority
 from mailwright.outbox import quotas
+from mailwright.outbox.accept import accept_select
 from mailwright.outbox.audit import audit
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue
-from mailwright.sources.campaigns.entries import QueueEntry
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
@@ -323,14 +323,13 @@ async def test_failing_campaign_does_not_stop_the_others(
     broken = await desk.start(10)
     whole = await desk.start()
     key = (await desk.campaign(broken)).key
-    store = enqueue._store
 
-    async def breaks(tx: object, entry: QueueEntry, *rest: object) -> int:
-        if entry.campaign_key == key:
+    async def fail(*arguments: Any, campaign_key: int, **options: Any) -> int:
+        if campaign_key == key:
             raise ValueError("nobody thought of this")
-        return await store(tx, entry, *rest)  # type: ignore[arg-type]
+        return await accept_select(*arguments, campaign_key=campaign_key, **options)
 
-    monkeypatch.setattr(enqueue, "_store", breaks)
+    monkeypatch.setattr(enqueue, "accept_select", fail)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     assert await desk.status(whole) == "SENT"

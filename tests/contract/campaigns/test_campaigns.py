@@ -21,6 +21,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType, Resolution, Status
+from mailwright.outbox.accept import accept_select
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.limits import DefaultLimits
@@ -32,6 +33,8 @@ from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.snapshot import FrozenCampaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.storage.database import Rows, Transaction
+from mailwright.storage.statements import Statement
 from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
@@ -202,17 +205,17 @@ async def test_interrupted_enqueue_continues_and_reaches_everyone_once(
     desk: CampaignHarness, small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign_id = await desk.start(50)
-    store, calls = enqueue._store, 0
+    calls = 0
 
-    async def breaks(*arguments: object) -> int:
+    async def fail(*arguments: Any, **options: Any) -> int:
         nonlocal calls
         calls += 1
-        stored = await store(*arguments)  # type: ignore[arg-type]
+        stored = await accept_select(*arguments, **options)
         if calls % 3 == 0:
             raise NotDurable  # and the batch is rolled back
         return stored
 
-    monkeypatch.setattr(enqueue, "_store", breaks)
+    monkeypatch.setattr(enqueue, "accept_select", fail)
     for _ in range(20):
         with suppress(NotDurable):
             await CampaignScheduler(desk.database, desk.clock).tick()
@@ -440,13 +443,18 @@ async def test_scheduler_does_not_count_a_moving_campaign(
     campaign_id = await desk.start(3)
     await desk.run_scheduler()
 
-    async def counted(*_: object) -> None:
-        raise AssertionError
+    run = Transaction.run
+    statements: list[Statement] = []
 
-    monkeypatch.setattr(scheduler, "_counts", counted)
-    [entry] = await CampaignScheduler(desk.database, desk.clock)._unfinished()
-    assert await CampaignScheduler(desk.database, desk.clock)._complete(entry) is False
-    monkeypatch.undo()
+    async def record(tx: Transaction, statement: Statement, **parameters: Any) -> Rows:
+        statements.append(statement)
+        return await run(tx, statement, **parameters)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "run", record)
+        assert await CampaignScheduler(desk.database, desk.clock).tick() is False
+    assert scheduler.LANE_IS_MOVING in statements
+    assert scheduler.COUNT_LANE not in statements
     await desk.bench.drain(ScriptedProvider())
     assert await desk.status(campaign_id) == "SENT"
 

@@ -237,15 +237,17 @@ async def test_too_large_body_is_not_read(api: Api, route: str) -> None:
         assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-async def test_unavailable_database_makes_provider_retry(api: Api, clock: ManualClock, tmp_path: Path) -> None:
+async def test_unavailable_database_makes_provider_retry(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
     away = Database(f"sqlite:///{tmp_path}/gone/mailwright.db")
-    object.__setattr__(api.engine, "inbound_webhooks", webhooks_of(away, clock, tmp_path))
-    for answer in (
-        await from_ses(api, ses_event("Bounce", ADA)),
-        await receive_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
-    ):
-        assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE")
-        assert answer.headers["retry-after"]
+    async with an_api(database, clock, inbound_webhooks=webhooks_of(away, clock, tmp_path)) as api:
+        for answer in (
+            await from_ses(api, ses_event("Bounce", ADA)),
+            await receive_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
+        ):
+            assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE")
+            assert answer.headers["retry-after"]
     await away.close()
 
 
@@ -254,27 +256,30 @@ async def test_only_post_is_accepted(api: Api) -> None:
         assert (await api.anonymous.get(route)).status_code == 405
 
 
-async def test_foreign_topic_changes_no_contact_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
+async def test_foreign_topic_changes_no_contact_by_address(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
     """Any AWS customer can send signed messages. Without configured topics, an event must name our message."""
-    database, fetch = api.engine.database, AmazonFetcher()
+    fetch = AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
-    object.__setattr__(
-        api.engine, "inbound_webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
-    )
-    outbox_id = await a_sent_mail(api, clock, "ses")
-    clock.advance(1_000)
-    for name in ("Bounce", "Complaint"):
-        event = ses_event(name, ADA, at=SIGNER.now, message_id="of a stranger")
-        with capture_logs() as lines:
-            assert counted(await from_ses(api, event, TopicArn=FOREIGN_TOPIC)) == (200, 0, 0, 1)
-        assert [line["event"] for line in lines if line["event"] != "sns_topics_not_set"] == ["report_without_message"]
-        assert ADA not in str(lines)
-    eve = ses_event("Bounce", "eve@example.com", at=SIGNER.now, outbox_id=outbox_id)
-    assert counted(await from_ses(api, eve, TopicArn=FOREIGN_TOPIC)) == (200, 1, 0, 0)
-    assert [(await contact_state(api, email))[1] for email in (ADA, "eve@example.com")] == [[], []]
-    ours = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
-    assert counted(await from_ses(api, ours)) == (200, 1, 0, 0)
-    assert await contact_state(api) == ("bounced", [("*", "bounce")])
+    webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+    async with an_api(database, clock, inbound_webhooks=webhooks) as api:
+        outbox_id = await a_sent_mail(api, clock, "ses")
+        clock.advance(1_000)
+        for name in ("Bounce", "Complaint"):
+            event = ses_event(name, ADA, at=SIGNER.now, message_id="of a stranger")
+            with capture_logs() as lines:
+                assert counted(await from_ses(api, event, TopicArn=FOREIGN_TOPIC)) == (200, 0, 0, 1)
+            assert [line["event"] for line in lines if line["event"] != "sns_topics_not_set"] == [
+                "report_without_message"
+            ]
+            assert ADA not in str(lines)
+        eve = ses_event("Bounce", "eve@example.com", at=SIGNER.now, outbox_id=outbox_id)
+        assert counted(await from_ses(api, eve, TopicArn=FOREIGN_TOPIC)) == (200, 1, 0, 0)
+        assert [(await contact_state(api, email))[1] for email in (ADA, "eve@example.com")] == [[], []]
+        ours = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
+        assert counted(await from_ses(api, ours)) == (200, 1, 0, 0)
+        assert await contact_state(api) == ("bounced", [("*", "bounce")])
 
 
 async def test_rejections_are_counted_by_reason(api: Api) -> None:
@@ -302,27 +307,24 @@ class Amazon(HttpStandIn):
         return Answer(200, SIGNER.certificate if request.path.endswith(".pem") else b"<ConfirmSubscriptionResponse/>")
 
 
-async def test_configured_topic_is_confirmed_and_events_arrive(api: Api, clock: ManualClock) -> None:
+async def test_configured_topic_is_confirmed_and_events_arrive(database: Database, clock: ManualClock) -> None:
     async with Amazon() as amazon:
         fetch = AmazonFetcher(Rerouted(amazon))
         sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
-        database = api.engine.database
-        object.__setattr__(
-            api.engine, "inbound_webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
-        )
-        foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
-        assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
-        assert amazon.requests == []
-        with capture_logs() as lines:
+        webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+        async with an_api(database, clock, inbound_webhooks=webhooks) as api:
+            foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
+            assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
+            assert amazon.requests == []
+            with capture_logs() as lines:
+                answer = await api.anonymous.post("/ses-events", content=SIGNER.subscription(), headers=HEADERS)
+            assert answer.status_code == 200
+            assert [line["event"] for line in lines] == ["sns_subscribed"]
+            assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}", "/"]
+            assert counted(await from_ses(api, ses_event("Bounce", ADA)))[0] == 200
+            amazon.answer(Answer(500))
             answer = await api.anonymous.post("/ses-events", content=SIGNER.subscription(), headers=HEADERS)
-        assert answer.status_code == 200
-        assert [line["event"] for line in lines] == ["sns_subscribed"]
-        assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}", "/"]
-        assert counted(await from_ses(api, ses_event("Bounce", ADA)))[0] == 200
-        amazon.answer(Answer(500))
-        answer = await api.anonymous.post("/ses-events", content=SIGNER.subscription(), headers=HEADERS)
-        assert (answer.status_code, answer.json()["code"]) == (503, "EVENT_NOT_NOW")
-        await fetch.close()
+            assert (answer.status_code, answer.json()["code"]) == (503, "EVENT_NOT_NOW")
 
 
 async def test_unsubscribed_topic_is_logged_and_not_resubscribed(api: Api) -> None:
@@ -419,14 +421,14 @@ async def test_signed_body_without_list_is_rejected(api: Api, clock: ManualClock
     assert await traces(api.engine.database) == before
 
 
-async def test_webhook_without_key_names_the_setting(api: Api, clock: ManualClock) -> None:
+async def test_webhook_without_key_names_the_setting(database: Database, clock: ManualClock) -> None:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
-    webhooks = InboundWebhooks(Reports(api.engine.database, clock), clock, sns, None, fetch)
-    object.__setattr__(api.engine, "inbound_webhooks", webhooks)
-    answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
-    assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
-    assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
+    webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+    async with an_api(database, clock, inbound_webhooks=webhooks) as api:
+        answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
+        assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
+        assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
 
 
 # Over a real socket.

@@ -21,7 +21,7 @@ from mailwright.outbox.audit import audit
 from mailwright.sources.notifications import fanout as fanout_module
 from mailwright.sources.notifications.service import NotificationService
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, claims_of, deliveries_of, suppress
-from tests.notifications import MOST, PLACES, QueueSetup, a_queue_setup, a_queue_setup_at, make_tables
+from tests.notifications import MOST, PLACES, HookedDatabase, QueueSetup, a_queue_setup, a_queue_setup_at, make_tables
 from tests.standins.provider import ScriptedProvider
 
 LOCK_TTL = 120 * SECOND
@@ -389,19 +389,18 @@ async def test_message_in_doubt_is_resent_with_same_id(setup: QueueSetup) -> Non
 
 
 @pytest.mark.promise("notify-told-once")
-async def test_crash_between_commits_never_counts_attempt_twice(
-    setup: QueueSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_crash_between_commits_never_counts_attempt_twice(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
-    fanout = await setup.fanout("dying")
+    database = HookedDatabase(setup.bench.database)
+    fanout = await setup.fanout("dying", database=database)
     await fanout.claim_due(MOST)
     provider = ScriptedProvider(FAULT, SENT)
     await setup.bench.drain(provider)
 
-    async def crash(_ended: Any) -> None:
+    async def crash() -> None:
         raise Crash
 
-    monkeypatch.setattr(fanout, "_end_links", crash)
+    database.before_transact = crash
     if setup.queue.is_shared:  # one commit did both, so nothing is left to record
         assert await fanout.record_results() == 0
     else:
@@ -576,23 +575,17 @@ async def test_maximum_of_subscriber_holds_for_concurrent_rows(setup: QueueSetup
     assert len(await setup.owner.timeline()) == 2
 
 
-async def test_maximum_of_subscriber_holds_across_workers(setup: QueueSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_maximum_of_subscriber_holds_across_workers(setup: QueueSetup) -> None:
     """One worker has locked the first row but not created its message when another claims the second."""
     await setup.owner.notification(preferences={"maxNotifications": 1})
     await setup.owner.notification(subscription_id=1)
-    one, other = await setup.fanout("one"), await setup.fanout("other")
-    database = setup.bench.database
+    database = HookedDatabase(setup.bench.database)
+    one, other = await setup.fanout("one", database=database), await setup.fanout("other")
 
-    class ClaimingDatabase:
-        def read(self) -> Any:
-            return database.read()
+    async def claim() -> None:
+        assert await other.claim_due(MOST) == 1
 
-        async def transact(self, work: Any) -> Any:
-            monkeypatch.setattr(one, "_database", database)
-            assert await other.claim_due(MOST) == 1
-            return await database.transact(work)
-
-    monkeypatch.setattr(one, "_database", ClaimingDatabase())
+    database.before_transact = claim
     assert await one.claim_due(MOST) == 0
     rows = [(row.locked_by, row.fanout_attempts) for row in await setup.owner.rows()]
     assert rows == [(None, 0), ("other", 0)]

@@ -17,7 +17,7 @@ from mailwright.domain.results import ResultKind, SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications.fanout import NotificationFanout
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN
-from tests.notifications import MOST, PLACES, QueueSetup, a_queue_setup_at
+from tests.notifications import MOST, PLACES, HookedDatabase, QueueSetup, a_queue_setup_at
 from tests.standins.provider import ScriptedProvider
 
 ROWS = 3
@@ -46,6 +46,7 @@ class History:
         self._setup = setup
         self._notification_ids = notification_ids
         self._workers: dict[str, NotificationFanout] = {}  # live workers
+        self._databases: dict[NotificationFanout, HookedDatabase] = {}
         self._completed: Counter[str] = Counter()  # completed attempts by recipient
         self._before: Counter[str] = Counter()  # of these, attempts before the row was requeued
         self._sent: Counter[str] = Counter()
@@ -91,7 +92,9 @@ class History:
 
     async def _worker(self, name: str) -> NotificationFanout:
         if name not in self._workers:
-            self._workers[name] = await self._setup.fanout(name)
+            database = HookedDatabase(self._setup.bench.database)
+            self._workers[name] = await self._setup.fanout(name, database=database)
+            self._databases[self._workers[name]] = database
         return self._workers[name]
 
     async def _claim(self, fanout: NotificationFanout) -> None:
@@ -107,16 +110,18 @@ class History:
         await fanout.release_locks()
 
     async def _claim_and_crash(self, fanout: NotificationFanout) -> None:
-        await self._crash(fanout, "_hand_over", fanout.claim_due(MOST))
+        await self._crash(fanout, fanout.claim_due(MOST))
 
     async def _record_and_crash(self, fanout: NotificationFanout) -> None:
-        await self._crash(fanout, "_end_links", fanout.record_results())
+        await self._crash(fanout, fanout.record_results())
 
-    async def _crash(self, fanout: NotificationFanout, method: str, call: Any) -> None:
-        async def die(*_: Any) -> None:
+    async def _crash(self, fanout: NotificationFanout, call: Any) -> None:
+        """Crash at the first write to the own database, after the commit in the queue's database."""
+
+        async def die() -> None:
             raise Crash
 
-        setattr(fanout, method, die)
+        self._databases[fanout].before_transact = die
         with suppress(Crash):
             await call
         self._workers = {name: worker for name, worker in self._workers.items() if worker is not fanout}

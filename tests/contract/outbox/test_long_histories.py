@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import event, func, insert, select, text
+from sqlalchemy import Engine, NullPool, event, func, insert, select, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from mailwright.audience import contacts, suppressions
 from mailwright.audience import search as people
@@ -66,11 +67,12 @@ async def _plan(database: Database, statement: Statement, values: dict[str, Any]
 async def _explained(database: Database, words: str, values: Sequence[Any], *, without: Sequence[str] = ()) -> str:
     """Return the query plan with the scans of an empty table disabled, to see whether an index can be used."""
     explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
-    async with database.read() as tx:
+    engine = create_async_engine(database.url, poolclass=NullPool)
+    async with engine.begin() as connection:
         if database.dialect == "postgresql":
             for way in ("seqscan", *without):
-                await tx.execute(text(f"SET LOCAL enable_{way} = off"))
-        rows = (await tx._connection.exec_driver_sql(f"{explain} {words}", tuple(values))).all()
+                await connection.execute(text(f"SET LOCAL enable_{way} = off"))
+        rows = (await connection.exec_driver_sql(f"{explain} {words}", tuple(values))).all()
     return "\n".join(str(row[-1]) for row in rows)
 
 
@@ -110,13 +112,12 @@ async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> li
         if words.startswith("SELECT"):
             heard.append((words, values))
 
-    engine = database._reader.sync_engine
-    event.listen(engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", hear)
     try:
         for each in lists:
             await each()
     finally:
-        event.remove(engine, "before_cursor_execute", hear)
+        event.remove(Engine, "before_cursor_execute", hear)
     return heard
 
 

@@ -78,24 +78,17 @@ async def test_no_sixty_minutes_exceed_the_limit(ledger: Ledger, clock: ManualCl
     assert busiest <= 30
 
 
-async def test_clock_set_back_an_hour_gets_no_second_quota(ledger: Ledger, clock: ManualClock) -> None:
+async def test_clock_set_back_an_hour_gets_no_second_quota(
+    ledger: Ledger, database: Database, clock: ManualClock
+) -> None:
     clock.advance(30 * MINUTE)
     hourly = windows(Limits(rate_per_hour=20), 1, clock.now())
     assert (await ledger.reserve(sliding(20, clock.now()), 20)).count == 20
     assert (await ledger.reserve(hourly, 20)).count == 20
     clock.advance(HOUR)
-    await DatabaseLedger(_database(ledger), clock).forget_expired()
+    await DatabaseLedger(database, clock).forget_expired()
     clock.advance(-HOUR)
     assert (await ledger.reserve(sliding(20, clock.now()), 5)).count == 0
     assert (await ledger.reserve(hourly, 5)).count == 0
     clock.advance(365 * 24 * HOUR)
     assert (await ledger.reserve(sliding(20, clock.now()), 5)).count == 5
-
-
-def _database(ledger: Ledger) -> Database:
-    match ledger:
-        case DatabaseLedger():
-            return ledger._database
-        case ValkeyLedger():
-            return ledger._database_ledger._database
-    raise AssertionError(ledger)

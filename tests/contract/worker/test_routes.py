@@ -351,7 +351,7 @@ async def test_message_in_doubt_waits_only_for_its_providers_reports(bench: Benc
         provider.let_go()
     bench.clock.advance(LOCK_TTL)
     worker = await bench.worker(stage.route())
-    await worker.parts.maintenance._services.doubts.mark_lost_attempts()
+    await worker.parts.maintenance.services.doubts.mark_lost_attempts()
     due = {row.provider: row.claimable_at - bench.clock.now() for row in await deliveries_of(bench.database)}
     assert due == {"ses": 10 * MINUTE, "smtp": 0}
 
@@ -421,7 +421,7 @@ async def test_inputs_of_a_returned_message_are_forgotten(bench: Bench, stage: S
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
     await worker.run(drain=True)
     assert len(stage.ses.messages) <= 2
-    assert worker.parts.composer._suppressed_copies == {}
+    assert worker.parts.composer.suppressed_copies == {}
 
 
 # Over real connections.

@@ -301,15 +301,27 @@ async def test_unavailable_certificate_is_fetched_once_a_minute(
 
 async def test_certificate_cache_is_bounded(http: Rerouted, amazon: Amazon, time: ManualClock) -> None:
     certificates = AmazonCertificates(AmazonFetcher(http), time)
-    for number in range(3 * sns.MAX_CERTIFICATES):
+
+    async def find(number: int) -> None:
         url = f"https://sns.{REGION}.amazonaws.com/{number}.pem"
         if number % 2:
             amazon.files[f"/{number}.pem"] = SIGNER.certificate
             await certificates.find(url)
         else:
-            with pytest.raises(ForgedEvent):
+            with pytest.raises((ForgedEvent, VerificationUnavailable)):
                 await certificates.find(url)
-    assert len(certificates._cached) == len(certificates._unavailable) == sns.MAX_CERTIFICATES
+
+    numbers = range(4 * sns.MAX_CERTIFICATES)
+    for number in numbers:
+        await find(number)
+    assert len(http.asked) == len(numbers)
+    # From the newest on: the cache still knows the last half of the certificates and of the failures.
+    fetches = []
+    for number in reversed(numbers):
+        before = len(http.asked)
+        await find(number)
+        fetches.append(len(http.asked) - before)
+    assert fetches == [0] * (2 * sns.MAX_CERTIFICATES) + [1] * (2 * sns.MAX_CERTIFICATES)
 
 
 # Time.

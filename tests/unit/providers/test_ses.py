@@ -1,6 +1,7 @@
 """The `ses` provider: requests, account and credentials."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -208,10 +209,12 @@ async def test_unrenewable_credentials_are_used_while_accepted() -> None:
 
 async def test_credentials_can_be_forgotten_during_a_lookup() -> None:
     class Hasty(AwsKeyChain):
-        """The credentials are forgotten while the thread looks them up."""
+        """Forget the credentials whenever the lookup thread stores something."""
 
         def __setattr__(self, name: str, value: object) -> None:
-            object.__setattr__(self, name, None if name == "_renew" else value)
+            super().__setattr__(name, value)
+            if value is not None and threading.current_thread() is not threading.main_thread():
+                self.forget()
 
     chain = Hasty(ManualClock(), lambda: lambda: AwsKeys("key", "secret"))
     assert (await chain.keys()).access_key == "key"

@@ -138,7 +138,7 @@ async def _store(tx: Runner, run: ArticleRun, cache: _RunCache, batch: _Batch, n
         return 0
     selections = await _accept(tx, run, batch, row.newest, now) if batch.messages else []
     if selections:
-        await tx.count(ADD_TO_VARIANTS, variants=_variants(run, cache, selections))
+        await tx.count(ADD_TO_VARIANTS, variants=variant_rows(run, cache, selections))
     await tx.count(MOVE_RUN, recipients=len(selections), **batch.progress)
     return len(selections)
 
@@ -158,7 +158,7 @@ async def _accept(tx: Runner, run: ArticleRun, batch: _Batch, after_key: int, no
     return [chosen for chosen, is_accepted in zip(batch.selections, accepted, strict=True) if is_accepted]
 
 
-def _variants(run: ArticleRun, cache: _RunCache, selections: Sequence[SliceSelection]) -> list[dict[str, Any]]:
+def variant_rows(run: ArticleRun, cache: _RunCache, selections: Sequence[SliceSelection]) -> list[dict[str, Any]]:
     return [
         {
             "run_key": run.id,

@@ -139,7 +139,7 @@ class _Simulation:
                 self._defer(run, run.queued.deferral)
         self._started: dict[int, CampaignRun] = {}
         self._levels = list({level.owner: level for run in self.runs for level in run.queued.levels}.values())
-        self._periods = _periods(queue, self._quota)
+        self._periods = recurrence_periods(queue, self._quota)
         self._restart_comparison()
 
     def run(self) -> None:
@@ -380,7 +380,7 @@ class _Simulation:
         self._cached.clear()
 
 
-def _periods(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
+def recurrence_periods(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
     """Return the lengths of the periods that can repeat: days only if some limit depends on the day."""
     limits = [level.limits for queued in queue for level in queued.levels]
     hour = _SLIDING_PERIOD if any(each.sliding_hour for each in limits) else HOUR

@@ -31,7 +31,7 @@ log = logger(__name__)
 
 _REVISION: Select[Any] = select(column("version_num")).select_from(table("alembic_version"))
 
-_newest_revision = cache(newest_revision)
+expected_revision = cache(newest_revision)
 
 
 @router.get("/healthz", responses=describe_success({HTTPStatus.OK: LivenessResponse}))
@@ -91,5 +91,5 @@ async def _database_parts(database: Database) -> dict[str, str]:
         return {"database": "unreachable"}
     except ProgrammingError:
         return {"database": "ok", "schema": "missing"}
-    is_newest = bool(rows) and rows[0].version_num == _newest_revision()
+    is_newest = bool(rows) and rows[0].version_num == expected_revision()
     return {"database": "ok", "schema": "ok" if is_newest else "behind"}
