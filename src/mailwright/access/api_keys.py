@@ -138,7 +138,7 @@ def _split_scopes(stored: str) -> frozenset[Scope]:
 
 
 def _digest(key: str) -> str:
-    """A plain hash is enough for a key with 256 random bits; only passwords need a slow one.
+    """Return the digest of a key. A plain hash is enough for 256 random bits; only passwords need a slow one.
 
     The lookup by digest also prevents timing attacks: nobody can choose a digest without knowing the key.
     """

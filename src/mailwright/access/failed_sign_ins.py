@@ -63,7 +63,7 @@ ACCOUNT_POLICY: Final = LockoutPolicy(
 
 @dataclass(frozen=True, slots=True)
 class LockoutKey:
-    """What failures are counted under."""
+    """The account or network address that failures are counted for."""
 
     name: str
     policy: LockoutPolicy

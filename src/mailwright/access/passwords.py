@@ -43,7 +43,7 @@ class Passwords:
 
 
 def check_password(password: str, login: str) -> None:
-    """Length is what matters, so there are no rules about the kinds of characters."""
+    """Raise if a password is too short, too long or easy to guess. Kinds of characters do not matter."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise InvalidInput(f"A password needs {MIN_LENGTH} to {MAX_LENGTH} characters.", field="password")
     if password.strip().casefold() == login.casefold() or len(set(password)) < 4:

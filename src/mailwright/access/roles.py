@@ -45,7 +45,7 @@ def parse_role(text: str) -> Role:
 
 
 def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
-    """No names mean all scopes."""
+    """Parse names of scopes. Without any name, return all scopes."""
     try:
         return frozenset(Scope(name) for name in names) or ALL_SCOPES
     except ValueError as error:

@@ -55,7 +55,7 @@ def new_recovery_codes() -> list[str]:
 
 
 def recovery_digest(code: str) -> str:
-    """80 random bits need no slow hash. Spaces, dashes and upper case do not matter."""
+    """Return the digest of a recovery code, ignoring case, spaces and dashes. 80 random bits need no slow hash."""
     plain = "".join(code.lower().split()).replace("-", "")
     return hashlib.sha256(plain.encode()).hexdigest()
 

@@ -186,7 +186,7 @@ class Sessions:
 
 
 def token_digest(token: str) -> str:
-    """256 random bits need no slow hash, and a lookup by digest reveals nothing by its timing."""
+    """Return the digest of a token. 256 random bits need no slow hash, and timing reveals nothing about a digest."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

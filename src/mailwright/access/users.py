@@ -270,7 +270,7 @@ async def _insert_user(
 
 
 async def _require_another_admin(tx: Transaction, user: User) -> None:
-    """An installation without an administrator could only be managed from the console.
+    """Raise if no other administrator remains: the installation could then only be managed from the console.
 
     The rows of all administrators are locked: when two disable each other at the same time, the second one is refused.
     """

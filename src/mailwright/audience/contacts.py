@@ -96,7 +96,7 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
 async def list_page(
     database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
 ) -> list[Contact]:
-    """Newest first; the next page starts before the last ID of this one."""
+    """Return a page of contacts, newest first; the next page starts before the last ID of this one."""
     conditions = [contacts.c.tenant_id == tenant_id, contacts.c.id < before, contacts.c.deleted_at.is_(None)]
     if status is not None:
         conditions.append(contacts.c.status == status)

@@ -51,7 +51,7 @@ class ConfirmationLinks:
 
 
 def confirmation_tokens(tokens: UnsubscribeTokens, tenant_id: int) -> UnsubscribeTokens:
-    """Tokens that only confirm: they cannot unsubscribe, and unsubscribe tokens cannot confirm."""
+    """Return tokens that only confirm: they cannot unsubscribe, and unsubscribe tokens cannot confirm."""
     return tokens.for_tenant(tenant_id).for_confirmation()
 
 

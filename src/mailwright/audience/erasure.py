@@ -193,7 +193,7 @@ async def _remove_from_copies(tx: Transaction, keys: list[int], address: str) ->
 
 
 async def _move_cursors(tx: Transaction, tenant_id: int, address: str) -> None:
-    """A campaign whose audience was enqueued up to this address continues from the address before it."""
+    """Move the cursor of each campaign that stopped at this address to the address before it."""
     before = select(func.max(contacts.c.email)).where(contacts.c.tenant_id == tenant_id, contacts.c.email < address)
     matching = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.enqueued_to == address)
     await tx.execute(
@@ -221,7 +221,7 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
 
 
 async def _suppress(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """The unsubscribed lists of a contact are personal data. Only the suppression of bulk email must remain."""
+    """Keep only a suppression of bulk email: the lists that a contact unsubscribed from are personal data."""
     matching = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
     await tx.execute(delete(suppressions).where(*matching, suppressions.c.list_key != "*"))
     entry = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}

@@ -31,7 +31,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def filter_clause(filter_: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
-    """Accept a parsed filter, or one that `filters.parse` can parse."""
+    """Return the SQL condition of a filter, given parsed or as JSON."""
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
     return _condition(condition, tenant_id, now)
 
@@ -147,7 +147,7 @@ def _since(time: ColumnElement[int], activity: MessageActivity, now: Instant) ->
 def _occurs_often_enough(
     matching_messages: Select[Any], activity: MessageActivity, tenant_id: int
 ) -> ColumnElement[bool]:
-    """Evaluated per contact with the index on their messages, so that a page of contacts costs only its own lookups."""
+    """Return the condition on the number of events. It uses the index on each contact's messages, so pages are fast."""
     matching = matching_messages.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
     if activity.campaign is not None:
         known = select(campaigns.c.id).where(

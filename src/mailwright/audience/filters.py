@@ -334,7 +334,7 @@ def _sentence(details: list[Any]) -> str:
 
 
 def _location(detail: Any) -> tuple[Any, ...]:
-    """An unknown field is a problem of the condition that contains it."""
+    """Return the location of a problem. An unknown field is a problem of the condition that contains it."""
     location: tuple[Any, ...] = detail["loc"]
     return location[:-1] if _is_unknown_field(detail) else location
 
@@ -377,5 +377,5 @@ def _path(steps: tuple[Any, ...]) -> str:
 
 
 def _is_consequence(error: Any) -> bool:
-    """A list also counts as too short when its items were refused, which is reported already."""
+    """Return whether a problem only follows from another: a list whose items were refused also counts as too short."""
     return error["type"] == "too_short" and bool(error["input"])

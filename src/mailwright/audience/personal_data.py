@@ -28,7 +28,7 @@ class ContactHistoryEntry:
 async def load_history(
     database: Database, tenant_id: int, email: str, *, limit: int = 100
 ) -> list[ContactHistoryEntry]:
-    """Newest first, with the events of at most `limit` of the latest messages."""
+    """Return the history, newest first, with the events of at most `limit` of the latest messages."""
     details = await contact_store.load_details(database, tenant_id, email, messages=limit)
     entries = _contact_entries(details)
     messages_by_key = {message.message_key: message for message in details.messages}

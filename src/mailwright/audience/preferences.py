@@ -76,7 +76,7 @@ def has_unsubscribed_from_all(preferences: ContactPreferences) -> bool:
 
 
 def is_blocked(preferences: ContactPreferences) -> bool:
-    """Suppressed by a bounce, a complaint or an operator: a choice of the contact cannot change that."""
+    """Return whether a bounce, a complaint or an operator suppressed the address: the contact cannot undo that."""
     return (
         ALL_MESSAGES in preferences.scopes
         or preferences.scopes.get(GENERAL, SuppressionReason.UNSUBSCRIBED) != SuppressionReason.UNSUBSCRIBED
@@ -84,7 +84,7 @@ def is_blocked(preferences: ContactPreferences) -> bool:
 
 
 def subscribed_lists(preferences: ContactPreferences) -> dict[str, str]:
-    """Names of the lists that the contact receives, by key. None after an unsubscribe from all."""
+    """Return the names of the contact's lists by key; none after an unsubscribe from all."""
     if has_unsubscribed_from_all(preferences):
         return {}
     return {entry.list_key: entry.name for entry in preferences.lists if entry.is_subscribed}

@@ -178,7 +178,7 @@ async def count_members(tx: Transaction, tenant_id: int, filter_: Any, now: Inst
 async def list_members(
     tx: Transaction, tenant_id: int, filter_: Any, now: Instant, *, limit: int, after: str = ""
 ) -> list[Contact]:
-    """Ordered by address; the next page starts after the last address of this one."""
+    """Return a page of members, ordered by address; the next page starts after the last address of this one."""
     page = and_(_matching_contacts(tenant_id, filter_, now), contacts.c.email > after)
     rows = await tx.execute(select(*contact_columns()).where(page).order_by(contacts.c.email).limit(limit))
     return [contact_from_row(row) for row in rows]
@@ -193,7 +193,7 @@ def _matching_contacts(tenant_id: int, filter_: Any, now: Instant) -> ColumnElem
 def _can_receive(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
-    """All conditions except the subscription to a single list."""
+    """Return all conditions except the subscription to a single list."""
     conditions = [
         contacts.c.tenant_id == tenant_id,
         contacts.c.deleted_at.is_(None),

@@ -99,7 +99,7 @@ class SignUpService:
 
 
 async def _has_unsubscribed(tx: Transaction, request: DoubleOptInRequest) -> bool:
-    """Unsubscribed from this list or from all bulk email, or suppressed by an operator."""
+    """Return whether the contact unsubscribed from this list or all bulk email, or an operator suppressed it."""
     s = suppressions.c
     scopes = and_(s.list_key.in_([request.list_key, lists.GENERAL]), s.email == request.email)
     if await tx.execute(select(s.id).where(scopes, s.tenant_id == request.tenant_id)):

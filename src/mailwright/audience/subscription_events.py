@@ -52,7 +52,7 @@ async def record_changes(
 
 
 def _changes(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:
-    """Undoing an unsubscribe counts as a subscription, also for a list without an earlier subscription."""
+    """Return the changed lists. Undoing an unsubscribe counts as a subscription, even without an earlier one."""
     for list_key in sorted(after.unsubscribed - before.unsubscribed):
         yield EventType.LEFT, list_key
     for list_key in sorted((after.subscribed - before.subscribed) | (before.unsubscribed - after.unsubscribed)):

@@ -125,7 +125,7 @@ async def remove(
 
 
 async def list_page(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
-    """Newest first; the next page starts before the last ID of this one."""
+    """Return a page of suppressions, newest first; the next page starts before the last ID of this one."""
     page = _entries(tenant_id).where(suppressions.c.id < before).order_by(suppressions.c.id.desc()).limit(limit)
     async with database.read() as tx:
         rows = await tx.execute(page)

@@ -66,7 +66,7 @@ def _from_mjml(marked: MarkedSource) -> str:
 
 
 def _check_mjml(marked: MarkedSource) -> None:
-    """The compiler drops unknown elements and ignores wrong end tags, so a part of the email would be missing."""
+    """Raise for unknown elements and wrong end tags: the compiler would silently drop a part of the email."""
     source = _COMMENT.sub(lambda match: " " * len(match[0]), marked.source)
     opened: list[str] = []
     levels = 0

@@ -49,7 +49,7 @@ class DkimSigner:
 
 
 def relaxed_body(body: bytes) -> bytes:
-    """RFC 6376, 3.4.4: collapse white space, remove it at line ends, and remove empty lines at the end."""
+    """Canonicalize a body (RFC 6376, 3.4.4): collapse white space, remove it at line ends, drop empty last lines."""
     if b"\t" in body or b"  " in body:
         body = _BLANKS.sub(b" ", body)
     if b" \r\n" in body:
@@ -93,7 +93,7 @@ def _signature_header(
 
 
 def _signed_lines(fields: list[tuple[bytes, bytes]], names: list[bytes]) -> list[bytes]:
-    """If a name occurs several times, the last one is signed first. A missing header signs as nothing."""
+    """Return the signed lines. Of headers with the same name, the last comes first; missing ones are left out."""
     waiting: dict[bytes, list[bytes]] = {}
     for name, line in fields:
         waiting.setdefault(name, []).append(line)

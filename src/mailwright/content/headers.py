@@ -226,7 +226,7 @@ def _phrase(name: str, start: int) -> str:
 
 
 def _encoded_words(text: str, start: int) -> str:
-    """RFC 2047 in base64, one word per line. A character is never split between two words."""
+    """Encode text as RFC 2047 words in base64, one word per line. No character is split between two words."""
     words = []
     for piece in _split_text(text, start):
         words.append(f"=?utf-8?b?{b64encode(piece).decode()}?=")

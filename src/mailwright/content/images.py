@@ -80,7 +80,7 @@ class ImageStore:
             await tx.execute(insert(images).values(tenant_id=tenant_id, **values))
 
     async def list_page(self, tenant_id: int, *, limit: int, before: int = 2**63 - 1) -> list[tuple[int, Image]]:
-        """Newest first, each with its ID for paging."""
+        """Return a page of images, newest first, each with its ID for paging."""
         query = select(images).where(images.c.tenant_id == tenant_id, images.c.id < before)
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(images.c.id.desc()).limit(limit))

@@ -191,7 +191,7 @@ def _filename(name: str) -> str:
 
 
 def _percent_pieces(encoded: str) -> Iterable[str]:
-    """RFC 2231: the first piece names the character set, and no `%41` is split."""
+    """Encode as RFC 2231 pieces: the first one names the character set, and no `%41` is split."""
     rest = f"utf-8''{encoded}"
     while rest:
         end = _PARAMETER_LINE

@@ -171,7 +171,7 @@ def _unsubscribe_link(html: str | None, text: str | None) -> Iterator[PresendIss
 
 
 def _postal_address(html: str | None, text: str | None, context: PresendContext) -> Iterator[PresendIssue]:
-    """Many countries require a postal address in bulk email. Without the setting, look for a postal code."""
+    """Check for a postal address, which many countries require. Without the setting, look for a postal code."""
     content = html if html is not None else text or ""
     if _uses(content, "postal_address"):
         if not context.postal_address:

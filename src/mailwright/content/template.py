@@ -161,7 +161,7 @@ class TemplatePart:
         pieces, numbers = split_marks(self.render(values))
         paths = tuple(marks)
         found_paths = tuple(paths[number] for number in numbers)
-        # An output that looked like a variable and is none, for example `true`, left no mark.
+        # An output that only looks like a variable, for example `true`, leaves no mark.
         return FlatTemplate(tuple(pieces), found_paths) if list(found_paths) == outputs else None
 
 
@@ -244,7 +244,7 @@ _plain_environment = minijinja.Environment()
 
 
 class _Budget(threading.local):
-    """What the current rendering of this thread may still output."""
+    """The number of characters that the current rendering of this thread may still output."""
 
     left = MAX_CHARACTERS
 
@@ -318,7 +318,7 @@ def split_marks(marked: str) -> tuple[list[str], list[int]]:
 
 
 def _spend(value: Any) -> Any:
-    """Called for every value that is output, also into a variable."""
+    """Subtract a value from the output budget. The engine calls this for every value that it outputs."""
     if isinstance(value, str):
         _budget.left -= len(value)
         if _budget.left < 0:
@@ -354,7 +354,7 @@ def _strict(name: str) -> Callable[..., Any]:
 
 
 def _require(value: Any, name: str) -> None:
-    """The engine passes None to a filter when there is no value."""
+    """Raise if a filter has no input. The engine passes None for a missing value."""
     if value is None:
         raise InvalidTemplate(f"The filter {name} has no input: the value before it is missing or null.")
 
@@ -368,12 +368,18 @@ _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
 
 
 def _assign_from_given(names: Iterable[str]) -> str:
-    """The engine keeps variables in a `dict`, and would find its methods under the names of missing variables."""
+    """Assign these names explicitly.
+
+    The engine stores variables in a dict, so a missing variable `items` would resolve to `dict.items`.
+    """
     return "".join(f"{{% set {name} = {_GIVEN}.{name} %}}" for name in sorted(names))
 
 
 def _fuel(source: str) -> int:
-    """The engine counts steps, not bytes: the longer the fixed text of a loop, the fewer steps it gets."""
+    """Return the number of steps that a template may take.
+
+    The engine limits steps, not bytes: the longer the fixed text of a loop, the fewer steps the template gets.
+    """
     longest = max(len(piece) for piece in re.split(r"[{%}]\}", source))
     return min(max(MAX_REPEATED_BYTES // (longest + 1), MIN_FUEL), MAX_FUEL)
 
@@ -434,7 +440,7 @@ def _plain_outputs(source: str) -> list[Path] | None:
 
 
 def _called_functions(source: str) -> frozenset[str]:
-    """A function that is not called is a variable like any other."""
+    """Return the names that the template calls as functions; a name that is not called is a variable."""
     called = {
         token.text
         for _, _, tokens in _code(source)
@@ -518,7 +524,7 @@ def _check_expression(tokens: list[_Token], line: int) -> None:
 
 
 def _check_call(before: _Token, called: _Token, line: int) -> None:
-    """A parenthesis after a name is a call; after an operator it only groups."""
+    """Raise for a forbidden call. A parenthesis after a name is a call; after an operator it only groups."""
     is_operator = before.kind == "operator"
     if called.kind == "name":
         allowed = _FUNCTIONS | _KEYWORDS

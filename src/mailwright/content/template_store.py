@@ -183,7 +183,7 @@ class TemplateStore:
         return _stored(rows[0])
 
     async def versions(self, tenant_id: int, template_id: str) -> list[StoredTemplate]:
-        """Newest first."""
+        """Return the versions of a template, newest first."""
         query = select(templates).where(_named(tenant_id, template_id)).order_by(templates.c.version.desc())
         async with self._database.read() as tx:
             rows = await tx.execute(query.limit(1_000))

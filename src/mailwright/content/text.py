@@ -14,7 +14,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def from_html(html: str) -> str:
-    """Never fail: if the parser cannot read the HTML, only the tags are removed."""
+    """Convert HTML to text. This never fails: if the parser cannot read the HTML, only the tags are removed."""
     readable = _UNREADABLE.sub("", html)
     try:
         text = _reader()(readable)

@@ -90,7 +90,11 @@ class InboundWebhooks:
 
 
 async def record_ses_event(reports: Reports, text: str, clock: Clock, *, by_address: bool) -> ReportCounts:
-    """Record an SES event from any channel. `by_address`: it came from one of our topics."""
+    """Record an SES event from a webhook or a queue.
+
+    Set `by_address` if the event comes from one of our topics: a report without a message ID may then be matched by the
+    recipient's address.
+    """
     parsed = ses.parse_event(text, clock.now())
     if not parsed.is_known:
         log.info("unknown_event", source=ses.SOURCE, kind=parsed.kind[:40])

@@ -41,7 +41,7 @@ INSERT_REPORTS = statement(__package__, "insert_reports")
 # The maximum of reports per transaction, which must be short because workers wait for it.
 LARGEST_COMMIT: Final = 500
 
-# A copy that arrives later counts as a new report; no provider retries for so long.
+# How long reports are stored. No provider repeats a report after this time; a repeat would count as a new report.
 KEPT_FOR: Final = 90 * DAY
 FORGET_EVERY: Final = HOUR
 MOST_FORGOTTEN: Final = 5_000
@@ -150,7 +150,7 @@ def _batches(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
     return (reports[start : start + LARGEST_COMMIT] for start in range(0, len(reports), LARGEST_COMMIT))
 
 
-# Inside one transaction, all reports at once.
+# The functions below process all reports of one transaction together.
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ def _acceptance(message: _SesMessage, _send: Mapping[str, Any]) -> Iterator[Repo
 
 
 def _rejection(message: _SesMessage, reject: Mapping[str, Any]) -> Iterator[Report]:
-    """SES accepted the message and then rejected its content; the address is not at fault."""
+    """Parse a rejection: SES accepted the message and then rejected its content, not the address."""
     yield message.report(
         EventType.BOUNCED,
         message.only_recipient,
@@ -229,7 +229,7 @@ def _click(message: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
 
 
 def _subscription(message: _SesMessage, subscription: Mapping[str, Any]) -> Iterator[Report]:
-    """Only a global unsubscribe counts; topics of SES contact lists are ignored."""
+    """Parse a subscription event. Only a global unsubscribe counts; topics of SES contact lists are ignored."""
     preferences = subscription.get("newTopicPreferences")
     at = subscription.get("timestamp")
     if isinstance(preferences, dict) and preferences.get("unsubscribeAll") is True:

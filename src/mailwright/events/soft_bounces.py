@@ -20,7 +20,10 @@ _MAILBOX_PHRASES = re.compile(
 
 
 def is_about_address(status: str | None, text: str) -> bool:
-    """Whether a temporary rejection is about the address. Without a status code, the text must mention the mailbox."""
+    """Return whether a temporary rejection is about the address.
+
+    Without a status code, the text must mention the mailbox.
+    """
     normalized = " ".join(text[:4_000].lower().split())
     if _ABOUT_US.search(normalized):
         return False

@@ -103,12 +103,12 @@ class SqsQueue:
         if reply.status in (401, 403):
             self._keys.forget()
         try:
-            answer = orjson.loads(reply.body or b"{}")
+            content = orjson.loads(reply.body or b"{}")
         except orjson.JSONDecodeError as error:
-            raise SqsUnavailable(f"SQS answered {reply.status} with something that cannot be read.") from error
-        if reply.status != 200 or not isinstance(answer, dict):
-            raise SqsUnavailable(f"SQS answered {reply.status}: {_error(answer)}.")
-        return answer
+            raise SqsUnavailable(f"SQS responded with status {reply.status} and a body that is not JSON.") from error
+        if reply.status != 200 or not isinstance(content, dict):
+            raise SqsUnavailable(f"SQS responded with status {reply.status}: {_error(content)}.")
+        return content
 
 
 class SqsEventSource:

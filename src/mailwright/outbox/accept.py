@@ -236,7 +236,10 @@ def _accepted(
     stored: Mapping[str, NewMessage],
     by_key: Mapping[tuple[int, str | None], _StoredMessage],
 ) -> Accepted:
-    """Compare with the caller's own body: another caller of the commit may have used the key for a different one."""
+    """Return the result for one caller.
+
+    The body is compared again, because another caller in the same commit may have used the key for a different body.
+    """
     if message.outbox_id in stored:
         return Accepted(message.outbox_id, message.request_id, PENDING)
     first = by_key[message.tenant_id, message.dedupe_key]

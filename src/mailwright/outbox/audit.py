@@ -11,7 +11,7 @@ AUDIT = statement(__package__, "audit")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`accepted` is counted when messages are accepted; all other numbers count the current states."""
+    """The numbers of the audit. `accepted` was counted at acceptance; the others count the current states."""
 
     accepted: int
     sent: int

@@ -22,7 +22,7 @@ async def defer_lane(database: Database, lane: int, reason: str, until: Instant)
 
 
 async def record_lane_deferral(tx: Transaction, lane: int, reason: str, until: Instant) -> None:
-    """Do the same inside the caller's transaction. A limit never replaces a pause or a cancellation by a user."""
+    """Defer a lane inside the caller's transaction. A limit never replaces a pause or a cancellation by a user."""
     await tx.run(DEFER_LANE, lane=lane, reason=reason, until=until)
 
 

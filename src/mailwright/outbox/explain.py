@@ -179,7 +179,7 @@ def _is_suppressed(message: Any) -> bool:
     return bool(message.stopped_by == ALL_MESSAGES)
 
 
-# With a provider, or perhaps with one.
+# The message is, or may be, with a provider.
 
 
 def _sending(facts: MessageFacts) -> MessageExplanation:
@@ -454,5 +454,5 @@ def _on_campaign(message: Any, kind: ActionKind) -> tuple[Action, ...]:
 
 
 def _remedy(facts: MessageFacts, remedy: Remedy) -> Remedy:
-    """Without a worker nothing else helps."""
+    """Return the remedy, or "start a worker" if none is running: without one, nothing else helps."""
     return remedy if facts.workers else Remedy.START_WORKER

@@ -64,7 +64,7 @@ class Ledger(Protocol):
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
 
     async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
-        """The next moments that every one of these paces allows; none of them is ever given to anybody else."""
+        """Book the next start times that all of these rates allow. No other caller gets the same slots."""
         ...
 
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
@@ -127,19 +127,22 @@ class DatabaseLedger:
             await self._add(tx, windows, -count)
 
     async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
-        """Counters hold the next start time in half microseconds; an odd value means that a worker owns the rate."""
+        """Book slots in the database.
+
+        A counter holds the next start time in half microseconds; an odd value means that a worker owns the rate.
+        """
         ordered = sorted(paces, key=lambda pace: pace.name)
         async with self._database.write() as tx:
-            lines = [_Line(pace, await self._next(tx, pace), known.get(pace.name)) for pace in ordered]
+            rates = [_RateBooking(pace, await self._next(tx, pace), known.get(pace.name)) for pace in ordered]
             now = self._clock.now()
-            if (others := max(line.kept_until(now) for line in lines)) > now:
+            if (others := max(rate.owned_until(now) for rate in rates)) > now:
                 return Booking((), {}, others)
-            moments = _moments(lines, wanted, (now + LEAD) * 1_000)
-            left_at = {line.pace.name: line.encoded() for line in lines}
-            for line in lines:
-                expires_at = line.next_us // 1_000 + COUNTER_RETENTION
-                await tx.run(SET_COUNTER, name=line.pace.name, used=left_at[line.pace.name], expires_at=expires_at)
-        return Booking(moments, left_at)
+            slots = _next_slots(rates, wanted, (now + LEAD) * 1_000)
+            left_at = {rate.pace.name: rate.encoded() for rate in rates}
+            for rate in rates:
+                expires_at = rate.next_us // 1_000 + COUNTER_RETENTION
+                await tx.run(SET_COUNTER, name=rate.pace.name, used=left_at[rate.pace.name], expires_at=expires_at)
+        return Booking(slots, left_at)
 
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
         async with self._database.write() as tx:
@@ -185,38 +188,38 @@ class RateCheckpoint:
     next_us: int
 
 
-class _Line:
+class _RateBooking:
     """One send rate while slots are booked: the next free slot, and how many messages begin at the last one."""
 
     def __init__(self, pace: SendRate, counter: int, known: RateCheckpoint | None) -> None:
         self.pace = pace
         self._is_ours = known is not None and known.left_at == counter
-        self._is_kept = counter % 2 == 1
+        self._is_owned = counter % 2 == 1
         self.next_us = counter // 2
         if self._is_ours and known is not None:
             self.next_us = max(self.next_us, known.next_us)
-        self._moment = 0
-        self._begun = 0
+        self._last_slot = 0
+        self._starts = 0
 
-    def kept_until(self, now: Instant) -> Instant:
+    def owned_until(self, now: Instant) -> Instant:
         """Return until when another worker owns this exact rate, or 0."""
-        if self._is_ours or not (self.pace.is_exact and self._is_kept) or self._is_of_another_time(now):
+        if self._is_ours or not (self.pace.is_exact and self._is_owned) or self._is_of_another_time(now):
             return 0
         return self.next_us // 1_000 + TAKE_OVER
 
-    def earliest(self, moment: int) -> int:
+    def earliest(self, slot: int) -> int:
         """Return this slot, or the next one that has room."""
-        if moment == self._moment and self._begun < self.pace.batch_size:
-            return moment
-        return max(moment, self.next_us)
+        if slot == self._last_slot and self._starts < self.pace.batch_size:
+            return slot
+        return max(slot, self.next_us)
 
-    def take(self, moment: int) -> None:
-        self._begun = self._begun + 1 if moment == self._moment else 1
-        self._moment = moment
-        self.next_us = moment + self.pace.interval_us
+    def take(self, slot: int) -> None:
+        self._starts = self._starts + 1 if slot == self._last_slot else 1
+        self._last_slot = slot
+        self.next_us = slot + self.pace.interval_us
 
-    def put_right(self, now: Instant) -> None:
-        """Move a slot that is too far in the future to now: the clock was set back. Nobody books that far ahead."""
+    def reset_if_far_ahead(self, now: Instant) -> None:
+        """Reset a next slot that is too far ahead: the clock was set back, because no worker books that far ahead."""
         if self._is_of_another_time(now):
             self.next_us = now * 1_000 + self.pace.interval_us
 
@@ -227,18 +230,18 @@ class _Line:
         return self.next_us > now * 1_000 + 2 * self.pace.interval_us + 10 * SECOND * 1_000
 
 
-def _moments(lines: Sequence[_Line], wanted: int, earliest: int) -> tuple[int, ...]:
-    found = []
-    moment = earliest
-    for line in lines:
-        line.put_right(earliest // 1_000)
+def _next_slots(rates: Sequence[_RateBooking], wanted: int, earliest: int) -> tuple[int, ...]:
+    slots = []
+    slot = earliest
+    for rate in rates:
+        rate.reset_if_far_ahead(earliest // 1_000)
     for _ in range(wanted):
-        while (later := max(line.earliest(moment) for line in lines)) > moment:
-            moment = later
-        for line in lines:
-            line.take(moment)
-        found.append(moment)
-    return tuple(found)
+        while (later := max(rate.earliest(slot) for rate in rates)) > slot:
+            slot = later
+        for rate in rates:
+            rate.take(slot)
+        slots.append(slot)
+    return tuple(slots)
 
 
 @dataclass(frozen=True, slots=True)

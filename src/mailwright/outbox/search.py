@@ -54,7 +54,7 @@ async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *
 
 
 async def newest_message_key(tx: Transaction) -> int:
-    """Return the newest key. Whatever is accepted from now on has a larger one, whatever the clock shows."""
+    """Return the newest message key. Every message accepted later has a larger key, even if the clock is changed."""
     [row] = await tx.execute(select(func.max(messages.c.id)))
     return int(row[0] or 0)
 

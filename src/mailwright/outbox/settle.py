@@ -91,7 +91,7 @@ class Settler:
         self._consequences = consequences
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
-        """Write results and begin the next attempts in one commit, which a busy worker does all the time."""
+        """Write results and begin the next attempts in one commit, the most frequent commit of a busy worker."""
         now = self._clock.now()
         return await self._database.transact(
             lambda tx: settle_and_begin(tx, outcomes, next_up, now, self._consequences)

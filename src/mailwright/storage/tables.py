@@ -1,7 +1,8 @@
 """The tables, defined once for both engines. Times are integers: milliseconds since 1970, UTC.
 
-`messages` holds accepted messages and never changes; `deliveries` holds the state of each message and changes often.
-Its rows are narrow and have few indexes, so that a claim takes as long with ten thousand messages as with ten million.
+`messages` holds accepted messages, which only an erasure changes; `deliveries` holds their states and changes often.
+The rows of `deliveries` are narrow and have few indexes, so that a claim takes as long with ten thousand messages as
+with ten million.
 """
 
 from sqlalchemy import (
@@ -156,7 +157,7 @@ subscriptions = Table(
     Column("subscribed_at", Timestamp),
     Column("unsubscribed_at", Timestamp),
     Column("source", Text, nullable=False),
-    # Has not confirmed yet (double opt-in).
+    # True until the contact confirms the subscription (double opt-in).
     Column("is_pending", Boolean, nullable=False, server_default=text("false")),
     Column("confirmed_at", Timestamp),
     UniqueConstraint("contact_key", "list_key"),
@@ -288,7 +289,7 @@ messages = Table(
         unique=True,
         where=_OF_CAMPAIGN,
     ),
-    # So does an article run, whose ID is the request ID.
+    # An article run sends one message per address too. Its ID is the request ID.
     partial_index(
         "uq_messages_of_article_run",
         "request_id",

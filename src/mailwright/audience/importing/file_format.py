@@ -63,7 +63,7 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
 
 
 def _eight_bit(sample: bytes) -> str:
-    """Cyrillic words consist of high bytes; Latin ones contain a few."""
+    """Guess the 8-bit encoding: Cyrillic words consist of high bytes; Latin words contain a few."""
     runs = Counter(min(len(run), 3) for run in _HIGH_RUN.findall(sample))
     return "cp1251" if runs[3] + runs[2] > runs[1] else "cp1252"
 

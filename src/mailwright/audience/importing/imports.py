@@ -230,7 +230,10 @@ class Imports:
 
 @contextmanager
 def _less_garbage_collection() -> Iterator[None]:
-    """Collect garbage less often: rows create many small objects and no cycles, which costs a third of the time."""
+    """Run the garbage collector less often inside the block.
+
+    Rows create many small objects but no reference cycles, and the collector would take a third of the import's time.
+    """
     often, *rest = gc.get_threshold()
     gc.set_threshold(max(often, 200_000), *rest)
     try:
@@ -240,7 +243,10 @@ def _less_garbage_collection() -> Iterator[None]:
 
 
 def _batches(records: RecordReader, started: Import) -> Iterator[_ImportBatch]:
-    """Skip processed records by reading them, which is fast and needs no position inside the file."""
+    """Yield the batches that are not stored yet.
+
+    Processed records are read and dropped, which is fast and needs no stored position in the file.
+    """
     rows = islice(data_records(records, started.plan), started.records, None)
     reader, number = RowReader(started.plan.columns, started.plan.tags), started.records
     while records_read := list(islice(rows, BATCH_SIZE)):

@@ -20,7 +20,7 @@ MAX_FILE_BYTES: Final = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user has column_targets: the list, tags for every contact, and columns."""
+    """The user's choices for an import: the list, tags for every contact, and the targets of columns."""
 
     list_key: str | None = None
     tags: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def _read_start(path: Path, encoding: str | None) -> tuple[FileFormat, Record | 
 
 
 def _with_encoding(file: BinaryIO, encoding: str) -> FileFormat:
-    """Detect the rest of the format with the encoding that the user has column_targets."""
+    """Detect the rest of the format with the encoding that the user has chosen."""
     try:
         file.seek(0)
         text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")

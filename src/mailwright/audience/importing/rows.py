@@ -1,4 +1,4 @@
-"""Parse a record of a file into a contact, or raise the reason why it is none."""
+"""Parse a record of a file into a contact, or raise an error that says why this is not possible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class RowReader:
         return cells[self._email].strip() if self._email < len(cells) else ""
 
     def _fit(self, cells: list[str]) -> None:
-        """Spreadsheets omit empty cells at the end of a row, or add some."""
+        """Adjust the number of cells: spreadsheets omit empty cells at the end of a row, or add some."""
         if any(cell.strip() for cell in cells[self._width :]):
             raise InvalidContact(f"The row has {len(cells)} cells, but there are {self._width} columns.")
         del cells[self._width :]

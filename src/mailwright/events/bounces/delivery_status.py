@@ -44,7 +44,7 @@ def parse_groups(text: str) -> list[EmailHeaders]:
 
 
 def has_groups(text: str) -> bool:
-    """Whether the text contains status fields, as some servers write them into the body."""
+    """Return whether the text contains status fields, as some servers write them into the body."""
     return re.search(r"^(?:Final|Original)-Recipient[ \t]?:", text, re.IGNORECASE | re.MULTILINE) is not None
 
 
@@ -70,7 +70,7 @@ def find_reporting_mta(groups: list[EmailHeaders]) -> str | None:
 
 
 def _without_type(value: str) -> str:
-    """`smtp; 550 no` → `550 no`. Without a type, a semicolon belongs to the text."""
+    """Remove the type: `smtp; 550 no` becomes `550 no`. Without a type, a semicolon belongs to the text."""
     kind, semicolon, rest = value.partition(";")
     is_type = semicolon and re.fullmatch(r"[A-Za-z0-9-]{1,20}", kind.strip())
     return (rest if is_type else value).strip()

@@ -185,7 +185,7 @@ class WebhookDeliveries:
     # Used by the dispatcher.
 
     async def has_active_endpoints(self) -> bool:
-        """Whether any endpoint is active."""
+        """Return whether any endpoint is active."""
         e = webhook_endpoints.c
         async with self._database.read() as tx:
             return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))

@@ -1,4 +1,4 @@
--- Count the messages of the lane that are due before this one, up to the limit.
+-- Counts the messages of the lane that are due before this one, up to the limit.
 SELECT count(*) AS ahead FROM (
   SELECT 1 FROM deliveries
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane

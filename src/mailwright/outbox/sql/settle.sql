@@ -11,5 +11,5 @@ FROM rows(:settlements: message_key bigint, claim_token bigint, next_token bigin
 WHERE deliveries.message_key = s.message_key
   AND deliveries.claim_token = s.claim_token
   AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
-  -- A message in doubt keeps its token, so doubt could be written twice or after a decision: only an attempt becomes it.
+  -- Only an attempt may become in doubt: a message in doubt keeps its token, and could otherwise be put in doubt again.
   AND (s.status <> 'IN_DOUBT' OR deliveries.status = 'SENT_ATTEMPT')

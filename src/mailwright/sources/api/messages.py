@@ -115,7 +115,7 @@ class ApiMessages:
         return [one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted)) for one in messages]
 
     async def _references(self, caller: Caller, requests: Sequence[SendRequest]) -> References:
-        """Requests without a template and a list need no query."""
+        """Load the templates and lists that the requests name. Without any, no query is needed."""
         templates = {request.template_id for request in requests if request.template_id is not None}
         list_keys = {request.list_key for request in requests if request.list_key is not None}
         if not templates and not list_keys:
@@ -129,7 +129,7 @@ class ApiMessages:
 
 
 def _item_key(context: RequestContext, index: int) -> str | None:
-    """The prefix keeps the keys of items apart from the keys of single sends."""
+    """Return the deduplication key of an item. Its prefix separates it from the keys of single sends."""
     return f"batch:{index}:{context.idempotency_key}" if context.idempotency_key else None
 
 
@@ -194,7 +194,7 @@ def payload(request: SendRequest) -> dict[str, Any]:
 
 
 def _digest(body: Any) -> str:
-    """Field order and white space do not change the digest of a JSON body."""
+    """Return a digest of a JSON body that does not depend on field order and white space."""
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -75,7 +75,7 @@ def field_errors(errors: Iterable[Any]) -> list[FieldError]:
 
 
 def invalid(code: str, reason: str) -> PydanticCustomError:
-    """The error that a field's own check raises; `reason` continues a sentence that begins with the field's name."""
+    """Return the error for a field's own check. `reason` continues a sentence that begins with the field's name."""
     return PydanticCustomError(code, "{reason}", {"reason": reason})
 
 

@@ -257,7 +257,7 @@ async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, n
 
 
 def message_location(run: ArticleRun) -> dict[str, Any]:
-    """Parameters of queries that find a run's messages by tenant, lane and key, for lack of an index on the run."""
+    """Return the query parameters that find the messages of a run by tenant, lane and key."""
     return {
         "tenant_id": run.tenant_id,
         "run_id": run.run_id,

@@ -1,1 +1,1 @@
-"""Campaigns: one piece of content for many contacts, in a queue that knows why it waits."""
+"""Campaigns: one piece of content for many contacts, sent in the order of a queue."""

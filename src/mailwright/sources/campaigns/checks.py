@@ -156,7 +156,7 @@ def _audience_query(
 
 
 def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
-    """The campaign needs a recipient, and so does each of its variants."""
+    """Check that the campaign, and each of its variants, has at least one recipient."""
     if planned == 0:
         return [CampaignProblem("lists", "NO_RECIPIENTS", "the audience has no contact who may receive email")]
     ab_test = definition.ab_test

@@ -19,7 +19,7 @@ def _line(text: str) -> str:
 
 
 def _mailbox(text: str) -> str:
-    """`name@example.com` or `Name <name@example.com>`."""
+    """Accept `name@example.com` and `Name <name@example.com>`."""
     inner = text[:-1].rpartition("<")[2] if text.endswith(">") else text
     try:
         address.parse(inner.strip())

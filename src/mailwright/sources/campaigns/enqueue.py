@@ -139,7 +139,7 @@ def _messages(
 
 
 def _is_first_pass(entry: QueueEntry) -> bool:
-    """On the first pass nobody has a message; a later pass counts `processed` from 0 again."""
+    """Return whether no recipient has a message yet. A later pass counts `processed` from 0 again."""
     return entry.recipients <= entry.processed
 
 

@@ -83,7 +83,7 @@ class QueueEntry:
 
 
 async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> QueueEntry | None:
-    """`to_change` locks the campaign until the transaction ends."""
+    """Return the queue entry of a campaign. `to_change` locks the campaign until the transaction ends."""
     if to_change:
         # Everyone locks the campaign's row before its entry, so that two transactions cannot deadlock.
         await tx.execute(select(campaigns.c.id).where(campaigns.c.id == campaign_key).with_for_update())

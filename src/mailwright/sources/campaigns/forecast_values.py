@@ -1,4 +1,4 @@
-"""The values of a forecast: what is simulated, and what becomes of each campaign."""
+"""The input and the result of a forecast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

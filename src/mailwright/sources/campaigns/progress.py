@@ -144,7 +144,7 @@ async def send_rate(tx: Transaction, position: QueuePosition, now: Instant) -> f
 
 
 def _counts(position: QueuePosition, counted: Mapping[Any, int]) -> CampaignMessageCounts:
-    """Every message that is counted nowhere else was sent."""
+    """Compute the counts by state. Messages without another state were sent."""
     sent = position.recipients - sum(counted.values())
     return CampaignMessageCounts(position.planned, position.recipients, **counted, sent=sent)
 
@@ -179,7 +179,7 @@ def _positions(now: Instant) -> Select[Any]:
 
 
 def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePosition:
-    """`message_deferral` is what the messages wait for while the campaign itself may be sent."""
+    """Build a position. `message_deferral` is what the messages wait for while the campaign itself may be sent."""
     reason, until = row.defer_reason, row.deferred_until
     if message_deferral is not None:
         reason, until = message_deferral.reason, message_deferral.until

@@ -15,7 +15,7 @@ PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """The fields are named after the columns of the report."""
+    """One row of the report. Its fields are named after the columns."""
 
     email: str
     status: str
@@ -25,7 +25,7 @@ class ReportRow:
 
 
 async def report_rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[ReportRow]:
-    """Read page by page, so that a large report needs no more memory than one page. Each page has the latest state."""
+    """Yield all rows. They are read page by page to limit the memory, and each page has the latest state."""
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:

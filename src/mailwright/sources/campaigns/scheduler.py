@@ -84,7 +84,11 @@ class CampaignScheduler:
         return await self._entries(queue_entries.c.completed_at.is_(None) & ~deferred.exists())
 
     async def _unsettled(self) -> list[OpenEntry]:
-        """Return completed campaigns that are not sent: a message may have been resolved or retried since."""
+        """Return completed campaigns to check again.
+
+        These are campaigns with failed or unconfirmed messages, which a user may have retried or resolved since, and
+        cancelled campaigns that have waiting messages again.
+        """
         now = self._clock.now()
         if self._rechecked_at is not None and 0 <= now - self._rechecked_at < RECHECK_EVERY:
             return []
@@ -129,7 +133,7 @@ class CampaignScheduler:
     async def _complete(self, enqueued: OpenEntry) -> bool:
         """Complete a campaign with nothing left to send. It is sent if no message failed or is in doubt."""
         async with self._database.read() as tx:
-            # Every tick asks this for every campaign, so messages are counted only if none is waiting or sending.
+            # This runs for every campaign at every tick, so messages are counted only if none is waiting or being sent.
             [moving] = await tx.run(LANE_IS_MOVING, lane=enqueued.lane)
             if _is_moving(moving):
                 return False
@@ -163,7 +167,7 @@ class CampaignScheduler:
 
 
 async def _advance_ab_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> bool:
-    """The test group has its messages: wait for the results, then choose the winner."""
+    """Advance an A/B test whose test group has its messages: wait for the results, then choose the winner."""
     if test.decides_at is None:
         decides_at = now + test.wait
         content = replace(entry.content, ab_test=replace(test, decides_at=decides_at))

@@ -73,7 +73,10 @@ class _Tenant:
         return (run for run in self.runs if run.deferred_until <= now)
 
     def give_turn(self, run: CampaignRun, now: Instant) -> None:
-        """A campaign gives up its turn when one before it in the queue may be sent again."""
+        """Let this campaign send now.
+
+        The campaign that was sending goes back in line if it could still send: the new one is before it in the queue.
+        """
         last = self.current
         if last is not None and last is not run and last.deferred_until <= now:
             last.switch_to(IN_LINE, now)
@@ -91,7 +94,7 @@ class _Sending:
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """What happened in an hour or a day, to be compared with the next one."""
+    """The events of one simulated hour or day, to be compared with those of the next one."""
 
     sent: dict[int, float]
     state: tuple[object, ...]

@@ -46,7 +46,7 @@ class CampaignStatistics:
 
 
 async def campaign_statistics(database: Database, campaign_key: int) -> CampaignStatistics:
-    """Read the tallies, because the events of a large campaign take seconds to read."""
+    """Return the statistics from the tallies, because the events of a large campaign take seconds to read."""
     charted = [event.value for event in CHARTED_EVENTS]
     async with database.read() as tx:
         untallied = await load_untallied(tx, campaign_key)

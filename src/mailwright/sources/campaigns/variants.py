@@ -52,7 +52,7 @@ class VariantDraft:
 async def draft_variants(
     database: Database, store: TemplateStore, definition: CampaignDefinition, *, tenant_id: int
 ) -> tuple[list[VariantDraft], list[CampaignProblem]]:
-    """Return the drafts and the problems of the content, without a look at the audience."""
+    """Return the drafts and the problems of the content, without checking the audience."""
     problems: list[CampaignProblem] = []
     bodies = await compile_bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:

@@ -154,7 +154,7 @@ class MailoutSender:
             if is_raised:
                 raise
         except Exception as error:  # A run that cannot continue must not block the others.
-            if not is_raised:  # Otherwise the caller reports it.
+            if not is_raised:  # If it is raised, the caller reports it.
                 log.exception("mailout_stuck", run=lease.run.mailout_id)
             await lease.postpone(INTERNAL_ERROR, f"Internal error ({type(error).__name__}). See the log for details.")
             if is_raised:

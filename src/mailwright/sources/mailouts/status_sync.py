@@ -71,7 +71,7 @@ class StatusSync:
         return self._batch(selected.where(contacts.c.status != "active", is_new))
 
     def _resubscribed(self) -> Select[Any]:
-        """Contacts that resubscribed, if Supabase has their unsubscribe from us."""
+        """Select contacts that resubscribed after we wrote their unsubscribe to Supabase."""
         selected = select(*_columns()).join(
             supabase_status_updates, supabase_status_updates.c.contact_key == contacts.c.id
         )

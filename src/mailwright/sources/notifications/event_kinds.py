@@ -75,7 +75,7 @@ class EventKind(BaseModel):
         return self.useful_for_seconds * SECOND
 
     def matches(self, before: str | None, after: str) -> bool:
-        """Whether a change from one status to another belongs to this kind."""
+        """Return whether a change from one status to another belongs to this kind."""
         return (not self.before or before in self.before) and (not self.after or after in self.after)
 
     def retry_delay(self, attempts: int, lock_ttl: Instant) -> Instant:

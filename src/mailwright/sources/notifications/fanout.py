@@ -481,7 +481,7 @@ def _lock_row(link: MessageLink) -> dict[str, Any]:
 
 
 def _has_unrecorded_result(row: NotificationRow, link: MessageLink) -> bool:
-    """Whether the newest message of an unlocked row has a result that is not recorded."""
+    """Return whether the newest message of an unlocked row has a result that is not recorded."""
     result = result_of(link)
     if link.state is MessageLinkState.SENDING and (result is None or not is_recorded(result, row.last_attempt_at)):
         return True

@@ -173,7 +173,7 @@ def build_links(row: NotificationRow, kind: EventKind, base_url: str) -> dict[st
 
 
 def meeting_summary(meetings: Sequence[Mapping[str, Any]]) -> str:
-    """`M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB`: day, time and place of each meeting, as far as known."""
+    """Return the known day, time and place of each meeting: `M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB`."""
     return ", ".join(text for meeting in meetings if (text := _format_meeting(meeting)))
 
 

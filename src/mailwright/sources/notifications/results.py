@@ -70,7 +70,7 @@ def result_of_error(row_error: RowError, status: FanoutStatus, now: Instant) -> 
 
 
 def is_recorded(result: NotificationResult, last_attempt_at: str | None) -> bool:
-    """Whether the row already has this result.
+    """Return whether the row already has this result.
 
     The time of the last attempt decides: it is written with the result and survives an operator's reset.
     """

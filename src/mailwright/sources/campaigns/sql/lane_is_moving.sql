@@ -1,4 +1,4 @@
--- Tell whether any message of a campaign is waiting or being sent, without counting. Each condition must match its
+-- Return whether any message of a campaign is waiting or being sent, without counting. Each condition must match its
 -- partial index.
 SELECT
   EXISTS (SELECT 1 FROM deliveries

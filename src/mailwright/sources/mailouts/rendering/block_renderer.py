@@ -10,7 +10,7 @@ from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichText,
 
 # Adjacent blocks of one of these types form a list.
 LISTS = ("bulleted_list_item", "numbered_list_item", "to_do")
-# Deeper than pages are read, and shallow enough for the stack.
+# More levels than are read from a page, and few enough for the call stack.
 MAX_DEPTH = 40
 MAX_UNDERLINE = 72  # of headings in the text part
 # The key of the renderer for all other types.

@@ -1,4 +1,4 @@
--- The results are recorded. A row that another worker has locked meanwhile is left to that worker.
+-- End links whose results are recorded. A row that another worker has locked meanwhile is left to that worker.
 UPDATE notification_links
 SET state = e.state
 FROM rows(:ended: id bigint, locked_by text, locked_at text, state text) AS e

@@ -1,4 +1,4 @@
--- The row is locked again for the same message; its result is recorded under the new lock.
+-- Store the new lock of rows that are locked again for the same message: the result is recorded under that lock.
 UPDATE notification_links
 SET state = 'sending', locked_by = h.locked_by, locked_at = h.locked_at, attempts_before = h.attempts_before,
     max_attempts = h.max_attempts,
