@@ -55,7 +55,7 @@ ALLOWED = re.compile(
     r"|mails=len\(messages\)|mails: list\[Test|TestResponse\(mails=|(SELECTOR|_selector)=.?mail"
     r"|timeouts\.mail|mail: float|mail transaction"
     r"|\?:(in\|)?mail|\|mail\)|e\?mail|(returned|delayed|rejected) mail|mail could not be"
-    r"|capital letters|ASCII letters|[0-9]+ letters|letters of other|(sixteen|smaller|Other) letters|make a letter"
+    r"|capital letters?|ASCII letters|[0-9]+ letters|letters of other|(sixteen|smaller|Other) letters|make a letter"
     r"|with a letter|numbers, (then )?.?letters|.letters.: .a.|KEY_PREFIX = .letter."
     r"|fate: Inclusion|fate=decision|.fate.\]|deeds: list|deeds=entries|\(.deed.|.deeds.|for good replies"
     # Test data: replies of servers, texts of emails, names in other libraries.
