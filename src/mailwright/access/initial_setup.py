@@ -15,7 +15,7 @@ from mailwright.storage.tables import installation
 
 STORE_SETUP_TOKEN = statement(__package__, "store_setup_token")
 
-# Stored beside the other settings that the installation keeps for itself.
+# The name of the stored digest in the table `installation`.
 _NAME: Final = "set_up_digest"
 
 

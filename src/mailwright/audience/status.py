@@ -245,7 +245,7 @@ class ContactPreferences:
 
 
 async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPreferences:
-    """Work for unknown addresses too, so that nobody learns which addresses are contacts."""
+    """Load the preferences of an address. Unknown addresses work too, so that nobody learns which are contacts."""
     contact = _contact_row((tenant_id, normalize_email(email)))
     known = await tx.run(CONTACT_STATUS, **contact)
     scopes = {row.list_key: row.reason for row in await tx.run(SUPPRESSION_SCOPES, **contact)}

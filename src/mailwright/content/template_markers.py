@@ -21,7 +21,10 @@ class TemplateCode(NamedTuple):
 
 
 class MarkedSource:
-    """Source with markers. `with_words`: in Markdown and MJML, a comment is not allowed wherever a value is."""
+    """Source with markers.
+
+    `with_words` marks values in text with words: in Markdown and MJML, a comment is not allowed wherever a value is.
+    """
 
     def __init__(self, source: str, *, with_words: bool) -> None:
         if _MARK.search(source):
@@ -34,7 +37,7 @@ class MarkedSource:
         return _MARK.sub(lambda match: self._codes[_number(match)].text, html)
 
     def check(self, html: str, *, may_repeat: bool = False) -> None:
-        """`may_repeat`: MJML uses one value in several places, for example colours and titles."""
+        """Check the markers. `may_repeat` allows repeated ones: MJML uses colours and titles in several places."""
         numbers = [_number(match) for match in _MARK.finditer(html)]
         if may_repeat:
             numbers = [number for number in numbers if self._codes[number].is_statement]

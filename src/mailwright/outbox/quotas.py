@@ -40,14 +40,14 @@ class ProviderQuota:
 
     provider: str
     remaining: int | None
-    sent_since: int  # By all providers of the same sync.
+    sent_since: int  # Messages that all providers of the same sync sent since then.
     limit_per_day: int | None
     rate_per_second: int | None
     detail: str
     synced_at: Instant
     failed_at: Instant | None
     failure: str | None
-    failed_syncs: int  # In a row.
+    failed_syncs: int  # Consecutive failures.
 
     @property
     def is_rate_kept(self) -> bool:
@@ -64,7 +64,7 @@ class RouteRate:
 
 @dataclass(frozen=True, slots=True)
 class PreSyncState:
-    """The state just before a sync. Whatever is counted later was sent after the providers were asked."""
+    """The counters just before a sync. Messages counted later were sent after the providers were asked."""
 
     previous_sync: Instant | None
     counted_before: int

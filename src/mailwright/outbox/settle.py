@@ -80,7 +80,7 @@ class SentProof:
     provider_message_id: str | None = None
 
 
-# Called in the same transaction with the results that are bounces. A layer above decides what follows.
+# A callback that receives the bounces among the results, in the same transaction. It records their consequences.
 BounceHandler = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
 
 

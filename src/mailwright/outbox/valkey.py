@@ -21,7 +21,7 @@ log = logger(__name__)
 
 # Valkey is an optimization: waiting for it must never take longer than asking the database.
 TIMEOUT_SECONDS = 0.5
-# What its client raises if the server does not respond.
+# The errors that the Valkey client raises if the server does not respond.
 UNAVAILABLE = (RedisError, OSError)
 
 

@@ -80,7 +80,7 @@ class Database:
     """The connections of a process. Create one per process, and close it."""
 
     def __init__(self, url: str, *, pool_size: int = 10, is_ours: bool = True) -> None:
-        """With `is_ours` False, the journal mode of the SQLite file is not changed."""
+        """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged."""
         self.url = parse_url(url)
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
@@ -123,7 +123,7 @@ class Database:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T]) -> T:
-        """Write on the hot path: the same guarantee as `write`, without SQLAlchemy."""
+        """Run a write on the hot path, with the same guarantee as `write` but without SQLAlchemy."""
         async with self._exclusive_write():
             with self._durability:
                 return await self._hot.transact(work)

@@ -49,7 +49,7 @@ _NAMED = re.compile(
 
 
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
-    """Decide by sender and wording: people also write about failures, and servers about other things."""
+    """Return whether sender and wording are those of a bounce. People also write about failures."""
     subject = headers.first("subject")
     if _REPLY_OR_FORWARD.match(subject):
         return False

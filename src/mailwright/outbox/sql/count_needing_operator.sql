@@ -1,4 +1,4 @@
--- What needs an operator, counted up to a limit.
+-- Counts the messages that need an operator, up to a limit.
 SELECT
   (SELECT count(*) FROM (
      SELECT 1 FROM deliveries WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')

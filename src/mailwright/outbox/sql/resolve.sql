@@ -1,4 +1,4 @@
--- An operator's decision about a message in doubt. A resend keeps the token: if the slow worker still records its response
+-- Applies an operator's decision about a message in doubt. A resend keeps the token: if the slow worker still records its response
 -- before the message is claimed again, that response wins.
 UPDATE deliveries
 SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,

@@ -45,7 +45,7 @@ class ExternalCampaign:
 
 @dataclass(frozen=True, slots=True)
 class ExternalRecipient:
-    """`payload` is what differs between recipients, for example the From name."""
+    """A recipient. `payload` holds the values that differ between recipients, for example the From name."""
 
     email: str  # in normal form
     payload: dict[str, Any]
@@ -137,7 +137,7 @@ async def add_recipients(
 
 
 async def close_recipients(tx: Transaction, campaign_key: int, now: Instant) -> None:
-    """Let the campaign complete with its last message."""
+    """Mark the recipients as complete, so that the campaign ends with its last message."""
     entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None:
         return

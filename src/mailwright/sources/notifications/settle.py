@@ -21,7 +21,7 @@ END_ATTEMPTS = statement(__package__, "end_attempts")
 
 
 class NotificationSettling(Settler):
-    """Used by every worker, because any worker may send the messages of a queue, not only the one that serves it."""
+    """Records results of notifications. Every worker needs it, because any worker may send messages of a queue."""
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         ours = [outcome for outcome in outcomes if outcome.claimed.source == Source.NOTIFICATION]
