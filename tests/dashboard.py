@@ -22,6 +22,7 @@ from mailwright.app.schema import prepare
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.demo.sample import load_sample, settle
+from mailwright.ops.settings import Settings
 from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.outbox.tallies import EventTallier
 from mailwright.web.app import create_app
@@ -132,6 +133,20 @@ class Dashboard:
         return page
 
 
+def _settings(folder: Path, address: str, url: str | None, **changes: Any) -> Settings:
+    return settings_for(
+        url or f"sqlite:///{folder / 'mailwright.db'}",
+        base_url=address,
+        mailbox=folder / "mailbox",
+        images=folder / "images",
+        imports=folder / "imports",
+        notify_database_url=f"sqlite:///{folder / 'seats.db'}",
+        sender="Analytical Engines <shop@example.com>",
+        postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
+        **changes,
+    )
+
+
 @contextmanager
 def a_dashboard(
     folder: Path,
@@ -150,17 +165,7 @@ def a_dashboard(
     async def serve() -> None:
         listener = listen("127.0.0.1", 0)
         address = address_of(listener)
-        settings = settings_for(
-            url or f"sqlite:///{folder / 'mailwright.db'}",
-            base_url=address,
-            mailbox=folder / "mailbox",
-            images=folder / "images",
-            imports=folder / "imports",
-            notify_database_url=f"sqlite:///{folder / 'seats.db'}",
-            sender="Analytical Engines <shop@example.com>",
-            postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
-            **changes,
-        )
+        settings = _settings(folder, address, url, **changes)
         async with open_engine(settings) as engine:
             await prepare(engine.database)
             sample = await load_sample(engine, moves=moves) if with_sample else None

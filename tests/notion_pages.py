@@ -119,6 +119,13 @@ def a_newsletter(picture_url: str) -> list[Described]:
                 said("bulleted_list_item", [text("Radio on channel "), text("12", code=True)]),
             ),
         ),
+        *_plans(),
+    ]
+
+
+def _plans() -> list[Described]:
+    """Return the second half of the newsletter."""
+    return [
         said("heading_2", "What comes next"),
         said(
             "numbered_list_item",
