@@ -148,7 +148,7 @@ async def test_forecast_links_to_what_would_change_it(ada: Visit, desk: Campaign
     await ada.press("Pause campaign")
     await ada.open(f"/campaigns/{campaign_id}/forecast")
     assert "<dd>When you resume it</dd>" in ada.text
-    assert "<dt>What would change it</dt><dd>Resume the campaign.</dd>" in ada.text
+    assert "<dt>What you can do</dt><dd>Resume the campaign.</dd>" in ada.text
     assert "Change the limits" not in ada.text
 
 
