@@ -49,7 +49,7 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     assert "Daily limit reached until" in (await here.ok("campaign", "show", campaign_id)).out
     assert "Daily limit of the campaign reached (" in (await here.ok("campaign", "explain", campaign_id)).out
 
-    assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("None")
+    assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("No limits")
     await here.ok("worker", "--drain")
     watched = await here.ok("campaign", "show", campaign_id, "--watch")
     assert ("✓ SENT" in watched.out, "3 of 3 sent" in watched.out) == (True, True)
@@ -103,7 +103,7 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
         assert (impossible.code, impossible.out) == (1, "")
         assert "The campaign is DRAFT" in impossible.err
     unknown = await here.run("campaign", "start", "none")
-    assert (unknown.code, unknown.err) == (1, "There is no campaign with this id here.\n")
+    assert (unknown.code, unknown.err) == (1, "There is no campaign with this id.\n")
     wrong = await here.run(*CREATE, "--list", "No", "--timezone", "Mars", "--rate-per-hour", "many")
     assert wrong.code == 2
     for field in ("lists[0]", "limits.timezone", "limits.ratePerHour"):
@@ -119,7 +119,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     started = await here.ok("campaign", "start", campaign_id)
     assert "3 recipients; Scheduled for 2099-01-15 07:00 UTC" in started.out
     assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
-    assert "paused" in (await here.ok("campaign", "list")).out
+    assert "Paused" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"
     assert (await here.ok("campaign", "cancel", campaign_id)).out == "News is now – CANCELLED\n"
     copy = (await here.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
@@ -151,7 +151,7 @@ async def test_draft_is_edited_started_and_archived(here: Commands) -> None:
     [url] = (await here.ok("archive", "publish", campaign_id)).out.splitlines()
     [issue] = (await here.ok("archive", "list", "news", "--json")).json
     assert (issue["campaignId"], issue["urls"]) == (campaign_id, [url])
-    assert (await here.ok("archive", "withdraw", campaign_id)).out == "Plain is in no archive any more.\n"
+    assert (await here.ok("archive", "withdraw", campaign_id)).out == "Plain is no longer in the archive.\n"
     assert "is empty" in (await here.ok("archive", "list", "news")).out
 
 

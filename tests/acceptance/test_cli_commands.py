@@ -282,7 +282,7 @@ async def test_template_create_stores_versions_and_refuses_invalid_ones(here: Co
     await here.ok(*put, "hello.html")
     await here.ok(*put, "hello.html")
     refused = await here.run(*put, "bad.html")
-    assert (refused.code, "line 1" in refused.err) == (1, True)
+    assert (refused.code, "Line 1" in refused.err) == (1, True)
     assert (await here.ok("template", "show", "hello", "--json")).json["version"] == 2
     assert [one["templateId"] for one in (await here.ok("template", "list", "--json")).json] == ["hello"]
 

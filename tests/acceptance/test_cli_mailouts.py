@@ -134,7 +134,7 @@ async def test_deleted_page_is_reported_in_one_sentence(desk: Desk) -> None:
     shown = (await desk.commands.ok("mailout", "show", run_id)).out
     assert " ".join(shown.split()).count("is in Notion's trash. The results are kept here") == 1
     assert "2 of 2 sent" in shown
-    assert "next try" not in shown
+    assert "next attempt" not in shown
 
 
 async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
@@ -142,7 +142,7 @@ async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
     begun = await desk.commands.ok("mailout", "send", desk.page())
     assert begun.err == "! Notion limits the request rate. A worker will retry.\n"
     shown = (await desk.commands.ok("mailout", "show", begun.out.strip())).out
-    assert "Notion limits the request rate. [NOTION_RATE_LIMITED] Failed once; next try at " in shown
+    assert "Notion limits the request rate. [NOTION_RATE_LIMITED] Failed once; next attempt at " in shown
     assert len(desk.notion.requests) == 1
 
 

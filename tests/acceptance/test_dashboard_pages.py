@@ -73,7 +73,7 @@ def test_sign_in_returns_to_requested_page(dashboard: Dashboard, context: Browse
     page.get_by_label("User name").fill("ada")
     page.get_by_label("Password").fill("not the password")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("wrong")
+    expect(page.get_by_role("alert")).to_contain_text("Wrong user name or password")
     page.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Settings")).to_be_visible()

@@ -4,7 +4,6 @@ import re
 import sys
 from typing import Final
 
-from mailwright.audience.lists import UnknownList
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError, NotDurable
 
 NEGATIVE: Final = 1
@@ -64,6 +63,8 @@ def _with_field(error: InvalidInput) -> str:
 
 def _next_steps(error: InvalidInput) -> list[str]:
     """Return the commands that solve the problem."""
+    from mailwright.audience.lists import UnknownList  # noqa: PLC0415 - slow to import, and `--help` must stay fast
+
     return [f"`mailwright list create {error.list_key}` creates it."] if isinstance(error, UnknownList) else []
 
 
