@@ -78,7 +78,7 @@ async def _met(stage: Stage, campaign: Campaign) -> list[str]:
 
 
 async def _statuses(stage: Stage) -> dict[str, int]:
-    query = select(deliveries.c.status, func.count().label("mails")).group_by(deliveries.c.status)
+    query = select(deliveries.c.status, func.count().label("messages")).group_by(deliveries.c.status)
     async with stage.database.read() as tx:
         return {row.status: row.messages for row in await tx.execute(query)}
 

@@ -339,7 +339,7 @@ JSON = st.recursive(
 
 @given(
     kind=st.sampled_from([*ses.EVENT_PARSERS]),
-    mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON),
+    message=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON),
     part=JSON,
 )
 def test_random_json_is_only_ever_rejected(kind: str, message: dict[str, Any], part: Any) -> None:
