@@ -8,6 +8,7 @@ import contextlib
 import json
 import statistics
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,8 @@ def serving(stage: Stage, database_url: str, more: Mapping[str, str] = MappingPr
     command: list[str | Path] = [PROGRAM, "serve", "--no-worker", "--host", "127.0.0.1", "--port", str(port)]
     with Child(command, stage.log("mailwright-serve"), env, stage.scratch) as child:
         wait_for_port(port, child)
+        # The port is open before the application is loaded; this request is answered when it is ready.
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30).close()
         yield Service(f"http://127.0.0.1:{port}", key, database_url, child.pid)
 
 
