@@ -84,7 +84,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         )
         for entry, people in found
     )
-    nothing = f"{tenant} has no list besides {GENERAL}. Create one with `mailwright list create KEY`."
+    nothing = f"{tenant} has only the list {GENERAL}. Create one with `mailwright list create KEY`."
     print_rows(("Key!", "Name", "Public", "Sign-up", "Subscribers#", "Created (UTC)!"), rows, nothing=nothing)
 
 

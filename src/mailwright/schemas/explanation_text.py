@@ -381,7 +381,7 @@ def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | No
 
 _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.NOT_NEEDED: "Nothing is needed: a running worker handles it within seconds.",
-    Remedy.WAIT: "Nothing is needed: sending resumes by itself.",
+    Remedy.WAIT: "No action is needed. Sending resumes automatically.",
     Remedy.START_WORKER: "Start a worker.",
     Remedy.ADD_WORKERS: "Run more workers, or give its tenant a larger weight.",
     Remedy.NEW_MESSAGE: "Nothing. Send a new message if it is still wanted.",
