@@ -31,9 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--email", default=StandInOptions().email, metavar="ADDRESS", help="sns: its reader")
     parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns, sendgrid: the event")
     parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
+    parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="smtp: take so long per message")
     chosen = parser.parse_args(arguments)
     asked = StandInOptions(
-        chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type, chosen.seed
+        chosen.fail,
+        chosen.times,
+        chosen.events_to,
+        chosen.outbox_id,
+        chosen.email,
+        chosen.type,
+        chosen.seed,
+        chosen.delay,
     )
     serve: Serve = import_module(f"tests.standins.{chosen.name}").serve
     try:

@@ -18,6 +18,7 @@ class StandInOptions:
     email: str = "reader@example.com"
     type: str | None = None
     seed: str | None = None  # A file with the initial content.
+    delay_seconds: float = 0.0  # Respond to each message after this long.
 
 
 def misbehave(

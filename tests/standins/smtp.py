@@ -10,7 +10,7 @@ REASONS = {550: "5.1.1 there is no such user"}
 
 
 async def serve(host: str, port: int, asked: StandInOptions) -> None:
-    async with SmtpSink(host=host, port=port) as sink:
+    async with SmtpSink(host=host, port=port, delay_seconds=asked.delay_seconds) as sink:
         if asked.fail is not None:
             sink.answer(Step.RCPT, f"{asked.fail} {REASONS.get(asked.fail, 'not now')}", times=asked.times)
         print(f"An SMTP server listens at {sink.host}:{sink.port}. For `mailwright serve`, set:")

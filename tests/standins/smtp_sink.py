@@ -116,6 +116,7 @@ class SmtpSink:
         smtputf8: bool = True,
         size: int | None = 50_000_000,
         latency_seconds: float = 0.0,
+        delay_seconds: float = 0.0,  # Wait this long before the reply to each content, like a slow relay.
         answers_in_single_bytes: bool = False,
         keep: bool = True,  # False: count only, for long runs
         host: str = "127.0.0.1",
@@ -141,6 +142,7 @@ class SmtpSink:
         ]
         self.pipelining = pipelining
         self.latency_seconds = latency_seconds
+        self.delay_seconds = delay_seconds
         self.single_bytes = answers_in_single_bytes
         self._keep = keep
         self.handshake_hold: Hold | None = None
@@ -400,6 +402,8 @@ class _Dialogue:
         )
         self._reset()
         self._sink.note(message)
+        if self._sink.delay_seconds:
+            await asyncio.sleep(self._sink.delay_seconds)
         said = await self._decide(Step.DOT, f"250 2.0.0 Ok: queued as SINK{self._sink.count + 1}")
         if said.startswith(b"2"):
             await self._sink.accept(message)
