@@ -33,6 +33,9 @@ SETTINGS: dict[str, Any] = {
     # Fast, except in tests that measure the interval.
     "send_rate_per_sec": 1000,
     "notion_token": TOKEN,
+    # The messages go to a scripted provider; the settings only say that it is not the local mailbox.
+    "provider": "smtp",
+    "smtp_url": "smtp://relay.example.com",
 }
 
 

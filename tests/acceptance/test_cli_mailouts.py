@@ -11,6 +11,7 @@ from tests.acceptance.commands import Commands
 from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins.notion import TOKEN, NotionStandIn, busy
+from tests.standins.smtp_sink import SmtpSink
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
 
@@ -29,11 +30,13 @@ class Desk:
 
 @pytest.fixture
 async def desk(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with NotionStandIn() as notion, SupabaseStandIn() as supabase:
+    async with NotionStandIn() as notion, SupabaseStandIn() as supabase, SmtpSink() as relay:
         mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
         errors = notion.add_database("Errors", ERROR_COLUMNS)
         settings = {
             "MAILWRIGHT_DATABASE_URL": engine.url,
+            "MAILWRIGHT_PROVIDER": "smtp",
+            "MAILWRIGHT_SMTP_URL": f"smtp://127.0.0.1:{relay.port}?tls=none",
             "MAILWRIGHT_NOTION_URL": notion.url,
             "NOTION_TOKEN": TOKEN,
             "NOTION_DB_MAILOUTS": mailouts,
@@ -72,6 +75,20 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     assert [line.split(",")[:2] for line in report[1:]] == [["ada@example.com", "SENT"], ["bob@example.com", "SENT"]]
     again = await desk.commands.run("mailout", "send", page)
     assert (again.code, again.err.count("mailout_already_sent"), again.out) == (1, 1, "")
+
+
+async def test_run_to_the_local_mailbox_is_refused_or_named(desk: Desk) -> None:
+    page = desk.page()
+    refused = await desk.commands.run("mailout", "send", page, MAILWRIGHT_PROVIDER="mailbox")
+    assert (refused.code, refused.err.count("[local_mailbox]")) == (1, 1)
+    here = {"MAILWRIGHT_PROVIDER": "mailbox", "MAILWRIGHT_MAILBOX_MAILOUTS": "true"}
+    dry_run = (await desk.commands.ok("mailout", "send", page, "--dry-run", **here)).out
+    assert "REAL, 2 people. Nothing was sent." in dry_run
+    assert "To the local mailbox only: nobody receives it." in dry_run
+    run_id = (await desk.commands.ok("mailout", "send", page, **here)).out.strip()
+    shown = (await desk.commands.ok("mailout", "show", run_id, **here)).out
+    assert "News of March  REAL" in shown
+    assert "To the local mailbox only: nobody receives it." in shown
 
 
 async def test_watch_sends_ready_pages_and_reports_invalid_ones(desk: Desk) -> None:

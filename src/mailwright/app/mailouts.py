@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from aiohappyeyeballs import AddrInfoType
 
 from mailwright.app.link_checks import public_only
+from mailwright.app.providers import providers_of
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SECOND, Clock, SteadyClock
@@ -165,6 +166,8 @@ def mailout_setup(settings: Settings, tenant_id: int) -> MailoutSetup:
         footer=FooterDetails(settings.org_name or "", org_address or "", missing),
         unsubscribe_url=settings.unsubscribe_url,
         test_emails=settings.test_emails,
+        is_local="mailbox" in providers_of(settings),
+        allows_local=settings.mailbox_mailouts,
         rate_per_second=settings.send_rate_per_sec,
         batch_size=settings.batch_size,
         mailouts_database=settings.notion_db_mailouts,

@@ -23,7 +23,7 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
     if settings.notion_token is None:
         return
     setup = mailout_setup(settings, 0)
-    for finding in _footer(settings, setup):
+    for finding in (*_local_mailbox(setup), *_footer(settings, setup)):
         yield finding
     http = HttpClient(connections=2)
     notion = Notion(
@@ -41,6 +41,15 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
             yield await _subscribers(Supabase(http, settings.supabase_url, key))
     finally:
         await http.close()
+
+
+def _local_mailbox(setup: MailoutSetup) -> Iterator[Finding]:
+    if setup.is_local:
+        yield warning(
+            "mailouts",
+            "email goes to the local mailbox only, so no subscriber receives a mailout",
+            "set MAILWRIGHT_PROVIDER to the service that delivers email",
+        )
 
 
 def _footer(settings: Settings, setup: MailoutSetup) -> Iterator[Finding]:

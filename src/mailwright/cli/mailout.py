@@ -25,7 +25,7 @@ from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionUnavailable
 from mailwright.sources.mailouts.prepare import DryRun
-from mailwright.sources.mailouts.progress import MailoutProgress, progress_of
+from mailwright.sources.mailouts.progress import MailoutProgress, progress_of, shown_status
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
 from mailwright.sources.mailouts.sender import MailoutSender
@@ -36,13 +36,17 @@ from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
 app = group("Mailouts: Notion pages sent to subscribers.")
 
 SHAPES: Final = {
-    MailoutRunStatus.ACCEPTED: ("○", "cyan"),
-    MailoutRunStatus.GATHERING: ("○", "cyan"),
-    MailoutRunStatus.QUEUEING: ("○", "cyan"),
-    MailoutRunStatus.SENDING: ("→", "cyan"),
-    MailoutRunStatus.SENT: ("✓", "green"),
-    MailoutRunStatus.REFUSED: ("✗", "red"),
+    "accepted": ("○", "cyan"),
+    "gathering": ("○", "cyan"),
+    "queueing": ("○", "cyan"),
+    "sending": ("→", "cyan"),
+    "paused": ("‖", "yellow"),
+    "cancelled": ("✗", "yellow"),
+    "sent": ("✓", "green"),
+    "refused": ("✗", "red"),
 }
+
+ONLY_LOCAL: Final = "To the local mailbox only: nobody receives it."
 
 Page = Annotated[str, typer.Argument(metavar="PAGE", help="The page's address or id.", show_default=False)]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id that `mailout send` prints.", show_default=False)]
@@ -269,9 +273,12 @@ def _known(work: Callable[[], Found]) -> Found:
 
 
 def _about(found: MailoutRun, tally: MailoutProgress | None) -> Text:
-    shape, colour = SHAPES[found.status]
-    kind = "  (test)" if found.is_test else ""
-    about = Text.assemble((f"{shape} {found.status}", colour), f"  {found.subject or found.page_id}{kind}")
+    status = shown_status(found, tally)
+    shape, colour = SHAPES[status]
+    kind = "" if found.is_test is None else "  TEST" if found.is_test else "  REAL"
+    about = Text.assemble((f"{shape} {status}", colour), f"  {found.subject or found.page_id}{kind}")
+    if found.is_local:
+        about.append(f"\n{ONLY_LOCAL}", style="yellow")
     if found.error_code is not None:
         about.append(f"\n{found.error_code}: {found.error_message}", style="bright_black")
     if tally is not None:
@@ -294,6 +301,7 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
             {
                 "subject": email.subject,
                 "isTest": found.page.is_test,
+                "isLocal": found.is_local,
                 "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
                 "html": email.html,
                 "text": email.text,
@@ -307,7 +315,11 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
     print_rows(("Recipient", "From name"), found.recipients.items(), nothing="No recipients.")
     count = len(found.recipients)
-    out.print(f"{count:,} recipient{'' if count == 1 else 's'}. Nothing was sent.")
+    people = f"{count:,} {'person' if count == 1 else 'people'}"
+    kind = "TEST" if found.page.is_test else "REAL"
+    out.print(Text(f"{kind}, {people}. Nothing was sent.", style="bold"))
+    if found.is_local:
+        out.print(Text(ONLY_LOCAL, style="yellow"), soft_wrap=True)
 
 
 def _unsupported(each: Any) -> dict[str, str]:

@@ -468,6 +468,13 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(alias="SUPABASE_SERVICE_ROLE_KEY", description="`service_role` or secret key of the Supabase project."),
     ] = None
+    mailbox_mailouts: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_MAILBOX_MAILOUTS",
+            description="Allow mailouts that are not tests to go to the local mailbox, where nobody receives them.",
+        ),
+    ] = False
     mailout_tenant: Annotated[
         str, Field(alias="MAILWRIGHT_MAILOUT_TENANT", description="Tenant that sends mailouts.")
     ] = "default"

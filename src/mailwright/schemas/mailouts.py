@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mailwright.domain.campaign import CampaignStatus
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.sources.api.fields import RequestModel
@@ -51,6 +52,7 @@ class MailoutWaitResponse(ResponseModel):
 class MailoutResponse(ResponseModel):
     """`runId` is also the id of the mailout's campaign once it is in the queue; it can be paused and cancelled there.
 
+    `isTest`: it goes to TEST_EMAILS only. `isLocal`: it goes to the local mailbox, where nobody receives it.
     `errorCode` is why it was refused or, after sending, why its result cannot be written to its page.
     """
 
@@ -59,6 +61,8 @@ class MailoutResponse(ResponseModel):
     status: MailoutRunStatus
     subject: str | None
     is_test: bool | None
+    is_local: bool
+    campaign_status: CampaignStatus | None
     error_code: str | None
     error_message: str | None
     delay: MailoutDelayResponse | None
@@ -81,6 +85,8 @@ def mailout_response(run: MailoutRun, progress: MailoutProgress | None, wait: Ru
         status=run.status,
         subject=run.subject,
         is_test=run.is_test,
+        is_local=run.is_local,
+        campaign_status=progress.campaign_status if progress is not None else None,
         error_code=run.error_code,
         error_message=run.error_message,
         delay=_delay(run),

@@ -747,6 +747,7 @@ mailouts = Table(
     Column("actor", Text, nullable=False),
     Column("fingerprint", Text),  # Of the page's properties, if polling found it.
     Column("is_test", Boolean),
+    Column("is_local", Boolean, nullable=False, server_default=text("false")),  # To the local mailbox only.
     Column("subject", Text),
     Column("status", Text, nullable=False),
     Column("template_key", BigInteger),

@@ -862,7 +862,7 @@ async def test_missing_columns_are_skipped(bench: MailoutBench) -> None:
 
 
 async def test_page_of_another_table_uses_its_columns(bench: MailoutBench) -> None:
-    columns = {"Title": "title", "Status": ("select", ("Send",)), "Sent Count": "number"}
+    columns = {"Title": "title", "Test": "checkbox", "Status": ("select", ("Send",)), "Sent Count": "number"}
     other = bench.notion.add_database("Other", columns)
     bench.subscribe("ada@example.com")
     page = bench.notion.add_page(other, {"Title": "News"}, blocks=[said("paragraph", "Hello.")])

@@ -51,7 +51,7 @@ def test_title_is_the_subject_without_subject_column() -> None:
 def test_configured_column_names_are_used() -> None:
     page = a_page(Betreff=("title", [text("März")]), Stand=("select", None))
     found = read_mailout(page, MailoutColumns(subject="Betreff", status="Stand", test="Probe"))
-    assert (found.subject, found.status, found.is_test, found.sent_at) == ("März", None, False, None)
+    assert (found.subject, found.status, found.is_test, found.sent_at) == ("März", None, None, None)
     assert found.lacking == ("Probe", "Sent At")
 
 

@@ -40,6 +40,8 @@ from mailwright.sources.mailouts.refusals import (
     no_recipients,
     no_subject,
     no_test_emails,
+    no_test_property,
+    only_local_mailbox,
 )
 from mailwright.sources.mailouts.rendering import ContentIssue, ImageCopier, framed, render
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
@@ -76,6 +78,7 @@ class DryRun:
     page: MailoutPage
     content: MailoutContent
     recipients: dict[str, str | None]
+    is_local: bool = False  # a run would reach the local mailbox only
 
 
 class MailoutPreparation:
@@ -139,7 +142,7 @@ class MailoutPreparation:
             people = dict(deduplicate(gathered))
             if not people:
                 raise no_recipients(self._audience.empty_reason)
-        return DryRun(page, content, people)
+        return DryRun(page, content, people, self._setup.is_local)
 
     async def _refuse(self, lease: RunLease, refused: MailoutRefused) -> MailoutRun:
         # Not a warning: the caller and Notion get the reason.
@@ -151,9 +154,9 @@ class MailoutPreparation:
     async def _examine(self, lease: RunLease) -> MailoutPage:
         page = await self._page(lease.run.page_id)
         async with self._database.write() as tx:
-            await lease.change(tx, is_test=page.is_test, subject=page.subject)
+            await lease.change(tx, is_test=page.is_test, is_local=self._setup.is_local, subject=page.subject)
         await self._validate(page)
-        if not page.is_test:
+        if not page.is_test and not self._setup.is_local:
             await lease.claim_page()
         return page
 
@@ -307,6 +310,8 @@ class MailoutPreparation:
 def _check_properties(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutRefused]:
     if not page.subject.strip():
         yield no_subject()
+    if page.is_test is None:
+        yield no_test_property(setup.columns.test)
     if not page.is_test and (how := _how_sent(setup, page)) is not None:
         yield already_sent(how)
 
@@ -322,6 +327,8 @@ def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutR
         yield no_test_emails()
     if missing := setup.footer.missing:
         yield no_footer(missing)
+    if setup.is_local and not setup.allows_local and not page.is_test:
+        yield only_local_mailbox()
 
 
 def _unreachable_images(page: MailoutPage) -> ContentIssue:

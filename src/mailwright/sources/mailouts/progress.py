@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mailwright.domain.campaign import QueueStatus
+from mailwright.domain.campaign import CampaignStatus, QueueStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
@@ -22,6 +22,18 @@ class MailoutProgress:
     waiting: int
     cancelled: int
     is_over: bool
+    campaign_status: CampaignStatus | None = None
+
+
+def shown_status(run: MailoutRun, progress: MailoutProgress | None) -> str:
+    """Return the status of a run for people: "paused" or "cancelled" if its campaign is."""
+    match progress.campaign_status if progress is not None else None:
+        case CampaignStatus.PAUSED if run.finished_at is None:
+            return "paused"
+        case CampaignStatus.CANCELLED:
+            return "cancelled"
+        case _:
+            return run.status
 
 
 async def progress_of(database: Database, clock: Clock, runs: Sequence[MailoutRun]) -> dict[int, MailoutProgress]:
@@ -56,4 +68,5 @@ def _progress(position: QueuePosition, counts: CampaignMessageCounts) -> Mailout
         waiting=counts.waiting + counts.sending,
         cancelled=counts.cancelled,
         is_over=position.status is QueueStatus.COMPLETED,
+        campaign_status=position.campaign_status,
     )

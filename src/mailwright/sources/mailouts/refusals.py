@@ -8,6 +8,8 @@ from mailwright.domain.errors import MailwrightError
 SUBJECT_REQUIRED: Final = "subject_required"
 ALREADY_SENT: Final = "mailout_already_sent"
 EMPTY_BODY: Final = "empty_body"
+TEST_PROPERTY_MISSING: Final = "test_property_missing"
+LOCAL_MAILBOX: Final = "local_mailbox"
 TEST_EMAILS_EMPTY: Final = "test_emails_empty"
 FOOTER_ENV_MISSING: Final = "footer_env_missing"
 RECIPIENTS_EMPTY: Final = "recipients_empty"
@@ -45,6 +47,22 @@ def already_sent(how: str) -> MailoutRefused:
 def empty_body() -> MailoutRefused:
     return MailoutRefused(
         EMPTY_BODY, "The page has no visible content. Write some in Notion, then send the page again."
+    )
+
+
+def no_test_property(name: str) -> MailoutRefused:
+    return MailoutRefused(
+        TEST_PROPERTY_MISSING,
+        f"The page has no property {name!r}, so a test would look like a real send. Add this checkbox in Notion, "
+        "or set its name with NOTION_MAILOUT_PROPERTIES.",
+    )
+
+
+def only_local_mailbox() -> MailoutRefused:
+    return MailoutRefused(
+        LOCAL_MAILBOX,
+        "Email goes to the local mailbox only, so nobody would receive this mailout. Set MAILWRIGHT_PROVIDER to send "
+        "it, or set MAILWRIGHT_MAILBOX_MAILOUTS=true to rehearse it into the local mailbox.",
     )
 
 

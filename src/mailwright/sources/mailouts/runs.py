@@ -4,7 +4,7 @@ A process works on a run under a lease that it renews. If it dies, another proce
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +29,8 @@ MIN_RETRY_DELAY: Final = 2 * SECOND
 MAX_RETRY_DELAY: Final = 5 * MINUTE
 MAX_REASON_LENGTH: Final = 500
 _FREE: Final = {"leased_by": None, "leased_until": 0}
+# A test, or a rehearsal into the local mailbox, does not use up the page.
+_IS_REPEATABLE: Final = mailouts.c.is_test.is_(True) | mailouts.c.is_local
 
 
 class MailoutRunStatus(StrEnum):
@@ -48,7 +50,9 @@ class MailoutRun:
     page_id: str
     status: MailoutRunStatus
     actor: str
+    fingerprint: str | None
     is_test: bool | None
+    is_local: bool
     subject: str | None
     template_key: int | None
     campaign_key: int | None
@@ -156,13 +160,23 @@ class MailoutRuns:
         )
 
     async def was_handled(self, page_id: str, digest: str, fingerprint: str) -> bool:
-        """Return whether this version of the page was refused, or sent with the same properties.
+        """Return whether this version of the page was refused, tested, or sent with the same properties.
 
-        Writing back results edits a sent page, so the digest of its properties is compared, not its edit time.
+        Writing back results edits a page. Of a sent page only the digest of its properties is compared, not its edit
+        time. A test is repeated when the page was edited after the last write-back.
         """
-        is_sent = mailouts.c.fingerprint.startswith(digest) & (mailouts.c.status != MailoutRunStatus.REFUSED)
-        same = (mailouts.c.page_id == page_id) & (is_sent | (mailouts.c.fingerprint == fingerprint))
-        return bool(await self._select(same, 1))
+        run = mailouts.c
+        is_sent = run.fingerprint.startswith(digest) & (run.status != MailoutRunStatus.REFUSED)
+        is_being_reported = run.reported_at.is_(None) | (run.leased_until > self._clock.now())
+        is_known = (run.fingerprint == fingerprint) | (is_sent & (~_IS_REPEATABLE | is_being_reported))
+        return bool(await self._select((run.page_id == page_id) & is_known, 1))
+
+    async def forget_tests_of(self, ready: Collection[str]) -> None:
+        """Allow another test of every page that is no longer ready: it is tested again once it is ready again."""
+        is_over = mailouts.c.fingerprint.is_not(None) & mailouts.c.finished_at.is_not(None) & _IS_REPEATABLE
+        left = is_over & mailouts.c.page_id.not_in(ready)
+        async with self._database.write() as tx:
+            await tx.execute(update(mailouts).where(left).values(fingerprint=None))
 
     async def list_errors(self, run: MailoutRun, limit: int = 100) -> list[RunError]:
         query = select(mailout_errors).where(mailout_errors.c.mailout_key == run.key).order_by(mailout_errors.c.id)

@@ -98,7 +98,9 @@ class MailoutSender:
             )
         where = {"property": self._setup.columns.status, kind: {"equals": self._setup.statuses.ready}}
         started: list[MailoutRun] = []
-        async for page in self._notion.query(source, where=where):
+        pages = [page async for page in self._notion.query(source, where=where)]
+        await self._runs.forget_tests_of([page.id for page in pages])
+        for page in pages:
             digest = _digest(read_mailout(page, self._setup.columns))
             fingerprint = f"{digest} {page.edited_at}"
             if not await self._runs.was_handled(page.id, digest, fingerprint):

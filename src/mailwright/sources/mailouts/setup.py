@@ -34,6 +34,8 @@ class MailoutSetup:
     unsubscribe_url: str  # the page of unsubscribe links
     has_public_url: bool = True  # without it, recipients cannot load the images that Mailwright stores
     test_emails: str = ""
+    is_local: bool = False  # email goes to the local mailbox and reaches nobody
+    allows_local: bool = False  # real mailouts may go to the local mailbox
     rate_per_second: float = 5.0
     batch_size: int = 50
     mailouts_database: str | None = None

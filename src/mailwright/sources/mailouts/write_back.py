@@ -45,6 +45,16 @@ PAGE_GONE: Final = {
     "from its Connections.",
 }
 
+# Messages that may have left, with the code and text of their error row.
+_UNKNOWN_OUTCOMES: Final = {
+    "IN_DOUBT": (
+        "IN_DOUBT",
+        "It is not known whether this email left: sending was interrupted. Find out, then resolve the message in "
+        "Mailwright.",
+    ),
+    "CLOSED_UNKNOWN": ("OUTCOME_UNKNOWN", "The outcome is unknown."),
+}
+
 log = logger(__name__)
 
 
@@ -57,6 +67,7 @@ class MailoutFigures:
     delivered: int
     bounced: int
     unsubscribed: int
+    in_doubt: int
     is_whole: bool  # no recipient was left out by a cancellation
 
     @property
@@ -106,6 +117,7 @@ class WriteBack:
             reports.delivered,
             reports.bounced,
             unsubscribed.people,
+            progress.in_doubt,
             not progress.cancelled,
         )
 
@@ -118,7 +130,15 @@ class WriteBack:
             return now + CHECK_INTERVAL
         async with self._database.write() as tx:
             await lease.change(tx, status=MailoutRunStatus.SENT, finished_at=now)
-        log.info("mailout_sent", run=run.mailout_id, sent=progress.sent, failed=progress.failed)
+        kind = "TEST" if run.is_test else "REAL"
+        log.info(
+            "mailout_sent",
+            run=run.mailout_id,
+            kind=kind,
+            is_local=run.is_local,
+            sent=progress.sent,
+            failed=progress.failed,
+        )
         return now
 
     async def _write_results(self, lease: RunLease) -> Instant | None:
@@ -148,23 +168,26 @@ class WriteBack:
         if cells == run.figures and run.error_code is None:
             return False
         try:
-            await self._write_figures(run, cells)
+            page = await self._write_figures(run, cells)
         except NotionRefused as refused:
             if refused.code not in PAGE_GONE:
                 raise
             await self._record_page_gone(lease, refused.code)
             return False
-        written = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
+        written: dict[str, Any] = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
+        if run.fingerprint is not None and page is not None:
+            # This edit is our own: the page counts as changed only if somebody edits it later.
+            written["fingerprint"] = f"{run.fingerprint.split()[0]} {page.edited_at}"
         async with self._database.write() as tx:
             await lease.change(tx, **written, error_code=None, error_message=None)
         return False
 
-    async def _write_figures(self, run: MailoutRun, cells: Mapping[str, Cell]) -> None:
+    async def _write_figures(self, run: MailoutRun, cells: Mapping[str, Cell]) -> NotionPage | None:
         source = await self._source_of(run)
         if source is None:
             log.warning("mailout_outside_of_a_table", run=run.mailout_id, page=run.page_id)
-        else:
-            await self._notion.update_page(run.page_id, source, cells)
+            return None
+        return await self._notion.update_page(run.page_id, source, cells)
 
     async def _record_page_gone(self, lease: RunLease, code: str) -> None:
         """Record once that the page is gone. This is not a failure: updates continue at their interval."""
@@ -189,10 +212,10 @@ class WriteBack:
             names.bounce_rate: figures.bounce_rate,
             names.unsub_rate: figures.unsub_rate,
         }
-        if run.is_test:
-            # A page marked as sent could not be sent to the audience after its test.
+        if run.is_test or run.is_local:
+            # A page marked as sent could not be sent to the audience after a test or a rehearsal.
             return cells
-        is_clean = figures.failed == 0 and figures.is_whole
+        is_clean = figures.failed == 0 and figures.in_doubt == 0 and figures.is_whole
         cells[names.status] = statuses.send if is_clean else statuses.failed
         cells[names.sent_at] = isoformat(run.finished_at)
         return cells
@@ -319,12 +342,14 @@ def _share(some: int, of_all: int) -> float:
 
 
 def _failure(row: Any, now: Instant) -> RunError:
-    is_unknown = row.status == "CLOSED_UNKNOWN"
+    code, message = _UNKNOWN_OUTCOMES.get(
+        row.status, (row.error_code or "FAILED", row.error_reason or "No reason was given.")
+    )
     return RunError(
         key=f"send:{row.message_key}:{row.attempts}",
         stage="send",
-        code="OUTCOME_UNKNOWN" if is_unknown else row.error_code or "FAILED",
-        message="The outcome is unknown." if is_unknown else row.error_reason or "No reason was given.",
+        code=code,
+        message=message,
         at=row.failed_at or now,
         email=row.to_email,
         provider=row.provider,

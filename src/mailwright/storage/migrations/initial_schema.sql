@@ -563,6 +563,7 @@ CREATE TABLE mailouts (
   actor TEXT NOT NULL,
   fingerprint TEXT,
   is_test BOOLEAN,
+  is_local BOOLEAN DEFAULT false NOT NULL,
   subject TEXT,
   status TEXT NOT NULL,
   template_key BIGINT,

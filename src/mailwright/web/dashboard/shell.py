@@ -26,6 +26,7 @@ from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
 from mailwright.schemas.explanation_text import ExplanationText
 from mailwright.schemas.time_text import distance
+from mailwright.sources.mailouts.progress import shown_status
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
@@ -299,6 +300,7 @@ _TEMPLATES.globals |= {
     "message_text": _message_text,
     "campaign_text": _campaign_text,
     "mailout_wait_text": explanation_text.mailout_wait_text,
+    "shown_status": shown_status,
     "action_links": action_links,
     "deferral_label": explanation_text.deferral_label,
     "has_end": explanation_text.has_end,

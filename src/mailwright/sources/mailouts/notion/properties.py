@@ -55,7 +55,7 @@ class MailoutPage:
     page_id: str
     subject: str
     status: str | None
-    is_test: bool
+    is_test: bool | None  # None if the page has no such property: the mailout is refused
     sent_at: str | None
     lacking: tuple[str, ...] = ()
 
@@ -135,10 +135,10 @@ def _option(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
             raise _wrong_type(name, kind, "a status or a select")
 
 
-def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool:
+def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool | None:
     match _value(here, name):
         case None:
-            return False
+            return None
         case ("checkbox" | "boolean", bool(is_checked)):
             return is_checked
         case (kind, _):

@@ -1,4 +1,4 @@
--- Finds failed messages, and messages of unknown outcome, that are not among the errors of the mailout yet. Recipients
+-- Finds failed messages, and messages in doubt or of unknown outcome, that are not among the errors of the mailout yet. Recipients
 -- that unsubscribed are not failures. The first status condition repeats that of the partial index.
 SELECT d.message_key, m.to_email, d.status, d.error_code, d.error_reason, d.attempts, d.provider, d.failed_at
 FROM queue_entries AS e
@@ -7,7 +7,7 @@ JOIN messages AS m ON m.id = d.message_key
 WHERE e.campaign_key = CAST(:campaign_key AS bigint)
   AND d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')
   AND (
-    d.status = 'CLOSED_UNKNOWN'
+    d.status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
     OR (d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND'))
   )
   AND NOT EXISTS (
