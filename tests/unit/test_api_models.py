@@ -29,6 +29,8 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"to": 5}, "to", "WRONG_TYPE"),
     ({"to": "nobody"}, "to", "INVALID_EMAIL"),
     ({"to": "a@b"}, "to", "INVALID_EMAIL"),
+    ({"to": "a@localhost"}, "to", "INVALID_EMAIL"),
+    ({"cc": ["a@127.0.0.1"]}, "cc[0]", "INVALID_EMAIL"),
     ({"to": "a b@example.com"}, "to", "INVALID_EMAIL"),
     ({"to": "a@example.com\nbcc: b@example.com"}, "to", "INVALID_EMAIL"),
     ({"to": "a@example.com,b@example.com"}, "to", "INVALID_EMAIL"),

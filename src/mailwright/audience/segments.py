@@ -41,6 +41,8 @@ EVERY_CAMPAIGN: Final = ("*", GENERAL)
 MAX_NAME_LENGTH: Final = 200
 
 _KEY: Final = re.compile(KEY_PATTERN)
+# Paths of the API and the dashboard use these words in the place of a key.
+RESERVED_KEYS: Final = frozenset({"count", "new", "builder", "summary"})
 
 
 class SegmentExists(NotPossibleNow):
@@ -97,6 +99,8 @@ async def create(
         raise InvalidInput(
             "A segment key has 1 to 63 characters: a-z, 0-9, - and _, for example big-spenders.", field="segmentKey"
         )
+    if segment_key in RESERVED_KEYS:
+        raise InvalidInput(f"The key {segment_key} is reserved. Choose another one.", field="segmentKey")
     filters.parse(filter_)
     now = clock.now()
     segment = Segment(segment_key, _name(name or segment_key), filter_, now, now)

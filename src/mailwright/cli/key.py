@@ -64,7 +64,7 @@ def revoke(
     key_id: Annotated[int, typer.Argument(metavar="ID", help="The id shown by `key list`.", show_default=False)],
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Revoke a key permanently. It stops working within five seconds."""
+    """Revoke a key permanently. It stops working within one second."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)

@@ -253,7 +253,7 @@ class TemplateStore:
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
             raise InvalidInput("A template ID has 1 to 100 characters.", field="templateId")
-        frame = SharedHeaders(Mailbox("check@localhost"))
+        frame = SharedHeaders(Mailbox("check@mailwright.localhost"))
         Layout.compile(frame, subject=stored["subject"], html=stored["html"], text=stored["text"])
         same = _named(tenant_id, template_id)
         async with self._database.write() as tx:

@@ -1,6 +1,7 @@
 """Parse, normalize and mask email addresses in linear time."""
 
 import re
+import string
 from functools import lru_cache
 
 import idna
@@ -13,6 +14,11 @@ _ATEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 # This pattern runs in linear time, because no character can be matched in two ways.
 _PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
+# A whole quoted-string of RFC 5322, also in linear time.
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+# Only ASCII letters are folded: `str.lower` also turns the Kelvin sign into k, which is another mailbox.
+_LOWER_ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 class InvalidAddress(ValueError):
@@ -49,7 +55,30 @@ def normal(text: str) -> str:
             _ascii_domain(plain[2])
             return lowered
     local, domain = parse(text)
-    return f"{local.lower()}@{domain}"
+    return f"{local.translate(_LOWER_ASCII)}@{domain}"
+
+
+def split_mailbox(text: str) -> tuple[str | None, str]:
+    """Split `Name <address>` or `address` into a display name, or None, and an address that is not checked.
+
+    Quotes around the whole name are syntax and removed; other quotes belong to the name, as in `ACME "West" <a@b.c>`.
+    """
+    name, bracket, rest = text.strip().rpartition("<")
+    if not bracket or not rest.endswith(">"):
+        return None, text.strip()
+    name = name.strip()
+    if quoted := _QUOTED.fullmatch(name):
+        name = _ESCAPED.sub(r"\1", quoted[1]).strip()
+    return name or None, rest[:-1].strip()
+
+
+def format_mailbox(name: str | None, address: str) -> str:
+    """Return the text that `split_mailbox` splits into the same name and address."""
+    if not name:
+        return address
+    if _QUOTED.fullmatch(name):
+        name = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{name} <{address}>"
 
 
 def domain_of(address: str) -> str:
@@ -81,24 +110,21 @@ def _check_local(local: str) -> None:
 
 @lru_cache(maxsize=4_096)  # Cached because most recipients of a list share a few domains.
 def _ascii_domain(domain: str) -> str:
-    lowered = domain.lower()
-    if lowered.isascii():
-        labels = lowered.split(".")
-        if len(labels) < 2 and lowered != "localhost":
-            raise InvalidAddress("the domain needs a dot, for example example.com")
-        for label in labels:
-            _check_label(label)
-        ascii_domain = lowered
+    if domain.isascii():
+        ascii_domain = domain.lower()
     else:
         try:
-            ascii_domain = idna.encode(lowered, uts46=True).decode()
+            ascii_domain = idna.encode(domain, uts46=True).decode()
         except (idna.IDNAError, UnicodeError) as error:
             raise InvalidAddress(f"the domain is not valid: {error}") from error
-        if "." not in ascii_domain:
-            raise InvalidAddress("the domain needs a dot, for example example.com")
-        # Checking every label rejects a trailing dot, which would be a second spelling of the same domain.
-        for label in ascii_domain.split("."):
-            _check_label(label)
+    # Checking every label rejects a trailing dot, which would be a second spelling of the same domain.
+    labels = ascii_domain.split(".")
+    if len(labels) < 2:
+        raise InvalidAddress("the domain needs a dot, for example example.com")
+    for label in labels:
+        _check_label(label)
+    if labels[-1].isdigit():
+        raise InvalidAddress("the domain must be a name such as example.com, not an IP address")
     if len(ascii_domain) > 253:
         raise InvalidAddress("the domain is longer than 253 characters")
     return ascii_domain

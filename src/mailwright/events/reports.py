@@ -369,7 +369,7 @@ def _metadata(one: _Taken) -> dict[str, Any]:
     report = one.report
     fields = {
         "source": report.source,
-        "recipient": address.mask(report.recipient) if report.recipient else None,
+        "recipient": address.mask(address.split_mailbox(report.recipient)[1]) if report.recipient else None,
         "providerMessageId": _plain(report.provider_message_id),
         "bounceType": _clean(report.bounce_type),
         "bounceSubtype": _clean(report.bounce_subtype),
@@ -403,8 +403,9 @@ def _plain(value: Any) -> Any:
 
 
 def _normal(text: str | None) -> str | None:
+    """Normalize an address that may have a display name, as providers repeat it from the headers."""
     try:
-        return None if text is None else address.normal(text.strip())
+        return None if text is None else address.normal(address.split_mailbox(text)[1])
     except address.InvalidAddress:
         return None
 

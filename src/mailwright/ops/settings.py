@@ -182,7 +182,7 @@ class Settings(BaseSettings):
 
     sender: Annotated[
         str, Field(alias="MAILWRIGHT_FROM", description="Default From header: `Name <address>` or an address.")
-    ] = "Mailwright <mailwright@localhost>"
+    ] = "Mailwright <mailwright@mailwright.localhost>"
     bounce_address: Annotated[
         str | None,
         Field(

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,7 +96,7 @@ class Composer:
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
         with_copies = [claimed for claimed in batch if "cc" in claimed.payload or "bcc" in claimed.payload]
         for claimed in with_copies:
-            wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
+            wanted = {_normal(box) for boxes in _copy_boxes(claimed) for box in boxes}
             async with self._database.read() as tx:
                 suppressed = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
             self.suppressed_copies[claimed.message_key] = suppressed
@@ -145,7 +145,7 @@ class Composer:
     def _copy_addresses(self, claimed: Claimed) -> tuple[str, ...]:
         if (suppressed := self.suppressed_copies.get(claimed.message_key)) is None:
             return ()
-        wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
+        wanted = {_normal(box) for boxes in _copy_boxes(claimed) for box in boxes}
         return tuple(sorted(wanted - suppressed))
 
     async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
@@ -187,7 +187,7 @@ class Composer:
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
         """Return the Cc and Bcc recipients, without suppressed addresses."""
         left = self.suppressed_copies[claimed.message_key]
-        cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
+        cc, bcc = (tuple(box for box in boxes if _normal(box) not in left) for boxes in _copy_boxes(claimed))
         return cc, bcc
 
     def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
@@ -263,14 +263,20 @@ def parse_mailbox(value: Any) -> Mailbox:
     """Parse `name@example.com`, `Name <name@example.com>` or an object with `email` and `name`."""
     if isinstance(value, Mapping):
         return Mailbox(value["email"], value.get("name"))
-    name, bracket, rest = str(value).rpartition("<")
-    if bracket and rest.endswith(">"):
-        return Mailbox(rest[:-1].strip(), name.strip().strip('"') or None)
-    return Mailbox(str(value).strip())
+    name, email = address.split_mailbox(str(value))
+    return Mailbox(email, name)
 
 
-def _boxes(claimed: Claimed, kind: str) -> list[Mailbox]:
-    return [parse_mailbox(value) for value in claimed.payload.get(kind, ())]
+def _copy_boxes(claimed: Claimed) -> Iterator[list[Mailbox]]:
+    """Yield the Cc and the Bcc recipients. Who is named twice, also as the recipient, gets the message once."""
+    seen = {_normal(parse_mailbox(claimed.payload["to"]))}
+    for kind in COPIES:
+        boxes: dict[str, Mailbox] = {}
+        for value in claimed.payload.get(kind, ()):
+            box = parse_mailbox(value)
+            boxes.setdefault(_normal(box), box)
+        yield [box for email, box in boxes.items() if email not in seen]
+        seen.update(boxes)
 
 
 def _normal(box: Mailbox) -> str:

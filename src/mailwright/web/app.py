@@ -35,8 +35,34 @@ from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
 from mailwright.web.live import LiveUpdates
+from mailwright.web.methods import undeclared_methods
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
+
+API = (
+    email,
+    dead_letters,
+    imports,
+    contacts,
+    segments,
+    lists,
+    suppressions,
+    templates,
+    images,
+    forecast,
+    campaigns,
+    archive,
+    articles,
+    mailouts,
+    notifications,
+    progress,
+    providers,
+    audit_log,
+    webhooks,
+    inbound,
+    health,
+)
+ROUTERS = (*(routes.router for routes in API), *public.ROUTERS, *dashboard_pages.ROUTERS)
 
 
 def create_app(engine: Engine) -> FastAPI:
@@ -76,31 +102,6 @@ def create_app(engine: Engine) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    for routes in (
-        email,
-        dead_letters,
-        imports,
-        contacts,
-        segments,
-        lists,
-        suppressions,
-        templates,
-        images,
-        forecast,
-        campaigns,
-        archive,
-        articles,
-        mailouts,
-        notifications,
-        progress,
-        providers,
-        audit_log,
-        webhooks,
-        inbound,
-        health,
-    ):
-        app.include_router(routes.router)
-    for router in public.ROUTERS:
-        app.include_router(router)
-    for router in dashboard_pages.ROUTERS:
+    for router in ROUTERS:
+        app.router.routes.extend(undeclared_methods(router, ROUTERS))
         app.include_router(router)

@@ -34,6 +34,7 @@ SECRET = "s" * 32
 TOKENS = UnsubscribeTokens(SECRET)
 JANE = "jane@example.org"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+BUTTON = {"confirm": "unsubscribe"}
 PROGRAM = {"Accept": "application/json"}
 
 
@@ -135,8 +136,8 @@ async def test_unsubscribing_again_changes_nothing(api: Api, client: httpx.Async
     first = await client.get(unsubscribe_path("weekly"))
     then = clock.now()
     clock.advance(60_000)
-    for method in ("GET", "POST"):
-        again = await client.request(method, unsubscribe_path("weekly"))
+    for method, data in (("GET", None), ("POST", ONE_CLICK)):
+        again = await client.request(method, unsubscribe_path("weekly"), data=data)
         assert (again.status_code, again.text) == (first.status_code, first.text)
     assert await unsubscribed_at(api, "weekly") == then
 
@@ -187,10 +188,9 @@ async def test_links_of_a_removed_secret_stay_valid(database: Database, clock: M
     [
         {"data": ONE_CLICK},
         {"files": {"List-Unsubscribe": (None, "One-Click")}},
-        {},
-        {"content": b"\x00\xff not a form", "headers": {"Content-Type": "text/plain"}},
+        {"data": BUTTON},
     ],
-    ids=["urlencoded", "multipart", "button", "nonsense"],
+    ids=["urlencoded", "multipart", "button"],
 )
 async def test_one_click_unsubscribes_without_redirect_or_cookie(
     api: Api, client: httpx.AsyncClient, body: dict[str, Any]
@@ -199,6 +199,30 @@ async def test_one_click_unsubscribes_without_redirect_or_cookie(
     assert response.status_code == 200
     is_plain_page(response)
     assert await status(api) == "unsubscribed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"data": {"List-Unsubscribe": "Two-Click"}},
+        {"data": {"list-unsubscribe": ""}},
+        {"files": {"other": (None, "One-Click")}},
+        {"json": {"List-Unsubscribe": "One-Click"}},
+        {"content": b"\x00\xff not a form", "headers": {"Content-Type": "text/plain"}},
+        {"content": b"no parts", "headers": {"Content-Type": "multipart/form-data; boundary=x"}},
+    ],
+    ids=["empty", "value", "no-value", "name", "json", "nonsense", "broken-multipart"],
+)
+async def test_other_posts_unsubscribe_nobody(api: Api, client: httpx.AsyncClient, body: dict[str, Any]) -> None:
+    response = await client.post(unsubscribe_path(), **body)
+    assert response.status_code == 400
+    is_plain_page(response)
+    assert link_on(response, "unsubscribe")
+    program = await client.post(unsubscribe_path(), **{**body, "headers": {**body.get("headers", {}), **PROGRAM}})
+    assert (program.status_code, program.json()["code"]) == (400, "CONFIRMATION_NEEDED")
+    assert "List-Unsubscribe=One-Click" in program.json()["detail"]
+    assert (await status(api), await scopes(api)) == (None, {})
 
 
 @pytest.mark.promise("unsubscribe-one-click")
@@ -211,7 +235,7 @@ async def test_one_click_acts_even_if_links_ask_first(asking_api: Api) -> None:
 async def test_unsubscribed_contact_is_not_asked_again(asking_api: Api) -> None:
     client = asking_api.anonymous
     filter_ = await client.get(unsubscribe_path())
-    left = await client.post(link_on(filter_, "unsubscribe"))
+    left = await client.post(link_on(filter_, "unsubscribe"), data=BUTTON)
     other = await client.get(link_on(left, "unsubscribe"))
     assert other.headers["content-language"] != left.headers["content-language"]
     assert 'action="resubscribe?' in other.text
@@ -241,7 +265,7 @@ async def test_prefetch_only_shows_a_button(api: Api, client: httpx.AsyncClient,
     response = await client.get(unsubscribe_path(), headers=headers)
     assert response.status_code == 200
     assert await scopes(api) == {}
-    assert (await client.post(link_on(response, "unsubscribe"))).status_code == 200
+    assert (await client.post(link_on(response, "unsubscribe"), data=BUTTON)).status_code == 200
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
@@ -268,7 +292,7 @@ async def test_with_ask_first_only_the_button_unsubscribes(asking_api: Api) -> N
     assert (program.status_code, program.json()["code"]) == (409, "CONFIRMATION_NEEDED")
     assert await scopes(asking_api) == {}
 
-    left = await client.post(link_on(filter_, "unsubscribe"))
+    left = await client.post(link_on(filter_, "unsubscribe"), data=BUTTON)
     assert "You are unsubscribed" in left.text
     assert await scopes(asking_api) == {"weekly": "unsubscribed"}
 
@@ -319,11 +343,11 @@ async def test_unstored_choice_is_never_confirmed(
         raise NotDurable("disk full at db.internal")
 
     monkeypatch.setattr(ContactStatusService, "unsubscribe_by_link", full)
-    response = await client.post(unsubscribe_path(), headers={"Accept-Language": "pt"})
+    response = await client.post(unsubscribe_path(), data=ONE_CLICK, headers={"Accept-Language": "pt"})
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
     assert "Tente novamente em um minuto" in response.text
     assert "internal" not in response.text
-    program = await client.post(unsubscribe_path(), headers=PROGRAM)
+    program = await client.post(unsubscribe_path(), data=ONE_CLICK, headers=PROGRAM)
     assert (program.status_code, program.json()["code"]) == (503, "NOT_DURABLE")
     assert "internal" not in program.text
 

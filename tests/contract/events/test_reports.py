@@ -407,6 +407,21 @@ async def test_three_soft_bounces_in_thirty_days_suppress(
     assert await contact_status(database, "ada@example.com") == ("bounced" if expected else "active")
 
 
+@pytest.mark.parametrize("named", ["Ada <{}>", '"Lovelace, Ada" <{}>', "<{}>", ' ООО "Ада" <{}> ', "{}"])
+async def test_bounce_with_a_display_name_suppresses(database: Database, clock: ManualClock, named: str) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    payload = {"to": "bea@example.com", "subject": "Hello", "html": "<p>Hello</p>", "cc": ["Cy <cy@example.com>"]}
+    copy = await a_sent_message(database, clock, to="bea@example.com", payload=payload)
+    reports = [
+        a_bounce(clock, message, recipient=named.format("Ada@Example.com")),
+        a_bounce(clock, copy, key="copy", recipient=named.format("cy@example.com")),
+    ]
+    assert await Reports(database, clock).receive(reports) == ReportCounts(new=2)
+    for email in ("ada@example.com", "cy@example.com"):
+        assert await scopes(database, email) == {"*": "bounce"}
+    assert await scopes(database, "bea@example.com") == {}
+
+
 @pytest.mark.promise("reports-any-order")
 async def test_soft_bounce_order_does_not_matter(database: Database, clock: ManualClock) -> None:
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]

@@ -228,7 +228,7 @@ async def test_unsubscribe_and_resubscribe_are_delivered_once_each(
     await setup.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     for _ in range(2):
-        await public_page.post(f"/unsubscribe?token={leaves}")
+        await public_page.post(f"/unsubscribe?token={leaves}", data={"List-Unsubscribe": "One-Click"})
     assert await new_deliveries(setup) == [("left", "weekly", "reader")]
     [delivered] = setup.delivered()
     person = await contacts.find_by_email(setup.database, DEFAULT_TENANT, ADA)
@@ -275,17 +275,19 @@ async def test_concurrent_identical_requests_are_delivered_once(
         return await new_deliveries(setup)
 
     assert await at_once("/subscribe/weekly", {"email": ADA}) == [("joined", "weekly", "sign-up")]
-    assert await at_once(f"/unsubscribe?token={leaves}") == [("left", "weekly", "reader")]
-    assert await at_once(f"/resubscribe?token={returns}") == [("joined", "weekly", "reader")]
-    assert await at_once(page, choice) == [("left", "weekly", "reader"), ("joined", "careful", "reader")]
-    assert await at_once(f"/unsubscribe?token={TOKENS.make('eve@example.com', 'weekly')}") == [
+    assert await at_once(f"/unsubscribe?token={leaves}", {"List-Unsubscribe": "One-Click"}) == [
         ("left", "weekly", "reader")
     ]
+    assert await at_once(f"/resubscribe?token={returns}") == [("joined", "weekly", "reader")]
+    assert await at_once(page, choice) == [("left", "weekly", "reader"), ("joined", "careful", "reader")]
+    unknown = f"/unsubscribe?token={TOKENS.make('eve@example.com', 'weekly')}"
+    assert await at_once(unknown, {"List-Unsubscribe": "One-Click"}) == [("left", "weekly", "reader")]
 
 
 async def test_erased_contact_is_not_in_delivery(setup: WebhookSetup, public_page: httpx.AsyncClient) -> None:
     await setup.add()
-    await public_page.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
+    link = f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}"
+    await public_page.post(link, data={"List-Unsubscribe": "One-Click"})
     await erase(setup.database, setup.clock, DEFAULT_TENANT, ADA, actor="test")
     await setup.dispatch()
     assert [(each["type"], each["contact"]) for each in setup.delivered()] == [("left", None)]

@@ -75,6 +75,6 @@ async def test_record_to_publish_is_a_field_and_one_line(key_file: Path, capsys:
 
 async def test_result_is_unknown_without_a_network() -> None:
     assert set((await verdicts(None)).values()) == {Verdict.WARNING}
-    [local] = await findings(None, sender="mailwright@localhost")
+    [local] = await findings(None, sender="mailwright@mailwright.localhost")
     assert (local.name, local.verdict) == ("sender", Verdict.WARNING)
     assert "SPF, DKIM and DMARC are not checked" in local.summary

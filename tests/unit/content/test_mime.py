@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 
 from mailwright.content.headers import InvalidHeader, check_headers
 from mailwright.content.mime import EmailAttachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
+from mailwright.domain.address import format_mailbox
+from mailwright.pipeline.compose import parse_mailbox
+from mailwright.providers.sendgrid import parse_own_mime
+from mailwright.providers.sendgrid.parsed_message import ParsedMailbox
 from tests.unit.content.emails import NOON, an_email, assert_is_clean, normal, part, read
 
 # Characters that a header can contain: all except control characters, line breaks and surrogates.
@@ -54,6 +58,24 @@ def test_any_name_survives_and_keeps_the_address(name: str) -> None:
     if phrase.startswith('"'):
         phrase = unquote(phrase)
     assert str(make_header(decode_header(phrase))).removesuffix("jane@example.org") == " ".join(name.split())
+
+
+@given(SUBJECTS)
+def test_any_configured_name_reaches_every_header(name: str) -> None:
+    """From the text of a setting or a request, through the headers, to what a mail program shows."""
+    name = " ".join(name.split())
+    box = parse_mailbox(format_mailbox(name, "jane@example.org"))
+    content = build_email(an_email(sender=box, reply_to=box, to=box))
+    expected = ParsedMailbox("jane@example.org", name)
+    parsed = parse_own_mime.parse(content)
+    assert parsed is not None
+    assert [parsed.sender, *parsed.reply_to, *parsed.to] == [expected] * 3
+
+
+def test_quotes_inside_a_name_are_kept() -> None:
+    sender = parse_mailbox('ООО "Ромашка" <news@acme.test>')
+    (shown,) = read(build_email(an_email(sender=sender)))["From"].addresses
+    assert (shown.display_name, shown.addr_spec) == ('ООО "Ромашка"', "news@acme.test")
 
 
 @given(BODIES, BODIES)

@@ -81,15 +81,10 @@ def _address(text: str) -> str:
 
 def _mailbox(text: str) -> str:
     """Accept `name@example.com` and `Jane Doe <name@example.com>`."""
-    if not text.endswith(">"):
-        return _address(text)
-    name, bracket, inner = text[:-1].rpartition("<")
-    if not bracket:
+    name, email = address.split_mailbox(_line(text))
+    if email.endswith(">"):
         raise invalid("invalid_email", "must look like name@example.com or Jane Doe <name@example.com>")
-    name = _line(name.strip())
-    if len(name) > 1 and name[0] == name[-1] == '"':
-        name = name[1:-1].replace('\\"', '"').replace("\\\\", "\\").strip()
-    return f"{name} <{_address(inner)}>" if name else _address(inner)
+    return address.format_mailbox(name, _address(email))
 
 
 def _line(text: str) -> str:

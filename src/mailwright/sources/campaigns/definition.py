@@ -20,9 +20,8 @@ def _line(text: str) -> str:
 
 def _mailbox(text: str) -> str:
     """Accept `name@example.com` and `Name <name@example.com>`."""
-    inner = text[:-1].rpartition("<")[2] if text.endswith(">") else text
     try:
-        address.parse(inner.strip())
+        address.parse(address.split_mailbox(text)[1])
     except address.InvalidAddress as error:
         raise ValueError(str(error)) from error
     return _line(text)

@@ -11,6 +11,7 @@ from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocke
 from mailwright.audience.status import ContactStatusService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
+from mailwright.web.public.forms import read_form
 from mailwright.web.public.preferences import preferences_page
 from mailwright.web.public.subscribers import (
     SOURCE,
@@ -26,6 +27,10 @@ from mailwright.web.state import EngineDep
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 PREFETCHES = ("prefetch", "prerender", "preview", "preload")
 
+# The fields that unsubscribe: of email programs (RFC 8058), and of the form in `templates/unsubscribe.html`.
+UNSUBSCRIBE_FIELDS = (("List-Unsubscribe", "One-Click"), ("confirm", "unsubscribe"))
+ONE_CLICK_NEEDED = "To unsubscribe, send a POST request with the form field List-Unsubscribe=One-Click."
+
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
@@ -37,7 +42,7 @@ async def open_link(request: Request, engine: EngineDep) -> Response:
     if not is_asked:
         return await _unsubscribe(request, engine, recipient)
     if wants_json(request):
-        return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Send the request as POST to unsubscribe.")
+        return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
     # Do not ask again after unsubscribing: the language links lead here.
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
@@ -48,8 +53,21 @@ async def open_link(request: Request, engine: EngineDep) -> Response:
 
 @router.post("/unsubscribe")
 async def unsubscribe(request: Request, engine: EngineDep) -> Response:
-    """Unsubscribe with one click (RFC 8058) or the button of the page. The body is ignored."""
-    return await _unsubscribe(request, engine, await recipient_of(request, engine))
+    """Unsubscribe with one click (RFC 8058) or the button of the page. Any other request changes nothing."""
+    recipient = await recipient_of(request, engine)
+    form = await read_form(request)
+    if any(value in form.get(name, ()) for name, value in UNSUBSCRIBE_FIELDS):
+        return await _unsubscribe(request, engine, recipient)
+    if wants_json(request):
+        return problem(HTTPStatus.BAD_REQUEST, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
+    return await _show(
+        request,
+        engine,
+        recipient,
+        "unsubscribe",
+        here=recipient.links.unsubscribe,
+        status=HTTPStatus.BAD_REQUEST,
+    )
 
 
 @router.api_route("/resubscribe", methods=["GET", "HEAD"])
@@ -90,13 +108,21 @@ def _done(recipient: LinkRecipient) -> Response:
 
 
 async def _show(
-    request: Request, engine: Engine, recipient: LinkRecipient, template: str, *, here: str | None
+    request: Request,
+    engine: Engine,
+    recipient: LinkRecipient,
+    template: str,
+    *,
+    here: str | None,
+    status: HTTPStatus = HTTPStatus.OK,
 ) -> Response:
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
     name = await _list_name(engine, recipient)
-    return recipient_page(request, engine, recipient, template, locale=about.locale, here=here, list=name)
+    return recipient_page(
+        request, engine, recipient, template, locale=about.locale, status=status, here=here, list=name
+    )
 
 
 async def _list_name(engine: Engine, recipient: LinkRecipient) -> str | None:
