@@ -66,7 +66,7 @@ async def test_failures_are_retried_then_accepted(ada: Visit, desk: CampaignHarn
     assert address_of(0) in ada.text
     assert REFUSAL.code in ada.text
     await ada.press("Retry all")
-    assert (ada.path, ada.flash) == (f"/campaigns/{campaign_id}", "Failed emails are being retried.")
+    assert (ada.path, ada.flash) == (f"/campaigns/{campaign_id}", "2 recipients queued for retry.")
     await desk.bench.drain(ScriptedProvider(REFUSAL))
     await ada.open(f"/campaigns/{campaign_id}")
     assert "Failures to review" in ada.text

@@ -50,9 +50,19 @@ class PreferenceUpdate:
 
 
 async def update_preferences(
-    database: Database, clock: Clock, tenant_id: int, email: str, choice: PreferenceChoice, *, source: str
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    email: str,
+    choice: PreferenceChoice,
+    *,
+    source: str,
+    message_id: str | None = None,
 ) -> PreferenceUpdate:
-    """Apply a choice. `email` is normalized; `source` is stored with the status and the subscriptions."""
+    """Apply a choice. `email` is normalized; `source` is stored with the status and the subscriptions.
+
+    An unsubscribe is attributed to the message whose link led to the page.
+    """
     async with database.write() as tx:
         now = clock.now()
         await lock_contact(tx, tenant_id, email, now)
@@ -66,7 +76,14 @@ async def update_preferences(
             await tx.execute(update(contacts).where(*contact).values(locale=choice.locale))
         after = await load_preferences(tx, tenant_id, email)
         await subscription_events.record_changes(
-            tx, tenant_id, email, before.subscription_state, after.subscription_state, source=source, now=now
+            tx,
+            tenant_id,
+            email,
+            before.subscription_state,
+            after.subscription_state,
+            source=source,
+            now=now,
+            message_id=message_id,
         )
         return PreferenceUpdate(before, after)
 

@@ -281,15 +281,25 @@ async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now:
 
 @asynccontextmanager
 async def recording_subscription_events(
-    tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant
+    tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant, message_id: str | None = None
 ) -> AsyncIterator[None]:
-    """Publish the subscriptions and unsubscribes inside the block as events: the contact made them."""
+    """Publish the subscriptions and unsubscribes inside the block as events: the contact made them.
+
+    An unsubscribe is attributed to the message whose link the contact used.
+    """
     await lock_contact(tx, tenant_id, email, now)
     before = await load_preferences(tx, tenant_id, email)
     yield
     after = await load_preferences(tx, tenant_id, email)
     await subscription_events.record_changes(
-        tx, tenant_id, after.email, before.subscription_state, after.subscription_state, source=source, now=now
+        tx,
+        tenant_id,
+        after.email,
+        before.subscription_state,
+        after.subscription_state,
+        source=source,
+        now=now,
+        message_id=message_id,
     )
 
 
@@ -316,12 +326,16 @@ class ContactStatusService:
         self._database = database
         self._clock = clock
 
-    async def unsubscribe_by_link(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
+    async def unsubscribe_by_link(
+        self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str, message_id: str | None = None
+    ) -> None:
         """Unsubscribe by a link in an email or the one-click header. The list need not exist any more."""
         now = self._clock.now()
 
         async def work(tx: Runner) -> None:
-            async with recording_subscription_events(tx, tenant_id, email, source=source, now=now):
+            async with recording_subscription_events(
+                tx, tenant_id, email, source=source, now=now, message_id=message_id
+            ):
                 await unsubscribe(tx, tenant_id, email, list_key, source=source, now=now)
 
         await self._database.transact(work)

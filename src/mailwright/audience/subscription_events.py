@@ -10,6 +10,7 @@ from typing import Final
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
+from mailwright.outbox.reported import find_by_outbox_id
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -38,8 +39,12 @@ async def record_changes(
     *,
     source: str,
     now: Instant,
+    message_id: str | None = None,
 ) -> None:
-    """Append one event per changed list; none if nothing changed or the address is not a contact."""
+    """Append one event per changed list; none if nothing changed or the address is not a contact.
+
+    An unsubscribe also appears on the timeline of the message whose link was used, and in its campaign's results.
+    """
     changes = list(_changes(before, after))
     rows = await tx.run(LOCK_CONTACTS, contacts=[{"tenant_id": tenant_id, "email": email}]) if changes else ()
     new_events = [
@@ -49,6 +54,16 @@ async def record_changes(
     ]
     if new_events:
         await append_events(tx, [event_row(NO_MESSAGE, tenant_id, event) for event in new_events])
+    left = [list_key for type_, list_key in changes if type_ is EventType.LEFT]
+    if left and message_id is not None:
+        await _attribute(tx, tenant_id, email, message_id, Event(EventType.UNSUBSCRIBED, now, {"source": source}))
+
+
+async def _attribute(tx: Runner, tenant_id: int, email: str, message_id: str, event: Event) -> None:
+    """Append the event to the message, if it was sent to this address."""
+    message = (await find_by_outbox_id(tx, {message_id})).get(message_id)
+    if message is not None and (message.tenant_id, message.to_email) == (tenant_id, email):
+        await append_events(tx, [event_row(message.message_key, tenant_id, event)])
 
 
 def _changes(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:

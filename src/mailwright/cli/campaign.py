@@ -51,6 +51,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaigns import (
     CampaignRequest,
     campaign_check_response,
@@ -69,6 +70,8 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
+from mailwright.sources.campaigns.failure_actions import RetriedMessages
+from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
 
 app = group("Campaigns: one email for many recipients.")
@@ -196,7 +199,7 @@ def start(
         aside.print("Workers continue to enqueue the audience.")
         raise typer.Exit(INTERRUPTED) from None
     how = waiting(view.place, view.now) or "workers are sending it"
-    planned = view.counts.planned if view.counts else 0
+    planned = view.numbers.counts.planned if view.numbers else 0
     out.print(f"{view.campaign.name}: {_people(planned)}; {how}.", markup=False, soft_wrap=True)
 
 
@@ -226,12 +229,12 @@ def accept_failures(campaign_id: CampaignId) -> None:
 
 @app.command("retry-failed")
 def retry_failed(campaign_id: CampaignId) -> None:
-    """Retry all failed recipients with a fresh set of attempts."""
+    """Retry the failed recipients with a fresh set of attempts. Bounced and suppressed addresses are left out."""
 
-    async def work(at: Installation) -> int:
+    async def work(at: Installation) -> RetriedMessages:
         return (await _campaigns(at).retry_failed(ACTOR, campaign_id))[1]
 
-    out.print(f"{_people(_run(work))} queued for retry.")
+    out.print(retry_text(_run(work)), soft_wrap=True)
 
 
 @app.command()
@@ -357,7 +360,7 @@ def show(
         return
     view = _run(lambda at: _view(at, campaign_id))
     if as_json:
-        print_json(campaign_response(view.campaign, view.place, view.counts).to_dict())
+        print_json(campaign_response(view.campaign, view.numbers).to_dict())
     else:
         out.print(picture(view))
 
@@ -461,9 +464,8 @@ async def _found(at: Installation, campaign_id: str) -> Campaign:
 
 async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
-    async with at.database.read() as tx:
-        place = await progress.find_position(tx, campaign.key, now)
-        return View(campaign, place, None if place is None else await progress.count_messages(tx, place), now)
+    numbers = await load_numbers(at.database, campaign.key, now)
+    return View(campaign, numbers.position if numbers else None, numbers, now)
 
 
 async def _watch(at: Installation, campaign_id: str) -> None:

@@ -1,7 +1,7 @@
 """Show a campaign in a terminal: its status, its progress and its deferral."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -12,8 +12,10 @@ from rich.text import Text
 from mailwright.cli.output import clock_time
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import deferral_text
 from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 
 SHAPES: Final = {
@@ -29,11 +31,11 @@ BAR_WIDTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A campaign at one point in time. Before the start it has no position and no counts."""
+    """A campaign at one point in time. Before the start it has no position and no numbers; a list has no numbers."""
 
     campaign: Campaign
     place: QueuePosition | None
-    counts: CampaignMessageCounts | None
+    numbers: CampaignNumbers | None
     now: Instant
 
     @property
@@ -55,7 +57,7 @@ def waiting(place: QueuePosition | None, now: Instant) -> str | None:
 
 
 def picture(view: View) -> RenderableType:
-    campaign, counts = view.campaign, view.counts
+    campaign, counts = view.campaign, view.numbers.counts if view.numbers else None
     facts: list[tuple[str, Any]] = [
         ("campaign", campaign.campaign_id),
         ("name", campaign.name),
@@ -70,9 +72,13 @@ def picture(view: View) -> RenderableType:
     if counts is None:
         return grid
     bar = Table.grid(padding=(0, 1))
-    total = max(counts.planned, counts.recipients, 1)
-    bar.add_row(ProgressBar(total=total, completed=counts.done, width=BAR_WIDTH), f"{counts.percent:g} %")
-    return Group(grid, bar, Text(_figures(counts)))
+    bar.add_row(
+        ProgressBar(total=max(counts.audience, 1), completed=counts.done, width=BAR_WIDTH), f"{counts.percent:g} %"
+    )
+    lines = [Text(_figures(counts))]
+    if reported := _results(view.numbers):
+        lines.append(Text(reported))
+    return Group(grid, bar, *lines)
 
 
 def limits(campaign: Campaign) -> Iterable[str]:
@@ -105,19 +111,15 @@ def _audience(campaign: Campaign) -> Iterable[str]:
 
 
 def _figures(counts: CampaignMessageCounts) -> str:
-    parts = [f"{counts.sent} of {max(counts.planned, counts.recipients)} sent", f"{counts.waiting} waiting"]
-    if counts.sending:
-        parts.append(f"{counts.sending} being sent")
-    parts += [f"{number} {words}" for words, number in _rare(counts) if number]
-    return ", ".join(parts)
+    """Return the audience and its buckets, which add up to it."""
+    return ", ".join([f"{counts.sent:,} of {counts.audience:,} sent", *bucket_parts(counts)])
 
 
-def _rare(counts: CampaignMessageCounts) -> Iterable[tuple[str, int]]:
-    yield "failed", counts.failed
-    yield "unsubscribed or deleted before sending", counts.withdrawn
-    yield "in doubt", counts.in_doubt
-    yield "closed as unknown", counts.closed_unknown
-    yield "cancelled", counts.cancelled
+def _results(numbers: CampaignNumbers | None) -> str:
+    """Return what was reported about the messages, for example `opened 12, clicked 3`."""
+    if numbers is None:
+        return ""
+    return ", ".join(f"{name} {number:,}" for name, number in asdict(numbers.results).items() if number)
 
 
 def _grid(facts: Iterable[tuple[str, Any]]) -> Table:

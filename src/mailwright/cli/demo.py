@@ -130,7 +130,7 @@ def _print_sign_in(sign_in: DemoSignIn, address: str) -> None:
 def _print_campaigns(found: list[DemoCampaign], now: Instant) -> None:
     made = table("Campaign!", "Status!", "Progress and reason")
     for each in found:
-        far = f"{each.counts.sent} of {each.counts.planned} sent" if each.counts else "not started"
+        far = f"{each.counts.sent} of {each.counts.audience} sent" if each.counts else "not started"
         made.add_row(each.campaign.name, status(each.campaign.status), two_lines(far, waiting(each.place, now) or ""))
     out.print(made)
 

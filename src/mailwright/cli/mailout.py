@@ -288,7 +288,12 @@ def _about(found: MailoutRun, tally: MailoutProgress | None) -> Text:
 
 def _counted(found: MailoutRun, tally: MailoutProgress) -> str:
     parts = [f"{tally.sent:,} of {found.planned or 0:,} sent", f"{tally.failed:,} failed"]
-    others = (("waiting", tally.waiting), ("in doubt", tally.in_doubt), ("withdrawn", tally.withdrawn))
+    others = (
+        ("bounced", tally.bounced),
+        ("waiting", tally.waiting),
+        ("in doubt", tally.in_doubt),
+        ("suppressed", tally.suppressed),
+    )
     parts += [f"{count:,} {words}" for words, count in (*others, ("cancelled", tally.cancelled)) if count]
     return ", ".join(parts)
 

@@ -108,9 +108,13 @@ class UnsubscribeTokens:
         return self._derived[purpose]
 
 
-def unsubscribe_link(page: str, token: str, tenant: str | None = None) -> str:
-    """Build the link; it names the tenant unless it is the first one."""
-    return f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
+def unsubscribe_link(page: str, token: str, tenant: str | None = None, message: str | None = None) -> str:
+    """Build the link; it names the tenant unless it is the first one, and the message that contains it.
+
+    The message is not signed: it only attributes an unsubscribe of this address to one of its own messages.
+    """
+    link = f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
+    return link if message is None else f"{link}&message={message}"
 
 
 def _payload(email: str, list_key: str) -> bytes:

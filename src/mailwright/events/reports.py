@@ -26,7 +26,7 @@ from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
 from mailwright.outbox.reported import ReportedMessage
-from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
+from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
 from mailwright.storage.group_commit import GroupCommit
@@ -164,6 +164,7 @@ class _Taken:
     email: str | None
     verdict: ContactVerdict
     is_proof: bool
+    was_accepted: bool  # a provider had accepted the message before
 
     @property
     def name(self) -> tuple[int, str]:
@@ -204,7 +205,7 @@ async def _understood(
         if message is not None:
             verdict = report.verdict if email is not None else ContactVerdict.NOTHING
             is_proof = proves and message.is_certain
-            taken[key] = _Taken(report, key, message.tenant_id, message, email, verdict, is_proof)
+            taken[key] = _Taken(report, key, message.tenant_id, message, email, verdict, is_proof, proves)
         else:
             log.info("report_without_message", source=report.source, type=report.type, verdict=report.verdict)
     return taken
@@ -308,6 +309,17 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
     if events:
         await append_events(tx, events)
     await record_proofs(tx, proofs, now)
+    await record_bounces(tx, _bounced_messages(new))
+
+
+def _bounced_messages(new: Sequence[_Taken]) -> dict[int, Instant]:
+    """Return the messages that bounced after a provider had accepted them, and when. A copy's bounce does not count."""
+    bounced: dict[int, Instant] = {}
+    for one in new:
+        if one.was_accepted and one.report.type is EventType.BOUNCED and one.email == one.message.to_email:
+            key = one.message.message_key
+            bounced[key] = min(one.report.at, bounced.get(key, one.report.at))
+    return bounced
 
 
 async def _update_contacts(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:

@@ -31,6 +31,7 @@ FIND_SETTLED = statement(__package__, "find_settled")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
 LOCK_UNSENT = statement(__package__, "lock_unsent")
 FIND_REPORTED_MEANWHILE = statement(__package__, "find_reported_meanwhile")
+MARK_BOUNCED = statement(__package__, "mark_bounced")
 MARK_PROVEN_SENT = statement(__package__, "mark_proven_sent")
 DELETE_DEAD_LETTERS = statement(__package__, "delete_dead_letters")
 
@@ -163,6 +164,13 @@ async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) ->
     if dead_letters:
         await tx.count(APPEND_DEAD_LETTERS, dead_letters=dead_letters, settlement=settlement)
     return count
+
+
+async def record_bounces(tx: Runner, bounces: Mapping[int, Instant]) -> None:
+    """Remember when these messages, which a provider had accepted, bounced."""
+    rows = [{"message_key": key, "at": at} for key, at in sorted(bounces.items())]
+    if rows:
+        await tx.count(MARK_BOUNCED, bounces=rows)
 
 
 async def record_proofs(tx: Runner, proofs: Sequence[SentProof], now: Instant) -> int:

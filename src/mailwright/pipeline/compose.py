@@ -252,7 +252,7 @@ class Composer:
         if not claimed.is_bulk:
             return None
         token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
-        return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
+        return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed), claimed.outbox_id)
 
 
 def web_view_link(public_url: str, tokens: WebViewTokens | None, outbox_id: str) -> str:

@@ -78,7 +78,7 @@ def _links(pages: WebViewSettings, row: Any, outbox_id: str) -> RecipientLinks:
     token = pages.tokens.for_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
     tenant = None if row.tenant_id == FIRST_TENANT else row.tenant
     return RecipientLinks(
-        unsubscribe_link(pages.unsubscribe_url, token, tenant),
-        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant),
+        unsubscribe_link(pages.unsubscribe_url, token, tenant, outbox_id),
+        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant, outbox_id),
         web_view_link(pages.public_url, pages.views, outbox_id),
     )

@@ -15,7 +15,8 @@ from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
-from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
+from mailwright.sources.campaigns.numbers import CampaignNumbers
+from mailwright.sources.campaigns.progress import QueuePosition, QueueProgress
 from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 
@@ -79,18 +80,37 @@ class CampaignRefused(RequestInvalid):
 
 
 class CampaignCountsResponse(ResponseModel):
-    """`planned`: size of the audience at the start. `recipients`: messages enqueued so far."""
+    """Each recipient counts in exactly one field after `recipients`, so these fields add up to `audience`.
 
+    `planned`: size of the audience at the start. `recipients`: messages enqueued so far. `excluded`: left the audience
+    before enqueueing. `sent`: accepted by the provider. `bounced`: accepted and bounced later. `suppressed`: left the
+    list, suppressed or deleted before sending.
+    """
+
+    audience: int
     planned: int
     recipients: int
+    not_enqueued: int
+    excluded: int
     waiting: int
     sending: int
     sent: int
+    bounced: int
     failed: int
-    withdrawn: int
+    suppressed: int
     in_doubt: int
     closed_unknown: int
     cancelled: int
+
+
+class CampaignResultsResponse(ResponseModel):
+    """What was reported about the messages. A recipient who opened twice counts once."""
+
+    delivered: int
+    opened: int
+    clicked: int
+    complained: int
+    unsubscribed: int
 
 
 class CampaignSummaryResponse(ResponseModel):
@@ -114,6 +134,7 @@ class CampaignResponse(CampaignSummaryResponse):
     definition: dict[str, Any]
     queue_status: QueueStatus | None
     counts: CampaignCountsResponse | None
+    results: CampaignResultsResponse | None
     percent: float | None
     failed_count: int
 
@@ -149,7 +170,13 @@ class CampaignStartResponse(CampaignResponse):
 
 
 class CampaignRetryResponse(CampaignResponse):
+    """`retried`: messages in the queue again. `notRetried`: failed messages to addresses that are suppressed by now;
+    `notRetriedBounced` of them because the address bounced.
+    """
+
     retried: int
+    not_retried: int
+    not_retried_bounced: int
 
 
 class CampaignExtendResponse(CampaignResponse):
@@ -184,13 +211,17 @@ class FailedRecipientListResponse(ResponseModel):
 class ProgressCountsResponse(SnakeResponseModel):
     """The counts of a campaign, in snake_case."""
 
+    audience: int
     planned: int
     recipients: int
+    not_enqueued: int
+    excluded: int
     waiting: int
     sending: int
     sent: int
+    bounced: int
     failed: int
-    withdrawn: int
+    suppressed: int
     in_doubt: int
     closed_unknown: int
     cancelled: int
@@ -232,17 +263,16 @@ def campaign_summary_response(campaign: Campaign, position: QueuePosition | None
     )
 
 
-def campaign_response(
-    campaign: Campaign, position: QueuePosition | None, counts: CampaignMessageCounts | None
-) -> CampaignResponse:
+def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> CampaignResponse:
     return extend(
         CampaignResponse,
-        campaign_summary_response(campaign, position),
+        campaign_summary_response(campaign, numbers.position if numbers else None),
         definition=campaign_definition(campaign),
-        queue_status=position.status if position else None,
-        counts=counts,
-        percent=counts.percent if counts else None,
-        failed_count=counts.failed if counts else 0,
+        queue_status=numbers.position.status if numbers else None,
+        counts=numbers.counts if numbers else None,
+        results=numbers.results if numbers else None,
+        percent=numbers.counts.percent if numbers else None,
+        failed_count=numbers.counts.failed if numbers else 0,
     )
 
 

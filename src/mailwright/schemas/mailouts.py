@@ -20,13 +20,16 @@ class MailoutRequest(RequestModel):
 
 
 class MailoutCountsResponse(ResponseModel):
-    """Number of messages by state. `withdrawn`: unsubscribed or deleted before sending."""
+    """Number of messages by state. `bounced`: accepted by the provider and bounced later. `suppressed`: unsubscribed,
+    suppressed or deleted before sending.
+    """
 
     planned: int
     sent: int
+    bounced: int
     failed: int
     in_doubt: int
-    withdrawn: int
+    suppressed: int
     waiting: int
     cancelled: int
 
@@ -120,9 +123,10 @@ def _counts(run: MailoutRun, progress: MailoutProgress) -> MailoutCountsResponse
     return MailoutCountsResponse(
         planned=run.planned or 0,
         sent=progress.sent,
+        bounced=progress.bounced,
         failed=progress.failed,
         in_doubt=progress.in_doubt,
-        withdrawn=progress.withdrawn,
+        suppressed=progress.suppressed,
         waiting=progress.waiting,
         cancelled=progress.cancelled,
     )

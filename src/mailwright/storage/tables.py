@@ -303,6 +303,7 @@ _WAITING = text("locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')"
 _LOCKED = text("locked_by IS NOT NULL")
 _RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IN_DOUBT = text("status = 'IN_DOUBT'")
+_BOUNCED = text("bounced_at IS NOT NULL")
 _REPORTED = text("provider IN ('ses', 'sendgrid')")
 
 deliveries = Table(
@@ -333,6 +334,8 @@ deliveries = Table(
     Column("duration_ms", Integer),
     Column("sent_at", Timestamp),
     Column("failed_at", Timestamp),
+    # When a bounce of the accepted message was first reported.
+    Column("bounced_at", Timestamp),
     # Identifies the transaction that wrote the last attempt or result, for statements that join on it.
     Column("settlement", BigInteger),
     # A claim moves a message from the first index to the second, beginning an attempt touches neither, and a result
@@ -350,6 +353,9 @@ deliveries = Table(
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
     # The same states by campaign: with the messages that wait in its lane, they give the number of sent ones.
     partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
+    # Messages that were sent and bounced later, by campaign and by tenant.
+    partial_index("ix_deliveries_bounced_of_lane", "lane", where=_BOUNCED),
+    partial_index("ix_deliveries_bounced", "tenant_id", "message_key", where=_BOUNCED),
     # Only these providers report by their own message ID.
     partial_index(
         "ix_deliveries_provider_message_id",

@@ -341,13 +341,17 @@ async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, cloc
     }
     assert (active["id"], active["name"], active["percent"], active["eta"]) == (held, "Held", 25.0, None)
     assert active["counts"] == {
+        "audience": 4,
         "planned": 4,
         "recipients": 4,
+        "not_enqueued": 0,
+        "excluded": 0,
         "waiting": 3,
         "sending": 0,
         "sent": 1,
+        "bounced": 0,
         "failed": 0,
-        "withdrawn": 0,
+        "suppressed": 0,
         "in_doubt": 0,
         "closed_unknown": 0,
         "cancelled": 0,

@@ -609,10 +609,11 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
     }
     assert messages_.keys() == links.keys()
     for recipient, content in messages_.items():
-        assert f"\r\nList-Unsubscribe: <https://mail.example.com/unsubscribe?token={links[recipient]}>\r\n" in (
-            content.decode()
-        )
         message = email.message_from_bytes(content, policy=SMTP)
+        link = (
+            f"https://mail.example.com/unsubscribe?token={links[recipient]}&message={message['X-Mailwright-Message']}"
+        )
+        assert f"\r\nList-Unsubscribe: <{link}>\r\n" in content.decode()
         assert message.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
         assert message["List-Id"] == list_ids[recipient]
         [signed] = re.findall(r"\bh=([^;]+)", message["DKIM-Signature"])

@@ -29,6 +29,7 @@ from mailwright.outbox.operations import Operations
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
 from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.snapshot import FrozenCampaign
@@ -287,7 +288,7 @@ async def test_report_of_several_passes_is_in_address_order(
     await desk.run_scheduler()
     rows = await desk.report(campaign_id)
     assert [row.email for row in rows] == ["aaa@example.com", *(address_of(n) for n in range(5)), "zzz@example.com"]
-    assert [row.status for row in rows] == ["PENDING", "FAILED", "SENT", "SENT", "SENT", "SENT", "PENDING"]
+    assert [row.status for row in rows] == ["WAITING", "FAILED", "SENT", "SENT", "SENT", "SENT", "WAITING"]
     assert rows[1].error_message == "never"
     assert rows[2].sent_at == desk.clock.now()
 
@@ -306,7 +307,7 @@ async def test_unsubscribed_recipient_is_skipped_and_not_a_failure(desk: Campaig
     assert len(provider.messages) == 8
     assert not {address_of(3), address_of(4)} & set(recipients(provider))
     counts = await desk.counts(campaign_id)
-    assert (counts.withdrawn, counts.failed, counts.percent) == (2, 0, 100.0)
+    assert (counts.suppressed, counts.failed, counts.percent) == (2, 0, 100.0)
     assert await desk.status(campaign_id) == "SENT"
 
 
@@ -400,8 +401,8 @@ async def test_campaign_with_failures_stays_sending_until_retried(desk: Campaign
     assert await desk.status(campaign_id) == "SENDING"
     assert (await desk.position(campaign_id)).status == "COMPLETED"
     assert (await desk.counts(campaign_id)).failed == 2
-    _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
-    assert count == 2
+    _, found = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert found == RetriedMessages(2, 0, 0)
     await desk.bench.drain(provider)
     assert len(provider.messages) == 7
     assert await desk.status(campaign_id) == "SENT"
@@ -415,8 +416,8 @@ async def test_retry_covers_all_batches_and_removes_dead_letters(
     monkeypatch.setattr(failure_actions, "BATCH_SIZE", 2)
     campaign_id = await desk.start(7)
     await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
-    _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
-    assert count == 5
+    _, found = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert found.retried == 5
     assert (await desk.counts(campaign_id)).waiting == 5
     async with desk.database.read() as tx:
         assert await tx.execute(select(dead_letters.c.message_key)) == []

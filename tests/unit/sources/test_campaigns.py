@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from mailwright.domain.buckets import Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
 from mailwright.sources.campaigns.ab_test import VariantResult, best_variant
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -79,8 +80,9 @@ def test_test_group_is_rounded_up_within_the_audience() -> None:
 
 
 def test_percent_counts_all_finished_messages() -> None:
-    counts = CampaignMessageCounts(
-        200, 150, waiting=90, sending=10, sent=40, failed=4, withdrawn=3, in_doubt=2, closed_unknown=1, cancelled=0
-    )
-    assert (counts.done, counts.percent) == (50, 25.0)
-    assert CampaignMessageCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0).percent == 0.0
+    counted = {"waiting": 90, "sending": 10, "sent": 38, "bounced": 2, "failed": 4, "suppressed": 3}
+    counted |= {"in_doubt": 2, "closed_unknown": 1, "not_enqueued": 50}
+    buckets = {bucket: counted.get(bucket, 0) for bucket in Bucket}
+    counts = CampaignMessageCounts(200, 150, buckets)
+    assert (counts.audience, counts.done, counts.percent) == (200, 50, 25.0)
+    assert CampaignMessageCounts(0, 0, dict.fromkeys(Bucket, 0)).percent == 0.0

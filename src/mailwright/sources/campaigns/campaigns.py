@@ -34,6 +34,7 @@ from mailwright.sources.campaigns.checks import NO_FACTS, filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QueueEntry, find_entry, update_entry
+from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
 from mailwright.storage.database import Database, Transaction
@@ -200,14 +201,17 @@ class Campaigns:
                 tx, actor, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
             )
 
-    async def retry_failed(self, actor: Actor, campaign_id: str) -> tuple[Campaign, int]:
-        """Give every failed message all its attempts again. Return how many there were."""
+    async def retry_failed(self, actor: Actor, campaign_id: str) -> tuple[Campaign, RetriedMessages]:
+        """Give the failed messages all their attempts again, except those to addresses that are suppressed by now."""
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
-            count = await failure_actions.requeue_failed(tx, (await _entry(tx, campaign)).lane, self._clock.now())
+            found = await failure_actions.requeue_failed(tx, (await _entry(tx, campaign)).lane, self._clock.now())
             await update_entry(tx, campaign.key, completed_at=None)
-            await self._record(tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=count)
-        return campaign, count
+            not_retried = found.bounced + found.suppressed
+            await self._record(
+                tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=found.retried, notRetried=not_retried
+            )
+        return campaign, found
 
     async def accept_failures(self, actor: Actor, campaign_id: str) -> Campaign:
         async with self._database.write() as tx:

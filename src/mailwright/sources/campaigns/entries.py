@@ -11,6 +11,9 @@ from mailwright.domain.clock import Instant
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
+# The list of a campaign whose recipients come from another source. No list can have this name, so extending such a
+# campaign finds no new recipients.
+NO_LIST: Final = "guests:"
 # The columns of an entry whose audience is enqueued from the first address again. Nobody gets a second message:
 # recipients with one are skipped.
 ENQUEUE_AGAIN: Final[dict[str, Any]] = {

@@ -21,12 +21,9 @@ from mailwright.ops import metrics
 from mailwright.outbox.accept import ExternalMessage, accept_external, insert_contacts
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
-from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, find_entry, update_entry
+from mailwright.sources.campaigns.entries import NO_LIST, CampaignSnapshot, CampaignVariant, find_entry, update_entry
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
-
-# No list can have this name, so extending an external campaign finds no new recipients.
-NO_LIST = "guests:"
 
 
 @dataclass(frozen=True, slots=True)

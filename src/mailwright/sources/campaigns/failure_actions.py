@@ -1,5 +1,7 @@
 """Give the failed messages of a campaign all their attempts again."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
@@ -11,14 +13,24 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import dead_letters
 
+COUNT_NOT_RETRIED = statement(__package__, "count_not_retried")
 REQUEUE_FAILED = statement(__package__, "requeue_failed")
 
 # Databases limit the number of parameters of a statement.
 BATCH_SIZE = 2_000
 
 
-async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
-    """Requeue every failed message of the lane and remove its dead letter. Return how many there were."""
+@dataclass(frozen=True, slots=True)
+class RetriedMessages:
+    """How many failed messages are sent again. Those to suppressed addresses are not, and stay failed."""
+
+    retried: int
+    bounced: int  # not retried: the address is suppressed because it bounced
+    suppressed: int  # not retried: the recipient unsubscribed, complained or was suppressed by a person
+
+
+async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> RetriedMessages:
+    """Requeue the failed messages of the lane and remove their dead letters."""
     requeued = Event(EventType.REQUEUED, now, {"by": "campaign"})
     count = 0
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
@@ -26,4 +38,5 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
         await discard_proofs(tx, [row.message_key for row in rows])
         await append_events(tx, [event_row(row.message_key, row.tenant_id, requeued) for row in rows])
         count += len(rows)
-    return count
+    [left] = await tx.run(COUNT_NOT_RETRIED, lane=lane)
+    return RetriedMessages(count, left.bounced, left.messages - left.bounced)

@@ -6,10 +6,12 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
+from mailwright.domain.buckets import UNFINISHED, Bucket
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
+from mailwright.sources.campaigns.entries import NO_LIST, CampaignSnapshot
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries
@@ -22,30 +24,80 @@ COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
 RATE_WINDOW: Instant = 10 * SECOND
 MAX_KEYS_SCANNED = 20_000
 
-_COUNTED = ("waiting", "sending", "failed", "withdrawn", "in_doubt", "closed_unknown", "cancelled")
+_COUNTED = ("waiting", "sending", "bounced", "failed", "suppressed", "in_doubt", "closed_unknown", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignMessageCounts:
-    planned: int
+    """The audience of a campaign by bucket. Every report, page and command shows these numbers.
+
+    Each recipient is in exactly one bucket, so the buckets add up to the audience.
+    """
+
+    planned: int  # recipients in the audience at the start
     recipients: int  # messages created so far
-    waiting: int
-    sending: int
-    sent: int
-    failed: int
-    withdrawn: int  # recipients who unsubscribed or were deleted before their message was sent
-    in_doubt: int
-    closed_unknown: int
-    cancelled: int
+    buckets: Mapping[Bucket, int]
+
+    @property
+    def audience(self) -> int:
+        return max(self.planned, self.recipients)
+
+    @property
+    def not_enqueued(self) -> int:
+        return self.buckets[Bucket.NOT_ENQUEUED]
+
+    @property
+    def excluded(self) -> int:
+        return self.buckets[Bucket.EXCLUDED]
+
+    @property
+    def waiting(self) -> int:
+        return self.buckets[Bucket.WAITING]
+
+    @property
+    def sending(self) -> int:
+        return self.buckets[Bucket.SENDING]
+
+    @property
+    def sent(self) -> int:
+        return self.buckets[Bucket.SENT]
+
+    @property
+    def bounced(self) -> int:
+        return self.buckets[Bucket.BOUNCED]
+
+    @property
+    def failed(self) -> int:
+        return self.buckets[Bucket.FAILED]
+
+    @property
+    def suppressed(self) -> int:
+        return self.buckets[Bucket.SUPPRESSED]
+
+    @property
+    def in_doubt(self) -> int:
+        return self.buckets[Bucket.IN_DOUBT]
+
+    @property
+    def closed_unknown(self) -> int:
+        return self.buckets[Bucket.CLOSED_UNKNOWN]
+
+    @property
+    def cancelled(self) -> int:
+        return self.buckets[Bucket.CANCELLED]
+
+    @property
+    def remaining(self) -> int:
+        """The number of recipients who may still receive a message."""
+        return sum(self.buckets[bucket] for bucket in UNFINISHED)
 
     @property
     def done(self) -> int:
-        return self.sent + self.failed + self.withdrawn + self.in_doubt + self.closed_unknown + self.cancelled
+        return self.audience - self.remaining
 
     @property
     def percent(self) -> float:
-        total = max(self.planned, self.recipients)
-        return round(100 * self.done / total, 1) if total else 0.0
+        return round(100 * self.done / self.audience, 1) if self.audience else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +116,7 @@ class QueuePosition:
     is_enqueued: bool
     planned: int
     recipients: int
+    awaits_recipients: bool = False  # the rest is enqueued after the A/B test, or by another source
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +197,17 @@ async def send_rate(tx: Transaction, position: QueuePosition, now: Instant) -> f
 
 
 def _counts(position: QueuePosition, counted: Mapping[Any, int]) -> CampaignMessageCounts:
-    """Compute the counts by state. Messages without another state were sent."""
-    sent = position.recipients - sum(counted.values())
-    return CampaignMessageCounts(position.planned, position.recipients, **counted, sent=sent)
+    """Compute the buckets. Messages in no other bucket were sent; the rest of the audience has no message."""
+    buckets = dict.fromkeys(Bucket, 0) | {Bucket(name): number for name, number in counted.items()}
+    buckets[Bucket.SENT] = position.recipients - sum(counted.values())
+    without_message = Bucket.EXCLUDED if _has_ended_enqueueing(position) else Bucket.NOT_ENQUEUED
+    buckets[without_message] = max(position.planned - position.recipients, 0)
+    return CampaignMessageCounts(position.planned, position.recipients, buckets)
+
+
+def _has_ended_enqueueing(position: QueuePosition) -> bool:
+    is_cancelled = position.campaign_status is CampaignStatus.CANCELLED
+    return position.is_enqueued and not position.awaits_recipients and not is_cancelled
 
 
 def _known_end(position: QueuePosition) -> Instant | None:
@@ -181,6 +242,7 @@ def _positions(now: Instant) -> Select[Any]:
 def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePosition:
     """Build a position. `message_deferral` is what the messages wait for while the campaign itself may be sent."""
     reason, until = row.defer_reason, row.deferred_until
+    content = CampaignSnapshot.read(row.content)
     if message_deferral is not None:
         reason, until = message_deferral.reason, message_deferral.until
     return QueuePosition(
@@ -196,6 +258,7 @@ def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePositi
         is_enqueued=row.enqueue_ended_at is not None,
         planned=row.planned,
         recipients=row.recipients,
+        awaits_recipients=content.ab_test is not None or content.lists == (NO_LIST,),
     )
 
 

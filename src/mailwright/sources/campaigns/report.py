@@ -1,59 +1,120 @@
-"""The report of a campaign: the state of every recipient's message, in the order of addresses."""
+"""The report of a campaign: the bucket of every recipient's message, in the order of addresses or of one bucket."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import ColumnElement, Select, TextClause, func, select, text, tuple_
 
+from mailwright.domain.buckets import SUPPRESSED_CODES, Bucket, bucket_of
 from mailwright.domain.clock import Instant
+from mailwright.domain.states import Status
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, messages
 
 PAGE = 5_000
 
+# Exactly the condition of the index of these states: otherwise SQLite does not use it.
+_IS_RARE = text("deliveries.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
+_IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
+
+# The conditions of `bucket_of` for each bucket with messages.
+_D = deliveries.c
+_IS_SUPPRESSED = func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)
+_CONDITIONS: Final[Mapping[Bucket, tuple[ColumnElement[bool] | TextClause, ...]]] = {
+    Bucket.WAITING: (_IS_WAITING,),
+    Bucket.SENDING: (_D.locked_by.is_not(None),),
+    Bucket.SENT: (_D.status == Status.SENT, _D.bounced_at.is_(None)),
+    Bucket.BOUNCED: (_D.bounced_at.is_not(None), _D.status == Status.SENT),
+    Bucket.FAILED: (_IS_RARE, _D.status == Status.FAILED, ~_IS_SUPPRESSED),
+    Bucket.SUPPRESSED: (_IS_RARE, _D.status == Status.FAILED, _IS_SUPPRESSED),
+    Bucket.IN_DOUBT: (_IS_RARE, _D.status == Status.IN_DOUBT),
+    Bucket.CLOSED_UNKNOWN: (_IS_RARE, _D.status == Status.CLOSED_UNKNOWN),
+    Bucket.CANCELLED: (_IS_RARE, _D.status == Status.CANCELLED),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One row of the report. Its fields are named after the columns."""
+    """One recipient with a message. `status` is the bucket in capitals."""
 
+    key: int
     email: str
     status: str
     error_message: str | None
     message_id: str
     sent_at: Instant | None
+    error_code: str | None = None
+    attempts: int = 0
+    failed_at: Instant | None = None
 
 
-async def report_rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[ReportRow]:
+async def report_rows(database: Database, campaign_key: int) -> AsyncIterator[ReportRow]:
     """Yield all rows. They are read page by page to limit the memory, and each page has the latest state."""
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:
-            found = await tx.execute(_page(campaign_key, last, status))
+            found = await tx.execute(_by_address(campaign_key, last).limit(PAGE))
         for row in found:
-            yield ReportRow(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at)
+            yield _row(row)
         if len(found) < PAGE:
             return
         last = (found[-1].to_email, found[-1].id)
 
 
-async def report_page(database: Database, campaign_key: int, *, limit: int, after: str = "") -> list[ReportRow]:
-    """Return a page; `after` is the last address of the previous page."""
+async def report_page(
+    database: Database, campaign_key: int, *, limit: int, after: str = "", bucket: Bucket | None = None
+) -> list[ReportRow]:
+    """Return a page in the order of addresses; `after` is the last address of the previous page.
+
+    A `bucket` must be one with most of the recipients, because the others are read and left out.
+    """
     # A campaign has one message for each address, so an address is a unique position.
-    query = _page(campaign_key, (after, 2**63 - 1), None).limit(limit)
+    query = _by_address(campaign_key, (after, 2**63 - 1)).limit(limit)
+    if bucket is not None:
+        query = query.where(*_CONDITIONS[bucket])
     async with database.read() as tx:
-        found = await tx.execute(query)
-    return [ReportRow(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at) for row in found]
+        return [_row(row) for row in await tx.execute(query)]
 
 
-def _page(campaign_key: int, last: tuple[str, int], status: str | None) -> Select[Any]:
+async def bucket_page(database: Database, lane: int, bucket: Bucket, *, limit: int, after: int = 0) -> list[ReportRow]:
+    """Return a page of a bucket that has an index by lane, which is any but SENT, in the order of creation.
+
+    `after` is the last `key` of the previous page.
+    """
+    d = deliveries.c
+    query = _rows().where(*_CONDITIONS[bucket], d.lane == lane, d.message_key > after)
+    async with database.read() as tx:
+        return [_row(row) for row in await tx.execute(query.order_by(d.message_key).limit(limit))]
+
+
+def _by_address(campaign_key: int, last: tuple[str, int]) -> Select[Any]:
+    m = messages.c
+    query = _rows().where(m.campaign_key == campaign_key, tuple_(m.to_email, m.id) > last)
+    return query.order_by(m.to_email, m.id)
+
+
+def _rows() -> Select[Any]:
     m, d = messages.c, deliveries.c
-    after = tuple_(m.to_email, m.id) > last
-    query = (
-        select(m.id, m.to_email, m.outbox_id, d.status, d.error_reason, d.sent_at)
-        .join(deliveries, d.message_key == m.id)
-        .where(m.campaign_key == campaign_key, after)
+    columns = (d.status, d.locked_by, d.bounced_at, d.error_code, d.error_reason, d.sent_at, d.attempts, d.failed_at)
+    return select(m.id, m.to_email, m.outbox_id, *columns).join(deliveries, d.message_key == m.id)
+
+
+def _row(row: Any) -> ReportRow:
+    bucket = bucket_of(
+        row.status,
+        is_claimed=row.locked_by is not None,
+        is_bounced=row.bounced_at is not None,
+        error_code=row.error_code,
     )
-    if status is not None:
-        query = query.where(d.status == status)
-    return query.order_by(m.to_email, m.id).limit(PAGE)
+    return ReportRow(
+        key=row.id,
+        email=row.to_email,
+        status=bucket.name,
+        error_message=row.error_reason,
+        message_id=row.outbox_id,
+        sent_at=row.sent_at,
+        error_code=row.error_code,
+        attempts=row.attempts,
+        failed_at=row.failed_at,
+    )

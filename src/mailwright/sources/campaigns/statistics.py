@@ -8,7 +8,7 @@ from typing import Final
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import CampaignTally, count_campaign_messages, load_campaign_tallies, load_untallied
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 
 COUNTED_EVENTS: Final = (
     EventType.DELIVERED,
@@ -50,12 +50,10 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
     charted = [event.value for event in CHARTED_EVENTS]
     async with database.read() as tx:
         untallied = await load_untallied(tx, campaign_key)
-        messages = Counter(await count_campaign_messages(tx, campaign_key))
+        messages = await _count_messages(tx, campaign_key, untallied)
         tallies, length = await load_campaign_tallies(tx, campaign_key, HOUR, charted), HOUR
         if _span([*tallies, *untallied]) <= _MAX_SPAN_BY_MINUTE:
             tallies, length = await load_campaign_tallies(tx, campaign_key, MINUTE, charted), MINUTE
-    for tally in untallied:
-        messages[tally.type] += tally.unique_messages
     counts = Counter[tuple[str, Instant]]()
     for tally in (*tallies, *untallied):
         if tally.type in CHARTED_EVENTS:
@@ -63,6 +61,18 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
     intervals, length = _intervals(counts)
     counted = {event.value: messages[event] for event in COUNTED_EVENTS if messages[event]}
     return CampaignStatistics(counted, intervals, length)
+
+
+async def count_results(tx: Transaction, campaign_key: int) -> Counter[str]:
+    """Return the number of messages with each type of event."""
+    return await _count_messages(tx, campaign_key, await load_untallied(tx, campaign_key))
+
+
+async def _count_messages(tx: Transaction, campaign_key: int, untallied: Sequence[CampaignTally]) -> Counter[str]:
+    messages = Counter(await count_campaign_messages(tx, campaign_key))
+    for tally in untallied:
+        messages[tally.type] += tally.unique_messages
+    return messages
 
 
 def _span(tallies: Sequence[CampaignTally]) -> Instant:

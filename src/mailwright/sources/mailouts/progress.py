@@ -16,9 +16,10 @@ class MailoutProgress:
     """The number of messages by outcome. `is_over`: no message is waiting or being sent."""
 
     sent: int
+    bounced: int
     failed: int
     in_doubt: int
-    withdrawn: int
+    suppressed: int
     waiting: int
     cancelled: int
     is_over: bool
@@ -52,7 +53,7 @@ async def _progress_of_campaigns(
     tx: Transaction, campaign_keys: Sequence[int], now: Instant
 ) -> dict[int, MailoutProgress]:
     """Return the progress of many campaigns. A campaign without a queue position is over."""
-    by_campaign = dict.fromkeys(campaign_keys, MailoutProgress(0, 0, 0, 0, 0, 0, is_over=True))
+    by_campaign = dict.fromkeys(campaign_keys, MailoutProgress(0, 0, 0, 0, 0, 0, 0, is_over=True))
     positions = await progress.find_positions(tx, campaign_keys, now)
     for position, counts in zip(positions, await progress.count_messages_of(tx, positions), strict=True):
         by_campaign[position.campaign_key] = _progress(position, counts)
@@ -62,9 +63,10 @@ async def _progress_of_campaigns(
 def _progress(position: QueuePosition, counts: CampaignMessageCounts) -> MailoutProgress:
     return MailoutProgress(
         sent=counts.sent,
+        bounced=counts.bounced,
         failed=counts.failed + counts.closed_unknown,
         in_doubt=counts.in_doubt,
-        withdrawn=counts.withdrawn,
+        suppressed=counts.suppressed,
         waiting=counts.waiting + counts.sending,
         cancelled=counts.cancelled,
         is_over=position.status is QueueStatus.COMPLETED,

@@ -112,7 +112,7 @@ class WriteBack:
             [reports] = await tx.run(FIGURES, campaign_key=run.campaign_key)
             [unsubscribed] = await tx.run(UNSUBSCRIBED_SINCE, campaign_key=run.campaign_key, since=run.created_at)
         return MailoutFigures(
-            progress.sent,
+            progress.sent + progress.bounced,
             progress.failed,
             reports.delivered,
             reports.bounced,
@@ -136,7 +136,7 @@ class WriteBack:
             run=run.mailout_id,
             kind=kind,
             is_local=run.is_local,
-            sent=progress.sent,
+            sent=progress.sent + progress.bounced,
             failed=progress.failed,
         )
         return now

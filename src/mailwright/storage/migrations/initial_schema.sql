@@ -225,9 +225,12 @@ CREATE TABLE deliveries (
   duration_ms INTEGER,
   sent_at BIGINT,
   failed_at BIGINT,
+  bounced_at BIGINT,
   settlement BIGINT,
   CONSTRAINT pk_deliveries PRIMARY KEY (message_key)
 );
+CREATE INDEX ix_deliveries_bounced ON deliveries (tenant_id, message_key) WHERE bounced_at IS NOT NULL;
+CREATE INDEX ix_deliveries_bounced_of_lane ON deliveries (lane) WHERE bounced_at IS NOT NULL;
 CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
 CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
 CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)

@@ -41,6 +41,7 @@ from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed
+from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
@@ -154,10 +155,18 @@ async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
     responses=describe_responses({HTTPStatus.OK: CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Retry all failed messages with a fresh set of attempts."""
-    campaign, count = await engine.campaigns.retry_failed(_actor(caller), campaignId)
+    """Retry the failed messages with a fresh set of attempts. Bounced and suppressed addresses are left out."""
+    campaign, found = await engine.campaigns.retry_failed(_actor(caller), campaignId)
     response = await _campaign_response(engine, campaign)
-    return json_response(extend_response(CampaignRetryResponse, response, retried=count))
+    return json_response(
+        extend_response(
+            CampaignRetryResponse,
+            response,
+            retried=found.retried,
+            not_retried=found.bounced + found.suppressed,
+            not_retried_bounced=found.bounced,
+        )
+    )
 
 
 @router.post("/{campaignId}/accept-failures", responses=_CAMPAIGN_RESPONSES)
@@ -278,10 +287,7 @@ async def _find(engine: Engine, caller: Caller, campaign_id: str) -> Campaign:
 
 
 async def _campaign_response(engine: Engine, campaign: Campaign) -> CampaignResponse:
-    async with engine.database.read() as tx:
-        position = await progress.find_position(tx, campaign.key, engine.clock.now())
-        counts = None if position is None else await progress.count_messages(tx, position)
-    return campaign_response(campaign, position, counts)
+    return campaign_response(campaign, await load_numbers(engine.database, campaign.key, engine.clock.now()))
 
 
 async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:

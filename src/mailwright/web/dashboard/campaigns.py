@@ -1,6 +1,6 @@
 """Campaign pages: list, progress, forecast, recipients, report and actions."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -11,11 +11,13 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.wiring import Engine
 from mailwright.audience import segments
 from mailwright.content.presend_checks import PresendContext
+from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, AWAITING_WINNER, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
+from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
 from mailwright.schemas.campaigns import CampaignRequest, campaign_definition
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
@@ -26,7 +28,6 @@ from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
@@ -57,6 +58,19 @@ _NEWEST: Final = 2**63 - 1
 _ACTIVITY_SHOWN: Final = 20
 _MAX_AXIS_LABELS: Final = 4
 
+RecipientFilter = Literal[
+    "all",
+    "sent",
+    "bounced",
+    "failed",
+    "suppressed",
+    "in_doubt",
+    "closed_unknown",
+    "cancelled",
+    "sending",
+    "waiting",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
@@ -77,17 +91,12 @@ class CampaignRow:
 
     @property
     def whole(self) -> int:
-        return max(self.counts.planned, self.counts.recipients, 1) if self.counts else 0
+        return self.counts.audience if self.counts else 0
 
     @property
     def to_come(self) -> int:
         """The number of recipients who have not received the campaign yet, enqueued or not."""
-        if self.counts is None or self.place is None:
-            return 0
-        unmet = (
-            0 if self.place.is_enqueued or not self.is_open else max(0, self.counts.planned - self.counts.recipients)
-        )
-        return self.counts.waiting + self.counts.sending + unmet
+        return self.counts.remaining if self.counts else 0
 
     def may(self, action: str) -> bool:
         if self.campaign.status not in ALLOWED_STATUSES[CampaignAction(action)]:
@@ -245,24 +254,30 @@ async def show_recipients(
     visitor: ViewerDep,
     campaign_id: str,
     *,
-    show: Literal["all", "failed", "unconfirmed"] = "all",
+    show: RecipientFilter = "all",
     cursor: str = "",
 ) -> Response:
-    """List recipients: all by address, failed and unconfirmed ones by time."""
+    """List the recipients with a message: all and sent ones by address, other buckets in the order of creation."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
-    found: Sequence[Any]
-    if show == "all":
-        found = await report.report_page(engine.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
+    bucket = None if show == "all" else Bucket(show)
+    if bucket is None or bucket is Bucket.SENT:
+        found = await report.report_page(
+            engine.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320], bucket=bucket
+        )
         following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
     else:
-        ask, after = (
-            (list_failed if show == "failed" else list_in_doubt),
-            decode_cursor(show, cursor)[0] if cursor else 0,
-        )
-        async with engine.database.read() as tx:
-            found = await ask(tx, line.place.lane, limit=RECIPIENTS_PAGE, after=after) if line.place else []
-        following = encode_cursor(show, found[-1].message_key) if len(found) == RECIPIENTS_PAGE else None
-    values: dict[str, Any] = {"line": line, "found": found, "following": following, "shown": show, "tabs": _tabs(line)}
+        after = decode_cursor(show, cursor)[0] if cursor else 0
+        lane = line.place.lane if line.place else 0
+        found = await report.bucket_page(engine.database, lane, bucket, limit=RECIPIENTS_PAGE, after=after)
+        following = encode_cursor(show, found[-1].key) if len(found) == RECIPIENTS_PAGE else None
+    values: dict[str, Any] = {
+        "line": line,
+        "found": found,
+        "following": following,
+        "shown": show,
+        "filters": _recipient_filters(line),
+        "tabs": _tabs(line),
+    }
     return await page(request, visitor, "campaigns/recipients.html", **values)
 
 
@@ -337,8 +352,11 @@ async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, campai
 
 @router.post("/{campaign_id}/retry")
 async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    words = "Failed emails are being retried."
-    return await _act(request, campaign_id, engine.campaigns.retry_failed(_acting(visitor), campaign_id), words)
+    try:
+        _, found = await engine.campaigns.retry_failed(_acting(visitor), campaign_id)
+    except NotPossibleNow as error:
+        return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
+    return redirect(request, f"/campaigns/{campaign_id}", retry_text(found))
 
 
 @router.post("/{campaign_id}/accept")
@@ -479,6 +497,20 @@ def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
     path = f"/campaigns/{line.campaign.campaign_id}"
     places = ((path, "Progress"), (f"{path}/recipients", "Recipients"), (f"{path}/report", "Report"))
     return [*places, (f"{path}/content", "Content and limits")] if line.place else [(f"{path}/content", "Content")]
+
+
+def _recipient_filters(line: CampaignRow) -> list[tuple[str, str, int]]:
+    """Return each filter with its label and number. Buckets without recipients are left out, except failures."""
+    counts = line.counts
+    if counts is None:
+        return [("all", "All", 0)]
+    shown = [
+        (bucket.value, label, counts.buckets[bucket])
+        for bucket, label in BUCKET_LABELS.items()
+        if bucket not in WITHOUT_MESSAGE
+        and (counts.buckets[bucket] or bucket in (Bucket.SENT, Bucket.FAILED, Bucket.IN_DOUBT))
+    ]
+    return [("all", "All", counts.recipients), *shown]
 
 
 async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:

@@ -64,11 +64,11 @@ class CampaignQueueRow:
     @property
     def unwritten(self) -> int:
         """The number of recipients whose messages are not enqueued yet."""
-        return 0 if self.place.is_enqueued else max(self.counts.planned - self.counts.recipients, 0)
+        return self.counts.not_enqueued
 
     @property
     def waiting(self) -> int:
-        return self.counts.waiting + self.counts.sending + self.unwritten
+        return self.counts.remaining
 
     @property
     def needs_action(self) -> bool:

@@ -24,6 +24,7 @@ from mailwright.domain.explanation import CampaignExplanation, MessageExplanatio
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
+from mailwright.schemas.bucket_text import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.schemas.explanation_text import ExplanationText
 from mailwright.schemas.time_text import distance
 from mailwright.sources.mailouts.progress import shown_status
@@ -305,5 +306,7 @@ _TEMPLATES.globals |= {
     "deferral_label": explanation_text.deferral_label,
     "has_end": explanation_text.has_end,
     "time": _time,
+    "bucket_labels": BUCKET_LABELS,
+    "bucket_notes": BUCKET_NOTES,
     "with_query": _with_query,
 }

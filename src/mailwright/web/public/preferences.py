@@ -52,7 +52,13 @@ async def save(request: Request, engine: EngineDep) -> Response:
         unsubscribe_all="everything" in form,
     )
     outcome = await update_preferences(
-        engine.database, engine.clock, recipient.tenant_id, recipient.email, choice, source=SOURCE
+        engine.database,
+        engine.clock,
+        recipient.tenant_id,
+        recipient.email,
+        choice,
+        source=SOURCE,
+        message_id=recipient.message_id,
     )
     language = language or language_of(request, about.locale)
     changes = _describe_changes(outcome, language)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.ids import is_uuid
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
@@ -53,6 +54,7 @@ class LinkRecipient:
     email: str
     list_key: str
     links: SubscriberLinks
+    message_id: str | None = None  # the message that contained the link
 
     @property
     def masked(self) -> str:
@@ -74,13 +76,15 @@ async def recipient_of(
         raise InvalidToken from error
     tenant = None if tenant_id == FIRST_TENANT else name
     leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
+    named = request.query_params.get("message", "")
+    message = named if is_uuid(named) else None
     links = SubscriberLinks(
-        unsubscribe=unsubscribe_link("unsubscribe", leave, tenant),
-        resubscribe=unsubscribe_link("resubscribe", back, tenant),
-        preferences=unsubscribe_link("preferences", leave, tenant),
+        unsubscribe=unsubscribe_link("unsubscribe", leave, tenant, message),
+        resubscribe=unsubscribe_link("resubscribe", back, tenant, message),
+        preferences=unsubscribe_link("preferences", leave, tenant, message),
         confirm=unsubscribe_link("confirm", tokens.for_confirmation().make(*leaving), tenant),
     )
-    return LinkRecipient(tenant_id, email, leaving.list_key, links)
+    return LinkRecipient(tenant_id, email, leaving.list_key, links, message)
 
 
 def recipient_page(

@@ -97,7 +97,9 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
 
 async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
     contact_status = ContactStatusService(engine.database, engine.clock)
-    await contact_status.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
+    await contact_status.unsubscribe_by_link(
+        recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE, message_id=recipient.message_id
+    )
     if wants_json(request):
         return _done(recipient)
     return await _show(request, engine, recipient, "unsubscribed", here=recipient.links.unsubscribe)

@@ -1,14 +1,16 @@
--- Count the messages of several campaigns by state, as count_lane.sql does for one.
+-- Count the messages of several campaigns by bucket, as count_lane.sql does for one.
 SELECT l.lane,
   (SELECT count(*) FROM deliveries
    WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = l.lane) AS waiting,
   (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL AND lane = l.lane) AS sending,
   (SELECT count(*) FROM deliveries
-   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
-     AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS failed,
+   WHERE bounced_at IS NOT NULL AND lane = l.lane AND status = 'SENT') AS bounced,
   (SELECT count(*) FROM deliveries
    WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
-     AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS withdrawn,
+     AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS failed,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
+     AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS suppressed,
   (SELECT count(*) FROM deliveries
    WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'IN_DOUBT'
   ) AS in_doubt,

@@ -1,15 +1,18 @@
--- Count the messages of a campaign by state, from partial indexes of messages that are unfinished or went wrong; each
+-- Count the messages of a campaign by bucket, from partial indexes of messages that are unfinished or went wrong; each
 -- condition must match its index. All other messages were sent. Suppressed and deleted recipients are not failures.
-SELECT waiting.waiting, sending.sending, rare.failed, rare.withdrawn, rare.in_doubt, rare.closed_unknown, rare.cancelled
+SELECT waiting.waiting, sending.sending, bounced.bounced, rare.failed, rare.suppressed, rare.in_doubt,
+  rare.closed_unknown, rare.cancelled
 FROM
   (SELECT count(*) AS waiting FROM deliveries
    WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane) AS waiting,
   (SELECT count(*) AS sending FROM deliveries WHERE locked_by IS NOT NULL AND lane = :lane) AS sending,
+  (SELECT count(*) AS bounced FROM deliveries
+   WHERE bounced_at IS NOT NULL AND lane = :lane AND status = 'SENT') AS bounced,
   (SELECT
-     count(CASE WHEN status = 'FAILED' AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+     count(CASE WHEN status = 'FAILED' AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
            THEN 1 END) AS failed,
      count(CASE WHEN status = 'FAILED' AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
-           THEN 1 END) AS withdrawn,
+           THEN 1 END) AS suppressed,
      count(CASE WHEN status = 'IN_DOUBT' THEN 1 END) AS in_doubt,
      count(CASE WHEN status = 'CLOSED_UNKNOWN' THEN 1 END) AS closed_unknown,
      count(CASE WHEN status = 'CANCELLED' THEN 1 END) AS cancelled

@@ -1,10 +1,15 @@
--- Requeue a batch of failed messages as if they were just accepted. Their events stay, and a provider that may already
--- have a message stays the only one that may send it. The first condition must match the partial index, which SQLite
--- does not use otherwise.
+-- Requeue a batch of failed messages as if they were just accepted, except those to suppressed addresses: they would be
+-- stopped before their next attempt. Their events stay, and a provider that may already have a message stays the only
+-- one that may send it. The first condition must match the partial index, which SQLite does not use otherwise.
 WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
-    AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+    AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+    AND NOT EXISTS (
+      SELECT 1 FROM messages AS m
+      JOIN suppressions AS s ON s.tenant_id = m.tenant_id AND s.email = m.to_email
+      WHERE m.id = deliveries.message_key AND s.list_key IN ('*', 'general', m.list_key)
+    )
   LIMIT :limit
   for update
 )

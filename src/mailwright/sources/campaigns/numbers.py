@@ -1,0 +1,52 @@
+"""The numbers of a campaign, loaded once and in one way for the API, the command line and the dashboard."""
+
+from dataclasses import dataclass
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.states import EventType
+from mailwright.sources.campaigns.progress import (
+    CampaignMessageCounts,
+    QueuePosition,
+    count_messages,
+    find_position,
+)
+from mailwright.sources.campaigns.statistics import count_results
+from mailwright.storage.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResults:
+    """What was reported about the campaign's messages. Each recipient counts once, whatever the number of reports."""
+
+    delivered: int
+    opened: int
+    clicked: int
+    complained: int
+    unsubscribed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignNumbers:
+    """The position of a started campaign, its audience by bucket, and the results."""
+
+    position: QueuePosition
+    counts: CampaignMessageCounts
+    results: CampaignResults
+
+
+async def load_numbers(database: Database, campaign_key: int, now: Instant) -> CampaignNumbers | None:
+    """Return the numbers of a campaign, or None before it starts."""
+    async with database.read() as tx:
+        position = await find_position(tx, campaign_key, now)
+        if position is None:
+            return None
+        counts = await count_messages(tx, position)
+        reported = await count_results(tx, campaign_key)
+    results = CampaignResults(
+        delivered=reported[EventType.DELIVERED],
+        opened=reported[EventType.OPENED],
+        clicked=reported[EventType.CLICKED],
+        complained=reported[EventType.COMPLAINED],
+        unsubscribed=reported[EventType.UNSUBSCRIBED],
+    )
+    return CampaignNumbers(position, counts, results)
