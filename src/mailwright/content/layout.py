@@ -89,11 +89,13 @@ class Layout:
     def __init__(self, template: Template, shared: SharedHeaders) -> None:
         self.variables = template.variables
         subject, plan = template.subject.flat, _make_plan(template)
+        self._sources = [
+            None if part is None else part.source for part in (template.subject, template.html, template.text)
+        ]
         # A layout of prepared pieces needs no template any more, which would take most of its memory.
         self._compiled = template if subject is None or plan is None else (subject, plan)
-        sources = [part.source for part in (template.subject, template.html, template.text) if part is not None]
         size = _IN_PIECES if self.is_flat else _COMPILED
-        self.size_bytes = size.own_bytes + size.bytes_of_character * sum(map(len, sources))
+        self.size_bytes = size.own_bytes + size.bytes_of_character * sum(len(source or "") for source in self._sources)
         self._mailto = shared.unsubscribe_mailto
         self._sender = headers.mailboxes("From", [shared.sender], field="from")
         self._fixed_lines = _fixed_lines(shared)
@@ -112,6 +114,9 @@ class Layout:
         if isinstance(self._compiled, Template):
             return self._rendered(self._compiled, recipient, values)
         subject, plan = self._compiled
+        if any(not lookup(values, path) for path in plan.addresses):
+            source, html, text = self._sources
+            return self._rendered(Template(subject=source or "", html=html, text=text), recipient, values)
         return plan.fill(self._head(recipient, _fill_subject(subject, values)), values)
 
     def _rendered(self, template: Template, recipient: RecipientHeaders, values: Values) -> bytes:
@@ -203,7 +208,9 @@ class _Slot:
 class _Plan:
     """Prepared pieces and slots, and their order in the email."""
 
-    def __init__(self, fixed: list[bytes], slots: list[_Slot], order: list[int]) -> None:
+    def __init__(self, fixed: list[bytes], slots: list[_Slot], order: list[int], addresses: tuple[Path, ...]) -> None:
+        """`addresses`: values that are the whole address of a link, which is not written if they are empty."""
+        self.addresses = addresses
         self._fixed = tuple(fixed)
         self._slots = slots
         self._pick = _value_picker([slot.path for slot in slots])
@@ -294,21 +301,36 @@ def _make_plan(template: Template) -> _Plan | None:
     html = template.html.flat if template.html else None
     if template.html and html is None:
         return None
-    text = template.text.flat if template.text else _derive_text(html)
+    text, addresses = (template.text.flat, ()) if template.text else _derive_text(html)
     if text is None:
         return None
     urls = _url_slots(html) if html else frozenset[int]()
     if urls is None:
         return None
-    return _encode_plan(html, text, urls)
+    return _encode_plan(html, text, urls, addresses)
 
 
-def _derive_text(html: FlatTemplate | None) -> FlatTemplate | None:
-    """Return the text of the HTML with the slots still in it."""
+def _derive_text(html: FlatTemplate | None) -> tuple[FlatTemplate | None, tuple[Path, ...]]:
+    """Return the text of the HTML with the slots still in it, and the slots that are a whole address."""
     if html is None:
-        return FlatTemplate(("",), ())
-    pieces, numbers = split_marks(plain_text.from_html(_with_marks(html, f"{MARK_START}{{}}{MARK_END}")))
-    return FlatTemplate(tuple(pieces), tuple(html.paths[number] for number in numbers))
+        return FlatTemplate(("",), ()), ()
+    marked = _with_marks(html, f"{MARK_START}{{}}{MARK_END}")
+    links = [*plain_text.links(marked)]
+    if any(_text_may_be_address(*link) for link in links):
+        return None, ()
+    pieces, numbers = split_marks(plain_text.from_html(marked))
+    whole = [split_marks(address) for _, address in links]
+    addresses = [html.paths[found[0]] for around, found in whole if len(found) == 1 and not "".join(around).strip()]
+    return FlatTemplate(tuple(pieces), tuple(html.paths[number] for number in numbers)), tuple(addresses)
+
+
+def _text_may_be_address(shown: str, address: str) -> bool:
+    """Return whether values decide if the text of a link is empty or its address, which is then written once."""
+    if MARK_START not in shown + address:
+        return False
+    fixed = "".join(split_marks(shown)[0]).strip()
+    is_all_values = not fixed and MARK_START in shown
+    return is_all_values or fixed.startswith(("https://", "http://")) or "@" in fixed
 
 
 def _with_marks(flat: FlatTemplate, mark: str) -> str:
@@ -366,7 +388,9 @@ def _slot_risk(place: html_rules.HtmlValue) -> _SlotRisk:
     return _SlotRisk.ENGINE if before or ":" in rest or MARK_START in rest else _SlotRisk.URL
 
 
-def _encode_plan(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int]) -> _Plan:
+def _encode_plan(
+    html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int], addresses: tuple[Path, ...]
+) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
     pieces: list[bytes | _ValueSlot] = [opening, *_lay_out(text, as_html=False)]
@@ -380,7 +404,7 @@ def _encode_plan(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[i
         else:
             order.append(-2 * (len(paths) - paths.index(piece.path)) + (0 if piece.as_html else 1))
     begin_urls = {html.paths[number] for number in urls} if html else set()
-    return _Plan(fixed, [_Slot(path, path in begin_urls) for path in paths], order)
+    return _Plan(fixed, [_Slot(path, path in begin_urls) for path in paths], order, addresses)
 
 
 class _ValueSlot(NamedTuple):

@@ -238,7 +238,7 @@ class Composer:
 
     def _values(self, claimed: Claimed, unsubscribe_url: str | None, *, shows_view: bool = True) -> dict[str, Any]:
         identity, links = self._identity, None
-        if unsubscribe_url is not None:
+        if unsubscribe_url is not None and claimed.is_bulk:
             preferences = f"{identity.public_url}/preferences"
             links = RecipientLinks(
                 unsubscribe_url,
@@ -250,7 +250,7 @@ class Composer:
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
-            return None
+            return claimed.payload.get("unsubscribeUrl")  # Of a notification, which another system manages.
         token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed), claimed.outbox_id)
 
@@ -316,11 +316,15 @@ def _other_tenant(claimed: Claimed) -> str | None:
 
 
 def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
-    """Return the custom headers, with a List-Id for messages of a list unless the sender set one."""
+    """Return the custom headers, with a List-Id for bulk messages unless the sender set one.
+
+    Messages without a list are listed by their source: recipients can filter mailouts and articles too.
+    """
     own: Mapping[str, str] = claimed.payload.get("headers", {})
-    if not claimed.is_bulk or _list_key(claimed) == GENERAL or any(name.lower() == "list-id" for name in own):
+    if not claimed.is_bulk or any(name.lower() == "list-id" for name in own):
         return own
-    return {**own, "List-Id": list_id(_list_key(claimed), sender.address, _other_tenant(claimed))}
+    name = claimed.source if _list_key(claimed) == GENERAL else _list_key(claimed)
+    return {**own, "List-Id": list_id(name, sender.address, _other_tenant(claimed))}
 
 
 def _feedback_id(claimed: Claimed) -> str:

@@ -601,7 +601,15 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
     await bench.drain()
     messages_ = {message.recipients[0]: message.content for message in sink.messages}
     record = DkimKey.load(dkim_key.read_text(), "example.com", "mw").record().encode()
-    list_ids = {JANE: "<weekly.example.com>", "joe@example.org": None, "ann@example.org": "<weekly.acme.example.com>"}
+    list_ids = {
+        JANE: "<weekly.example.com>",
+        "joe@example.org": "<campaign.example.com>",
+        "ann@example.org": "<weekly.acme.example.com>",
+    }
+        JANE: "<weekly.example.com>",
+        "joe@example.org": "<campaign.example.com>",
+        "ann@example.org": "<weekly.acme.example.com>",
+    }
     links = {
         JANE: TOKENS.make(JANE, "weekly"),
         "joe@example.org": TOKENS.make("joe@example.org"),

@@ -95,6 +95,18 @@ async def test_every_message_has_manage_and_unsubscribe_links(setup: QueueSetup)
     assert second.count("https://seats.example/subscriptions/2") >= 2
 
 
+async def test_message_has_headers_of_automatic_email(setup: QueueSetup) -> None:
+    await setup.owner.notification()
+    await setup.owner.notification(subscription={"unsubscribe_token": None})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    first, second = (message_from_bytes(message.content, policy=policy.default) for message in provider.messages)
+    assert [email["Auto-Submitted"] for email in (first, second)] == ["auto-generated"] * 2
+    assert first["List-Unsubscribe"] == "<https://seats.example/subscriptions/1/unsubscribe?token=token-1>"
+    assert first["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert second["List-Unsubscribe"] is None  # Without a token, no link unsubscribes at once.
+
+
 async def test_message_is_in_subscriber_locale_or_fallback(setup: QueueSetup) -> None:
     for locale in ("ru", "pt-BR", "fr", None):
         await setup.owner.notification(subscription={"locale": locale})

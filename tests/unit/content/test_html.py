@@ -143,11 +143,28 @@ def test_plain_text_keeps_words_and_link_targets() -> None:
     assert text.from_html(source).split("\n") == [
         "News",
         "",
-        "Read [more](https://example.com/a?b=1&c=2).",
+        "Read more (https://example.com/a?b=1&c=2).",
         "",
         "  * one",
         "  * two",
     ]
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ('<a href="https://example.com/">https://example.com/</a>', "https://example.com/"),
+        ('<a href="https://example.com/"><img src="x.png" alt="Example"></a>', "Example (https://example.com/)"),
+        ('<a href="https://example.com/"><img src="x.png"></a>', "https://example.com/"),
+        ('<a href="mailto:ada@example.com">ada@example.com</a>', "ada@example.com"),
+        ('<a href="mailto:ada@example.com">Write</a>', "Write (ada@example.com)"),
+        ('<a href="#top">Top</a> <a name="x"></a><a href="">None</a>', "Top None"),
+        ('<p>Before <img src="x.png" alt="A chart"> after</p>', "Before A chart after"),
+        ('<p>Before <img src="x.png" alt=""> after</p>', "Before after"),
+    ],
+)
+def test_plain_text_of_links_and_images(html: str, expected: str) -> None:
+    assert text.from_html(html) == expected
 
 
 @given(st.text(max_size=200))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailwright.content import text as plain_text
 from mailwright.content.headers import InvalidHeader
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import Mailbox
@@ -100,11 +101,29 @@ def test_bulk_email_has_every_header() -> None:
     assert message["Date"].datetime.timestamp() * 1000 == NOON
 
 
+@pytest.mark.parametrize("url", ["https://example.com/", "", "ada"])
+@pytest.mark.parametrize("label", ["More", "", "https://example.com/"])
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="{{ url }}">More</a>.',
+        '<a href="{{ url }}">{{ label }}</a>.',
+        '<a href="https://example.com/{{ url }}">{{ label }}</a>.',
+        '<a href="{{ url }}">https://example.com/</a>.',
+        '<a href="{{ url }}"><img src="x.png" alt="{{ label }}"></a>.',
+    ],
+)
+def test_derived_text_equals_text_of_rendered_html(html: str, url: str, label: str) -> None:
+    values = {"url": url, "label": label}
+    message = read(a_layout(html, text=None).fill(JANE, values))
+    assert part(message, "text/plain") == plain_text.from_html(part(message, "text/html"))
+
+
 def test_missing_text_is_derived_once_with_slots() -> None:
     layout = a_layout('<h1>Hi {{ name }}</h1><p><a href="{{ url }}">More</a></p>', text=None)
     assert layout.is_flat
     message = read(layout.fill(JANE, {"name": "<Jane>", "url": "https://example.com/?a=1&b=2"}))
-    assert part(message, "text/plain") == "Hi <Jane>\n\n[More](https://example.com/?a=1&b=2)"
+    assert part(message, "text/plain") == "Hi <Jane>\n\nMore (https://example.com/?a=1&b=2)"
     assert "Hi &lt;Jane&gt;" in part(message, "text/html")
 
 

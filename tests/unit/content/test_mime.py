@@ -142,7 +142,7 @@ def test_same_email_gives_same_bytes_with_unique_boundaries() -> None:
 
 def test_missing_text_is_derived_with_links() -> None:
     message = read(build_email(an_email(text=None, html='<p>Read <a href="https://example.com/a">more</a></p>')))
-    assert "[more](https://example.com/a)" in part(message, "text/plain")
+    assert "more (https://example.com/a)" in part(message, "text/plain")
 
 
 def test_international_domain_becomes_a_labels() -> None:

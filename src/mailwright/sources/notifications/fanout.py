@@ -445,7 +445,15 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
         "campus": event["campusCode"],
         "dedupeKey": job["dedupeKey"],
     }
-    payload = {"to": job["recipient"]["email"], "variables": job["template"]["variables"], "metadata": metadata}
+    variables = job["template"]["variables"]
+    payload = {
+        "to": job["recipient"]["email"],
+        "variables": variables,
+        "metadata": metadata,
+        "headers": {"Auto-Submitted": "auto-generated"},
+    }
+    if variables["unsubscribeUrl"] != variables["manageUrl"]:  # Without a token, nobody can unsubscribe by one click.
+        payload["unsubscribeUrl"] = variables["unsubscribeUrl"]
     if "name" in job["recipient"]:
         payload["toName"] = job["recipient"]["name"]
     return payload
