@@ -606,10 +606,6 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
         "joe@example.org": "<campaign.example.com>",
         "ann@example.org": "<weekly.acme.example.com>",
     }
-        JANE: "<weekly.example.com>",
-        "joe@example.org": "<campaign.example.com>",
-        "ann@example.org": "<weekly.acme.example.com>",
-    }
     links = {
         JANE: TOKENS.make(JANE, "weekly"),
         "joe@example.org": TOKENS.make("joe@example.org"),
