@@ -1,9 +1,11 @@
 """Build the HTTP application: all routes, error handling and middleware."""
 
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 
 from mailwright.app.wiring import Engine
 from mailwright.web import public
@@ -102,6 +104,11 @@ def create_app(engine: Engine) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    for router in ROUTERS:
-        app.router.routes.extend(undeclared_methods(router, ROUTERS))
+    for router, refusals in zip(ROUTERS, _method_refusals(), strict=True):
+        app.router.routes.extend(refusals)
         app.include_router(router)
+
+
+@cache
+def _method_refusals() -> tuple[list[BaseRoute], ...]:
+    return tuple(undeclared_methods(router, ROUTERS) for router in ROUTERS)

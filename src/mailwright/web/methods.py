@@ -10,7 +10,7 @@ from http import HTTPMethod, HTTPStatus
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Route
 
 METHODS = (
     HTTPMethod.GET,
@@ -28,21 +28,23 @@ _PARAMETER = re.compile(r"\{[^}]+\}")
 def undeclared_methods(router: APIRouter, routers: Iterable[APIRouter]) -> list[BaseRoute]:
     """Return a route for every path of a router whose undeclared methods another path would answer."""
     routes = [route for each in routers for route in each.routes if isinstance(route, Route)]
-    declared: dict[str, set[str]] = {}
-    for route in router.routes:
-        if isinstance(route, Route):
-            declared.setdefault(route.path, set()).update(route.methods or ())
+    examples = [(route, _PARAMETER.sub("1", route.path)) for route in routes]
+    own: dict[str, Route] = {route.path: route for route in router.routes if isinstance(route, Route)}
     found: list[BaseRoute] = []
-    for path, methods in sorted(declared.items(), key=lambda item: len(_PARAMETER.findall(item[0]))):
-        undeclared = [method for method in METHODS if method not in methods]
-        if any(_is_taken(path, method, routes) for method in undeclared):
-            found.append(Route(path, _refusal(sorted(methods)), methods=undeclared))
+    for path, route in sorted(own.items(), key=lambda item: len(_PARAMETER.findall(item[0]))):
+        example = _PARAMETER.sub("1", path)
+        # Paths that this one also matches keep their methods: `/imports/preview` is more than an `/imports/{importId}`.
+        declared = _methods(each for each, other in examples if route.path_regex.match(other))
+        taken = _methods(each for each in routes if each.path_regex.match(example))
+        undeclared = [method for method in METHODS if method not in declared]
+        if taken.intersection(undeclared):
+            allowed = _methods(each for each in routes if each.path == path)
+            found.append(Route(path, _refusal(sorted(allowed)), methods=undeclared))
     return found
 
 
-def _is_taken(path: str, method: str, routes: Sequence[Route]) -> bool:
-    scope = {"type": "http", "path": _PARAMETER.sub("1", path), "method": method, "root_path": ""}
-    return any(route.matches(scope)[0] is Match.FULL for route in routes)
+def _methods(routes: Iterable[Route]) -> set[str]:
+    return {method for route in routes for method in route.methods or ()}
 
 
 def _refusal(allowed: Sequence[str]) -> Callable[[Request], None]:

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from fastapi.routing import APIRoute
+from starlette.routing import Match
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.web.app import ROUTERS
-from mailwright.web.methods import METHODS
+from mailwright.web.methods import METHODS, undeclared_methods
 from tests.api import Api, an_api
 
 
@@ -31,6 +32,15 @@ def declared_methods() -> dict[str, set[str]]:
 def undeclared() -> Iterator[tuple[str, str]]:
     for path, methods in declared_methods().items():
         yield from ((path, method) for method in METHODS if method not in methods)
+
+
+def test_declared_method_is_never_refused() -> None:
+    refusals = [route for router in ROUTERS for route in undeclared_methods(router, ROUTERS)]
+    assert refusals
+    for path, methods in declared_methods().items():
+        for method in methods:
+            scope = {"type": "http", "path": path, "method": method, "root_path": ""}
+            assert all(route.matches(scope)[0] is not Match.FULL for route in refusals), (method, path)
 
 
 async def test_undeclared_method_is_405_on_every_path(api: Api) -> None:
