@@ -40,6 +40,11 @@ KEY = "spring-vote"
 COUNTIES, TOWNS, HOUSE, SENATE = 15, 22, 5, 5
 WORDS = "What is on the ballot here, who stands for which office, and where to vote until half past seven. " * 8
 
+_SUBSCRIPTIONS = (
+    "INSERT INTO subscriptions (tenant_id, contact_key, list_key, subscribed_at, source) "
+    "SELECT tenant_id, id, 'general', 0, 'import' FROM contacts WHERE tenant_id = :tenant_id"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
@@ -83,6 +88,7 @@ async def fill(url: str, readers: int) -> None:
         async with database.write() as tx:
             await tx.execute(insert(contacts), rows)
     async with database.write() as tx:
+        await tx.execute(text(_SUBSCRIPTIONS), {"tenant_id": TENANT})
         await tx.execute(text("ANALYZE"))
     await database.close()
 

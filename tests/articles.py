@@ -5,6 +5,8 @@ from typing import Any
 from sqlalchemy import text
 
 from mailwright.audience import contacts
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.status import ContactStatusService
 from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunRequest
 from mailwright.sources.articles.slices import SliceStore
@@ -60,6 +62,8 @@ async def a_recipient(bench: Bench, email: str, *divisions: str, name: str | Non
     given = {**attributes, **({"ocd_ids": list(divisions)} if divisions else {})}
     change = contacts.ContactChange(name=name, attributes=given)
     await contacts.put(bench.database, bench.clock, DEFAULT_TENANT, email, change)
+    statuses = ContactStatusService(bench.database, bench.clock)
+    await statuses.subscribe(DEFAULT_TENANT, email, GENERAL, source="test")
 
 
 async def two_recipients(bench: Bench) -> None:

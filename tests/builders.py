@@ -10,12 +10,14 @@ from sqlalchemy import insert, select, update
 
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.audience import suppressions as suppressed
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import Instant, ManualClock
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Admitted, Claimed, Event, NewMessage, Outcome, Settlement, Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, OnDoubt, Priority
+from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import Claims
@@ -183,6 +185,14 @@ async def a_contact(database: Database, email: str, **fields: Any) -> str:
     async with database.write() as tx:
         await tx.execute(insert(contacts).values(**values))
     return contact_id
+
+
+async def a_subscriber(database: Database, email: str, list_key: str = GENERAL, **fields: Any) -> None:
+    """Create a contact with a subscription; to `general`, it is a subscription to all bulk email."""
+    await a_contact(database, email, **fields)
+    tenant_id = fields.get("tenant_id", DEFAULT_TENANT)
+    statuses_ = ContactStatusService(database, ManualClock(1))
+    await statuses_.subscribe(tenant_id, email, list_key, source="test")
 
 
 async def suppress(

@@ -10,7 +10,7 @@ from mailwright.domain.states import Status
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from tests.articles import ACTOR, OHIO, US, a_run_request, the_slices
-from tests.builders import DEFAULT_TENANT, a_contact
+from tests.builders import DEFAULT_TENANT, a_subscriber
 from tests.campaigns import address_of
 from tests.faults.figures import Figures
 from tests.faults.processes import until
@@ -28,7 +28,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
     await SliceStore(stage.database, clock, templates).put(ACTOR, DEFAULT_TENANT, the_slices())
     for number in range(readers):
         places = f'["{US}", "{OHIO}"]' if number % 2 else f'["{US}"]'
-        await a_contact(stage.database, address_of(number), attributes=f'{{"ocd_ids": {places}}}')
+        await a_subscriber(stage.database, address_of(number), attributes=f'{{"ocd_ids": {places}}}')
     async with SlowSendGrid() as sendgrid:
         stage.settings |= {
             "MAILWRIGHT_PROVIDER": "sendgrid",

@@ -22,7 +22,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.pipeline.compose import parse_mailbox
 from mailwright.providers.http import HttpClient, Resolve, addresses_of
-from mailwright.sources.mailouts.audience import ContactAudience, SupabaseAudience
+from mailwright.sources.mailouts.audience import ContactAudience, MailoutAudience, SupabaseAudience
 from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, SharedRateLimit
 from mailwright.sources.mailouts.prepare import MailoutPreparation
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
@@ -128,10 +128,15 @@ class MailoutService:
             notion=notion,
             images=ImageCopier(self._image_http, store, public_url_of(self.settings) or self.settings.public_url),
             templates=self._templates,
-            audience=ContactAudience(self._database, self._clock) if supabase is None else SupabaseAudience(supabase),
+            audience=self._audience(supabase),
         )
         write_back = WriteBack(self._database, self._clock, setup, notion=notion, supabase=supabase)
         return MailoutSender(setup, self.runs, notion=notion, preparation=preparation, write_back=write_back)
+
+    def _audience(self, supabase: Supabase | None) -> MailoutAudience:
+        if supabase is not None:
+            return SupabaseAudience(supabase)
+        return ContactAudience(self._database, self._clock, self.settings.mailout_list)
 
     async def _tenant_id(self) -> int:
         return (await tenants.find(self._database, self.settings.mailout_tenant)).id

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Row, insert, select, update
 from sqlalchemy import delete as delete_rows
 
 from mailwright.audience import contact_fields, suppressions
+from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.suppressions import Suppression
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
@@ -39,6 +40,10 @@ class Contact:
     locale: str | None
     timezone: str | None
     attributes: dict[str, Any]
+    legal_basis: str | None
+    legal_basis_source: str | None
+    legal_basis_by: str | None
+    legal_basis_at: Instant | None
 
     @property
     def is_deleted(self) -> bool:
@@ -116,6 +121,7 @@ class ContactChange:
     timezone: str | None = None
     attributes: Mapping[str, Any] | None = None  # a value of None removes the attribute
     tags: Sequence[str] | None = None  # the complete set: other tags are removed
+    legal_basis: LegalBasisRecord | None = None
 
 
 async def put(
@@ -136,6 +142,9 @@ async def put(
         )
         if getattr(change, name) is not None
     }
+    basis = change.legal_basis
+    if basis is not None:
+        values |= basis.columns(now)
     tags = None if change.tags is None else contact_fields.normalize_tags(change.tags)
     async with database.write() as tx:
         row = await _lock_or_create(tx, tenant_id, address_, now)
@@ -148,6 +157,16 @@ async def put(
                 await tx.execute(insert(contact_tags).values(contact_key=row.id, tag=tag, tenant_id=tenant_id))
         if actor is not None:
             await audit_log.record(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
+        if basis is not None:
+            await audit_log.record(
+                tx,
+                now,
+                actor=basis.by,
+                action="contact.legal_basis",
+                subject=address_,
+                tenant_id=tenant_id,
+                detail={"basis": basis.basis, "source": basis.source},
+            )
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:

@@ -208,7 +208,9 @@ def _contains(column: ColumnElement[str], address: str) -> ColumnElement[bool]:
 async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, placeholder: str, now: Instant) -> None:
     await tx.execute(delete(contact_tags).where(contact_tags.c.contact_key == contact.id))
     await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == contact.id))
-    nothing = dict.fromkeys(("name", "locale", "timezone", "bounce_type", "bounce_subtype"))
+    about_them = ("name", "locale", "timezone", "bounce_type", "bounce_subtype")
+    basis = ("legal_basis", "legal_basis_source", "legal_basis_by", "legal_basis_at")
+    nothing = dict.fromkeys((*about_them, *basis))
     await tx.execute(
         update(contacts)
         .where(contacts.c.id == contact.id)

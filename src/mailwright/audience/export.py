@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, and_, select, true
 
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.csv_cells import escape_formula
-from mailwright.audience.filter_sql import filter_clause, is_subscribed_to
+from mailwright.audience.eligibility import is_subscribed_to
+from mailwright.audience.filter_sql import filter_clause
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import json_members

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, FromClause, Select, and_, false, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
 
 from mailwright.audience import filters
+from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
-from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.expressions import (
     json_boolean,
     json_date,
@@ -20,7 +20,7 @@ from mailwright.storage.expressions import (
     lower_ascii,
     position,
 )
-from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
+from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "greater_than": gt,
@@ -34,23 +34,6 @@ def filter_clause(filter_: Mapping[str, Any] | FilterCondition, tenant_id: int, 
     """Return the SQL condition of a filter, given parsed or as JSON."""
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
     return _condition(condition, tenant_id, now)
-
-
-def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
-    """Subscribed and, if required, confirmed. Every contact is on `general` who has not unsubscribed from it."""
-    if list_key == GENERAL:
-        return true()
-    return select(subscriptions.c.id).where(is_active_subscription(subscriptions, list_key)).exists()
-
-
-def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:
-    """A confirmed, current subscription of a row of `contacts`."""
-    return and_(
-        joined.c.contact_key == contacts.c.id,
-        joined.c.list_key == list_key,
-        joined.c.unsubscribed_at.is_(None),
-        joined.c.is_pending.is_(False),
-    )
 
 
 def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table

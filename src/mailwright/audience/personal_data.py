@@ -61,6 +61,10 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         "statusSource": contact.status_source,
         "bounceType": contact.bounce_type,
         "bounceSubtype": contact.bounce_subtype,
+        "legalBasis": contact.legal_basis,
+        "legalBasisSource": contact.legal_basis_source,
+        "legalBasisBy": contact.legal_basis_by,
+        "legalBasisAt": isoformat(contact.legal_basis_at),
         "createdAt": isoformat(contact.created_at),
         "lists": [
             {

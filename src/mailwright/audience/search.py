@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, literal, or_, select
 
 from mailwright.audience.contact_fields import is_address
 from mailwright.audience.contacts import NEWEST, Contact, contact_columns, contact_from_row
-from mailwright.audience.filter_sql import is_subscribed_to
+from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.domain import address
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Database

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience import filters
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
-from mailwright.audience.filter_sql import filter_clause, is_active_subscription, is_subscribed_to
+from mailwright.audience.eligibility import can_receive, is_active_subscription, may_receive
+from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.expressions import json_text, unindexed
-from mailwright.storage.tables import contacts, segments, subscriptions, suppressions
+from mailwright.storage.expressions import json_text
+from mailwright.storage.tables import contacts, segments, subscriptions
 
 __all__ = [
     "Segment",
@@ -36,8 +37,6 @@ __all__ = [
     "list_members",
 ]
 
-# A suppression with one of these scopes applies to every campaign, whatever its list.
-EVERY_CAMPAIGN: Final = ("*", GENERAL)
 MAX_NAME_LENGTH: Final = 200
 
 _KEY: Final = re.compile(KEY_PATTERN)
@@ -63,9 +62,8 @@ class Segment:
 def audience(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
-    """Contacts who may receive bulk email now: on any of the lists, if some are named, and matching the filter."""
-    can_receive = _can_receive(tenant_id, lists, filter_, now)
-    return and_(can_receive, is_subscribed_to(lists[0])) if len(lists) == 1 else can_receive
+    """Contacts who may receive bulk email of these lists now and match the filter."""
+    return and_(may_receive(tenant_id, lists), _matches(filter_, tenant_id, now))
 
 
 def audience_query(
@@ -76,7 +74,7 @@ def audience_query(
         return select().select_from(contacts).where(audience(tenant_id, lists, filter_, now))
     joined = subscriptions.alias()  # The filter may refer to another list.
     on_it = contacts.join(joined, and_(joined.c.tenant_id == tenant_id, is_active_subscription(joined, lists[0])))
-    return select().select_from(on_it).where(_can_receive(tenant_id, lists, filter_, now))
+    return select().select_from(on_it).where(can_receive(tenant_id, lists), _matches(filter_, tenant_id, now))
 
 
 def lacks_attribute(attribute: str) -> ColumnElement[bool]:
@@ -194,35 +192,8 @@ def _matching_contacts(tenant_id: int, filter_: Any, now: Instant) -> ColumnElem
     )
 
 
-def _can_receive(
-    tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
-) -> ColumnElement[bool]:
-    """Return all conditions except the subscription to a single list."""
-    conditions = [
-        contacts.c.tenant_id == tenant_id,
-        contacts.c.deleted_at.is_(None),
-        contacts.c.status == "active",
-        # For a single list, one lookup covers all scopes.
-        ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
-    ]
-    if len(lists) > 1:
-        conditions.append(or_(*(and_(is_subscribed_to(key), ~_is_suppressed(tenant_id, key)) for key in lists)))
-    if filter_ is not None:
-        conditions.append(filter_clause(filter_, tenant_id, now))
-    return and_(*conditions)
-
-
-def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
-    return (
-        select(suppressions.c.id)
-        .where(
-            suppressions.c.tenant_id == tenant_id,
-            suppressions.c.email == contacts.c.email,
-            # Nearly every contact has no entry at all, which one lookup shows.
-            unindexed(suppressions.c.list_key).in_(sorted(set(scopes))),
-        )
-        .exists()
-    )
+def _matches(filter_: Mapping[str, Any] | None, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+    return true() if filter_ is None else filter_clause(filter_, tenant_id, now)
 
 
 async def _record_audit_entry(

@@ -188,10 +188,9 @@ async def subscribe(
     if not addresses:
         return 0
     await ensure_contacts(tx, addresses, now)
-    if list_key == GENERAL:  # Every contact is subscribed to `general` unless they unsubscribed.
+    if list_key == GENERAL:  # It stands for all bulk email, so this also undoes an unsubscribe from everything.
         for _, email in sorted(addresses):
             await resubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
-        return 0
     rows = [
         {**_contact_row(contact), "list_key": list_key, "at": now, "source": source} for contact in sorted(addresses)
     ]

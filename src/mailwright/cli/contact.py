@@ -9,6 +9,7 @@ from rich.table import Table
 from mailwright.audience import contacts, erasure, personal_data
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
+from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import ALL_MESSAGES
@@ -20,7 +21,7 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows, statu
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.contacts import ContactSummaryResponse, contact_response
+from mailwright.schemas.contacts import ContactSummaryResponse, contact_response, legal_basis_record
 
 app = group("Contacts: import, export, status, history, erasure.")
 
@@ -108,6 +109,34 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
     out.print(f"{email} is active again.", markup=False)
 
 
+@app.command("legal-basis")
+def legal_basis(
+    email: Email,
+    basis: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASIS", help=f"{', '.join(LegalBasis)}, or {NO_BASIS} to remove it.", show_default=False
+        ),
+    ],
+    *,
+    source: Annotated[
+        str | None, typer.Option(help="Evidence, for example the name of a contract.", show_default=False)
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Record why a contact may receive bulk email without a subscription, or remove that record."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await contacts.find_by_email(at.database, owner.id, email)
+        change = contacts.ContactChange(legal_basis=legal_basis_record(basis, source, CONSOLE))
+        await contacts.put(at.database, at.clock, owner.id, email, change)
+
+    run(work)
+    done = "has no legal basis any more" if basis == NO_BASIS else f"has the legal basis {basis}"
+    out.print(f"{email} {done}.", markup=False)
+
+
 @app.command()
 def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """Show a contact's history: lists, status changes and the events of their latest messages."""
@@ -181,10 +210,18 @@ def _header(person: Contact) -> Table:
         ("Bounce", bounce),
         ("Language", person.locale),
         ("Time zone", person.timezone),
+        ("Legal basis", _legal_basis(person)),
     ):
         if value:
             made.add_row(name, value)
     return made
+
+
+def _legal_basis(person: Contact) -> str | None:
+    if person.legal_basis is None:
+        return None
+    when = clock_time(person.legal_basis_at)
+    return f"{person.legal_basis}, recorded by {person.legal_basis_by} on {when}: {person.legal_basis_source}"
 
 
 def _scope(list_key: str) -> str:

@@ -14,12 +14,14 @@ from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.legal_basis import LegalBasis
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.imports import import_preview_response, import_response
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
@@ -56,6 +58,14 @@ def import_command(
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="The contacts already confirmed elsewhere: send no confirmation emails.")
     ] = False,
+    legal_basis: Annotated[
+        LegalBasis | None,
+        typer.Option(help="Why the contacts may receive bulk email without a subscription.", show_default=False),
+    ] = None,
+    legal_basis_source: Annotated[
+        str | None,
+        typer.Option(help="Evidence for the legal basis, for example the name of a contract.", show_default=False),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how the first rows would be read, and store nothing.")
     ] = False,
@@ -63,7 +73,8 @@ def import_command(
     as_json: Json = False,
 ) -> None:
     """Import contacts from a file. Unsubscribed and bounced contacts keep that status. Run it again to resume."""
-    purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding)
+    basis = legal_basis_record(legal_basis, legal_basis_source, CONSOLE)
+    purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding, basis)
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
         return

@@ -4,6 +4,8 @@ from typing import Final
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.status import ContactStatusService
 from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.runs import ArticleRuns, RunRequest
 from mailwright.sources.articles.slices import SliceStore
@@ -39,6 +41,7 @@ async def load_article(engine: Engine, tenant_id: int) -> None:
     for email, name, divisions in _RECIPIENTS:
         change = contacts.ContactChange(name=name, attributes={"ocd_ids": list(divisions)})
         await contacts.put(database, clock, tenant_id, email, change)
+        await ContactStatusService(database, clock).subscribe(tenant_id, email, GENERAL, source=ACTOR)
     await SliceStore(database, clock, templates).put(ACTOR, tenant_id, _slices())
     order = RunRequest(TAG, KEY, BATCH, {"country": "us"})
     await ArticleRuns(database, clock, templates).start(ACTOR, tenant_id, order)

@@ -479,6 +479,15 @@ class Settings(BaseSettings):
         str, Field(alias="MAILWRIGHT_MAILOUT_TENANT", description="Tenant that sends mailouts.")
     ] = "default"
 
+    mailout_list: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_MAILOUT_LIST",
+            description="List whose subscribers receive mailouts without Supabase. Defaults to everyone with a "
+            "subscription or another legal basis.",
+        ),
+    ] = None
+
     notify_database_url: Annotated[
         str | None,
         Field(alias="MAILWRIGHT_NOTIFY_DATABASE_URL", description="Database that holds the notification queue."),

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mailwright.audience.contacts import ContactChange, ContactDetails
+from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasisRecord, check_source, parse_legal_basis
 from mailwright.audience.status import ContactStatus
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.messages import MessageSummaryResponse, message_summary_response
@@ -23,17 +24,32 @@ class ExportQuery(RequestModel):
     segment_key: Annotated[str | None, Field(max_length=63, description="Only contacts in this segment.")] = None
 
 
+LegalBasisName = Literal[
+    "consent", "contract", "legal_obligation", "vital_interests", "public_task", "legitimate_interest", "none"
+]
+
+
+def legal_basis_record(name: str | None, source: str | None, actor: str) -> LegalBasisRecord | None:
+    """Return the record of a legal basis that a request names. `none` removes it, and no name changes nothing."""
+    if name is None:
+        return None
+    return LegalBasisRecord(parse_legal_basis(name), check_source(source or actor), actor)
+
+
 class ContactRequest(RequestModel):
-    """Fields of a contact. An attribute with the value null is removed."""
+    """Fields of a contact. The attribute value null and the legal basis `none` remove what is stored."""
 
     name: Annotated[str, Field(max_length=200)] | None = None
     locale: Annotated[str, Field(max_length=35)] | None = None
     timezone: Annotated[str, Field(max_length=100)] | None = None
     attributes: dict[str, Any] | None = None
     tags: Annotated[list[str], Field(max_length=50)] | None = None
+    legal_basis: LegalBasisName | None = None
+    legal_basis_source: Annotated[str, Field(max_length=MAX_SOURCE_LENGTH)] | None = None
 
-    def change(self) -> ContactChange:
-        return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags)
+    def change(self, actor: str) -> ContactChange:
+        basis = legal_basis_record(self.legal_basis, self.legal_basis_source, actor)
+        return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags, basis)
 
 
 class ContactSummaryResponse(ResponseModel):
@@ -50,6 +66,10 @@ class ContactSummaryResponse(ResponseModel):
     locale: str | None
     timezone: str | None
     attributes: dict[str, Any]
+    legal_basis: str | None
+    legal_basis_source: str | None
+    legal_basis_by: str | None
+    legal_basis_at: Time | None
     created_at: Time
 
 

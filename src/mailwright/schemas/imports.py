@@ -7,7 +7,9 @@ from pydantic import Field
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.contacts import legal_basis_record
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
@@ -23,13 +25,20 @@ class ImportQuery(RequestModel):
     )
     confirmed: Annotated[bool, Field(description="The contacts confirmed their subscription elsewhere.")] = False
     file_name: Annotated[str, Field(max_length=255, description="Name to show for the file.")] = "contacts.csv"
+    legal_basis: Annotated[
+        LegalBasis | None, Field(description="Why the contacts may receive bulk email without a subscription.")
+    ] = None
+    legal_basis_source: Annotated[
+        str | None, Field(max_length=MAX_SOURCE_LENGTH, description="Evidence, for example the name of a contract.")
+    ] = None
 
-    def options(self) -> ImportOptions:
+    def options(self, actor: str) -> ImportOptions:
         pairs = [text.rpartition("=") for text in self.map]
         if any(not title or not sign or not target for title, sign, target in pairs):
             raise RequestInvalid([FieldError("map", "INVALID", "must look like E-Mail=email")])
         chosen = {title: target for title, _, target in pairs}
-        return ImportOptions(self.list_key, self.tag, chosen, self.confirmed, self.encoding)
+        basis = legal_basis_record(self.legal_basis, self.legal_basis_source, actor)
+        return ImportOptions(self.list_key, self.tag, chosen, self.confirmed, self.encoding, basis)
 
 
 class ImportColumnResponse(ResponseModel):
@@ -43,6 +52,7 @@ class ImportResponse(ResponseModel):
     import_id: str
     file_name: str
     list_key: str | None
+    legal_basis: str | None
     columns: list[ImportColumnResponse]
     warnings: list[str]
     size_bytes: int
@@ -86,6 +96,7 @@ def import_response(import_: Import) -> ImportResponse:
         import_id=import_.import_id,
         file_name=import_.file_name,
         list_key=import_.plan.list_key,
+        legal_basis=None if import_.plan.legal_basis is None else import_.plan.legal_basis.basis,
         columns=import_.plan.columns,
         warnings=import_.plan.file_format.warnings,
         size_bytes=import_.size_bytes,

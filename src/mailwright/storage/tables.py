@@ -99,6 +99,11 @@ contacts = Table(
     Column("locale", Text),
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
+    # Why the contact may receive bulk email without a subscription; from where, by whom and when it was recorded.
+    Column("legal_basis", Text),
+    Column("legal_basis_source", Text),
+    Column("legal_basis_by", Text),
+    Column("legal_basis_at", Timestamp),
     UniqueConstraint("tenant_id", "email"),
     # Contacts that bounced or unsubscribed, for the sync with other systems.
     partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),

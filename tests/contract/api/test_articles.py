@@ -9,6 +9,8 @@ from sqlalchemy import func, select
 
 from mailwright.access.roles import Scope
 from mailwright.audience import contacts
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.storage.database import Database
@@ -51,6 +53,7 @@ async def put(api: Api, **changes: Any) -> dict[str, Any]:
 async def a_recipient(api: Api, email: str, *divisions: str) -> None:
     change = contacts.ContactChange(name="Ada", attributes={"ocd_ids": list(divisions)})
     await contacts.put(api.engine.database, api.engine.clock, 1, email, change)
+    await ContactStatusService(api.engine.database, api.engine.clock).subscribe(1, email, GENERAL, source="test")
 
 
 async def count(api: Api, table: Any) -> int:

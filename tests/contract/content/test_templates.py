@@ -25,7 +25,7 @@ from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
-from tests.builders import DEFAULT_TENANT, a_contact, a_message, claims_of
+from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_subscriber, claims_of
 from tests.conftest import DatabaseAddress
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\x00" * 20
@@ -355,7 +355,7 @@ def a_definition(content: dict[str, Any], **changes: Any) -> CampaignDefinition:
 async def test_campaign_is_refused_with_all_reasons(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
-    await a_contact(database, "ana@example.com")
+    await a_subscriber(database, "ana@example.com")
     body = '<p>{{ city }}</p><a href="/x">x</a><img src="none.png">'
     definition = a_definition({"subject": "READ THIS NOW", "body": body}, lists=["missing"], filter={"nonsense": 1})
     with pytest.raises(CampaignNotStartable) as refused:
@@ -374,7 +374,7 @@ async def test_campaign_is_refused_with_all_reasons(
 async def test_campaign_without_unsubscribe_link_gets_one(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
-    await a_contact(database, "ana@example.com")
+    await a_subscriber(database, "ana@example.com")
     definition = a_definition({"subject": "Hello", "body": "<html><body><p>Street 1</p></body></html>"})
     facts = PresendContext(postal_address="Street 1")
     started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
@@ -387,7 +387,7 @@ async def test_campaign_without_unsubscribe_link_gets_one(
 async def test_warnings_are_reported_and_stop_nothing(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
-    await a_contact(database, "ana@example.com")
+    await a_subscriber(database, "ana@example.com")
     definition = a_definition({"subject": "READ THIS NOW", "body": f"<p>a</p>{FOOTER}"})
     facts = PresendContext(postal_address="Street 1", sender=("SPF: none",))
     started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
@@ -398,7 +398,7 @@ async def test_warnings_are_reported_and_stop_nothing(
 async def test_campaign_records_template_versions_by_locale(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
-    await a_contact(database, "ana@example.com", locale="pt-BR")
+    await a_subscriber(database, "ana@example.com", locale="pt-BR")
     for locale in ("", "pt", "pt-BR"):
         await store.write(1, "news", a_draft(f"<p>{locale}</p>{FOOTER}", locale=locale, subject=f"News {locale}"))
 
@@ -420,13 +420,13 @@ async def test_campaign_records_template_versions_by_locale(
 async def test_variable_of_one_locale_is_required_only_there(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
-    await a_contact(database, "ana@example.com", locale="pt", attributes='{"cidade": "Porto"}')
-    await a_contact(database, "bob@example.com", locale="en")
+    await a_subscriber(database, "ana@example.com", locale="pt", attributes='{"cidade": "Porto"}')
+    await a_subscriber(database, "bob@example.com", locale="en")
     await store.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
     await store.write(1, "news", a_draft(f"<p>{{{{ cidade }}}}</p>{FOOTER}", locale="pt"))
     definition = a_definition({"templateId": "news"})
     examined = await check_campaign(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
     assert examined.problems == ()
-    await a_contact(database, "rui@example.com", locale="pt-BR")
+    await a_subscriber(database, "rui@example.com", locale="pt-BR")
     examined = await check_campaign(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
     assert [each.code for each in examined.problems] == ["MISSING_VARIABLE"]

@@ -46,7 +46,8 @@ from mailwright.storage.tables import (
     messages,
     queue_entries,
 )
-from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
+from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, a_subscriber, suppress
+from tests.campaigns import a_list
 from tests.conftest import DatabaseAddress
 from tests.mailouts import MailoutBench, a_mailout_bench
 from tests.notion_pages import block, picture, said
@@ -159,10 +160,35 @@ async def test_page_can_be_tested_repeatedly_and_then_sent(bench: MailoutBench) 
 
 async def test_contacts_are_the_audience_without_supabase(opened: Open) -> None:
     async with opened(with_supabase=False) as bench:
-        await a_contact(bench.database, "ours@example.com")
-        await a_contact(bench.database, "gone@example.com", status="bounced")
+        await a_subscriber(bench.database, "ours@example.com")
+        await a_subscriber(bench.database, "gone@example.com", status="bounced")
+        await a_contact(bench.database, "customer@example.com", legal_basis="contract")
+        await a_contact(bench.database, "receipts@example.com")
+        await bench.finish(await bench.send(bench.page()))
+        assert bench.reached == ["customer@example.com", "ours@example.com"]
+
+
+async def test_mailout_list_is_the_audience_if_set(opened: Open) -> None:
+    async with opened(with_supabase=False, mailout_list="news") as bench:
+        await a_list(bench.database, "news")
+        await a_subscriber(bench.database, "ours@example.com", "news")
+        await a_subscriber(bench.database, "other@example.com")
         await bench.finish(await bench.send(bench.page()))
         assert bench.reached == ["ours@example.com"]
+
+
+async def test_mailout_is_refused_without_subscribers_or_with_unknown_list(opened: Open) -> None:
+    async with opened(with_supabase=False) as bench:
+        await a_contact(bench.database, "receipts@example.com")
+        run = await bench.finish(await bench.send(bench.page()))
+        assert run.error_code == "recipients_empty"
+        assert "no contact has an active subscription or another legal basis" in str(run.error_message)
+        bench.service = bench.another_service(
+            bench.bench.engine.settings.model_copy(update={"mailout_list": "missing"})
+        )
+        run = await bench.finish(await bench.send(bench.page()))
+        assert run.error_code == "list_not_found"
+        assert bench.reached == []
 
 
 @pytest.mark.promise("mailout-suppressed")

@@ -149,6 +149,8 @@ class Imports:
             if actor is not None:
                 subject = str(values["import_id"])
                 detail = {"file": values["file_name"]}
+                if plan.legal_basis is not None:
+                    detail["legalBasis"] = str(plan.legal_basis.basis)
                 await audit_log.record(
                     tx, now, actor=actor, action="import.begin", subject=subject, tenant_id=tenant_id, detail=detail
                 )
@@ -281,7 +283,8 @@ def _make_batch(records_read: list[Record], reader: RowReader, records: int, rea
 async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant) -> Import:
     if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
-    target = ImportTarget(current.tenant_id, current.plan.list_key, f"import:{current.import_id}", now)
+    plan, source = current.plan, f"import:{current.import_id}"
+    target = ImportTarget(current.tenant_id, plan.list_key, source, now, plan.legal_basis)
     results = await store_batch(tx, batch.contacts, batch.stored, target)
     lines = [_final_line(line, results) for line in batch.lines] if results else batch.lines
     content = format_report_lines(lines) if results else batch.report

@@ -13,6 +13,7 @@ from mailwright.audience.importing.columns import ImportColumn
 from mailwright.audience.importing.file_format import FileFormat
 from mailwright.audience.importing.records import FileUnreadable, Record, RecordReader
 from mailwright.audience.importing.rows import ContactRow, parse_row
+from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 
 PREVIEW_ROWS: Final = 5
 MAX_FILE_BYTES: Final = 1024**3
@@ -27,6 +28,7 @@ class ImportOptions:
     column_targets: Mapping[str, str] | None = None
     is_confirmed: bool = False  # the contacts have confirmed their subscription elsewhere
     encoding: str | None = None
+    legal_basis: LegalBasisRecord | None = None  # for contacts who have not subscribed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class ImportPlan:
     columns: tuple[ImportColumn, ...]
     list_key: str | None
     tags: tuple[str, ...]
+    legal_basis: LegalBasisRecord | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -42,13 +45,14 @@ class ImportPlan:
             "columns": [[column.title, column.target] for column in self.columns],
             "listKey": self.list_key,
             "tags": list(self.tags),
+            "legalBasis": self.legal_basis,
         }
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "ImportPlan":
         file_format_ = FileFormat(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
         columns_ = tuple(ImportColumn(*column) for column in stored["columns"])
-        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]))
+        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]), _basis(stored["legalBasis"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,11 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
     if problem:
         raise FileUnreadable(f"Line {line}: {problem}.", field="file")
     return ImportPlan(
-        format_, _columns(cells, format_, options), options.list_key, contact_fields.normalize_tags(options.tags)
+        format_,
+        _columns(cells, format_, options),
+        options.list_key,
+        contact_fields.normalize_tags(options.tags),
+        options.legal_basis,
     )
 
 
@@ -103,6 +111,10 @@ def fingerprint(path: Path) -> tuple[str, int]:
         file.seek(max(0, size - file_format.SAMPLE_BYTES))
         digest.update(file.read(file_format.SAMPLE_BYTES))
     return digest.hexdigest(), size
+
+
+def _basis(stored: Mapping[str, Any] | None) -> LegalBasisRecord | None:
+    return None if stored is None else LegalBasisRecord(**{**stored, "basis": LegalBasis(stored["basis"])})
 
 
 def _read_start(path: Path, encoding: str | None) -> tuple[FileFormat, Record | None]:

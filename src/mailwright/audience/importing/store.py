@@ -13,6 +13,7 @@ import orjson
 
 from mailwright.audience.contact_fields import merge_attributes
 from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.storage.hot import Runner
@@ -25,6 +26,7 @@ CHANGE_IMPORTED = statement(_PACKAGE, "change_imported")
 ERASED_IMPORTED = statement(_PACKAGE, "erased_imported")
 SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
 KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
+RECORD_LEGAL_BASIS = statement(_PACKAGE, "record_legal_basis")
 TAG_IMPORTED = statement(_PACKAGE, "tag_imported")
 TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 
@@ -49,10 +51,12 @@ class ImportTarget:
     list_key: str | None
     source: str  # names the import in the source of subscriptions
     now: Instant
+    legal_basis: LegalBasisRecord | None = None
 
 
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
+_ADDED: Final[RowResult] = (RowOutcome.ADDED, "")
 # The stored values: address, name, locale, time zone, attributes as JSON.
 ContactValues = tuple[str, str | None, str | None, str | None, str]
 
@@ -103,7 +107,27 @@ async def store_batch(
             source=target.source,
             now=target.now,
         )
+    await _record_legal_basis(tx, contacts, results, target)
     return results
+
+
+async def _record_legal_basis(
+    tx: Runner, contacts: Mapping[str, ContactRow], results: Mapping[str, RowResult], target: ImportTarget
+) -> None:
+    record = target.legal_basis
+    if record is None or record.basis is None:
+        return
+    stored = [(email,) for email in contacts if results.get(email, _ADDED)[0] is not RowOutcome.REFUSED]
+    if stored:
+        await tx.count(
+            RECORD_LEGAL_BASIS,
+            contacts=stored,
+            tenant_id=target.tenant_id,
+            basis=record.basis.value,
+            source=f"{record.source} ({target.source})",
+            by=record.by,
+            now=target.now,
+        )
 
 
 async def _update_known(
@@ -136,6 +160,7 @@ async def _update_known(
         list_state, _, subscribed_by = (row.listed or "").partition(" ")
         is_subscribed = target.list_key is not None and not list_state
         is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
+        is_new = is_new or (target.legal_basis is not None and row.legal_basis != target.legal_basis.basis)
         if change is not None:
             changes.append(change)
         if list_state in (SUBSCRIBED, UNSUBSCRIBED):

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
 
-from mailwright.audience.segments import audience, audience_query, lacks_attribute
+from mailwright.audience.eligibility import is_known
+from mailwright.audience.segments import audience_query, lacks_attribute
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
@@ -84,8 +85,8 @@ async def check_campaign(
             problems += [_missing(each, number, planned) for each, number in missing.items() if number]
         else:
             # Without an audience, report the variables that no contact of the tenant has.
-            anyone = audience(tenant_id, (), None, now)
-            problems += [_unknown(each) for each in required if not await _has_any(tx, anyone, each)]
+            known = is_known(tenant_id)
+            problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
     return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
 
 

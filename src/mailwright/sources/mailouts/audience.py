@@ -5,8 +5,10 @@ from typing import Protocol
 
 from sqlalchemy import select
 
+from mailwright.audience import lists
 from mailwright.audience.segments import audience
 from mailwright.domain.clock import Clock
+from mailwright.sources.mailouts.refusals import unknown_list
 from mailwright.sources.mailouts.supabase import Supabase
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
@@ -38,16 +40,26 @@ class SupabaseAudience:
 
 
 class ContactAudience:
-    empty_reason = "no contact is active; set SUPABASE_URL if your subscribers are in Supabase"
+    """The subscribers of one list; without a list, everyone with a subscription or another legal basis."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, list_key: str | None = None) -> None:
         self._database = database
         self._clock = clock
+        self._list_key = list_key
+
+    @property
+    def empty_reason(self) -> str:
+        elsewhere = "set SUPABASE_URL if your subscribers are in Supabase"
+        if self._list_key is not None:
+            return f"nobody is subscribed to the list {self._list_key} (MAILWRIGHT_MAILOUT_LIST); {elsewhere}"
+        return f"no contact has an active subscription or another legal basis; {elsewhere}"
 
     async def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
+        await self._check_list(tenant_id)
+        wanted = () if self._list_key is None else (self._list_key,)
         last = ""
         while True:
-            people = audience(tenant_id, (), None, self._clock.now())
+            people = audience(tenant_id, wanted, None, self._clock.now())
             query = select(contacts.c.email).where(people, contacts.c.email > last).order_by(contacts.c.email)
             async with self._database.read() as tx:
                 rows = await tx.execute(query.limit(PAGE))
@@ -55,3 +67,11 @@ class ContactAudience:
                 return
             last = rows[-1].email
             yield [(row.email, None) for row in rows]
+
+    async def _check_list(self, tenant_id: int) -> None:
+        """Refuse a list that does not exist: it decides the audience."""
+        if self._list_key is None:
+            return
+        async with self._database.read() as tx:
+            if self._list_key not in await lists.existing_keys(tx, tenant_id, [self._list_key]):
+                raise unknown_list(self._list_key)

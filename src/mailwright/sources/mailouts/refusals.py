@@ -14,6 +14,7 @@ TEST_EMAILS_EMPTY: Final = "test_emails_empty"
 FOOTER_ENV_MISSING: Final = "footer_env_missing"
 RECIPIENTS_EMPTY: Final = "recipients_empty"
 CONTENT_INVALID: Final = "content_invalid"
+LIST_NOT_FOUND: Final = "list_not_found"
 NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
@@ -78,3 +79,10 @@ def no_footer(missing: tuple[str, ...]) -> MailoutRefused:
 
 def no_recipients(reason: str) -> MailoutRefused:
     return MailoutRefused(RECIPIENTS_EMPTY, f"The mailout has no recipients: {reason}.")
+
+
+def unknown_list(list_key: str) -> MailoutRefused:
+    return MailoutRefused(
+        LIST_NOT_FOUND,
+        f"MAILWRIGHT_MAILOUT_LIST names the list {list_key}, which does not exist. Create it, or change the setting.",
+    )

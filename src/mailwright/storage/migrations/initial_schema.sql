@@ -48,6 +48,10 @@ CREATE TABLE contacts (
   locale TEXT,
   timezone TEXT,
   attributes TEXT DEFAULT '{}' NOT NULL,
+  legal_basis TEXT,
+  legal_basis_source TEXT,
+  legal_basis_by TEXT,
+  legal_basis_at BIGINT,
   CONSTRAINT pk_contacts PRIMARY KEY (id),
   CONSTRAINT uq_contacts_contact_id UNIQUE (contact_id),
   CONSTRAINT uq_contacts_tenant_id_email UNIQUE (tenant_id, email)

@@ -46,7 +46,7 @@ ImportQueryDep = Annotated[ImportQuery, Query()]
 async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
     """Upload a file of contacts as the body. It is stored and its columns are read before the response; rows follow."""
     started = await engine.import_uploads.receive(
-        caller.tenant_id, request.stream(), query.options(), file_name=query.file_name, actor=API
+        caller.tenant_id, request.stream(), query.options(API), file_name=query.file_name, actor=API
     )
     return json_response(import_response(started), HTTPStatus.ACCEPTED)
 
@@ -54,7 +54,7 @@ async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: I
 @router.post("/preview", openapi_extra=_CSV_BODY, responses=describe_responses({HTTPStatus.OK: ImportPreviewResponse}))
 async def preview(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
     """Show how the first rows would be read. Nothing is stored."""
-    parsed = await engine.import_uploads.preview(caller.tenant_id, request.stream(), query.options())
+    parsed = await engine.import_uploads.preview(caller.tenant_id, request.stream(), query.options(API))
     return json_response(import_preview_response(parsed))
 
 

@@ -15,14 +15,17 @@ from mailwright.audience import contacts, erasure, lists, personal_data, segment
 from mailwright.audience import export as exporting
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.export import ExportSelection
+from mailwright.audience.legal_basis import NO_BASIS
 from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
+from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.labels import legal_basis_options
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -148,6 +151,20 @@ async def unsubscribe(request: Request, engine: EngineDep, visitor: EditorDep, e
     return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
 
 
+@router.post("/{email:path}/legal-basis")
+async def record_legal_basis(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+    """Record why the contact may receive bulk email without a subscription, or remove that record."""
+    await contacts.find_by_email(engine.database, visitor.tenant_id, email)
+    form = await read_fields(request)
+    try:
+        record = legal_basis_record(form["legalBasis"], form["legalBasisSource"] or None, visitor.actor)
+        change = ContactChange(legal_basis=record)
+        await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change)
+    except InvalidInput as error:
+        return await _page(request, engine, visitor, email, errors=field_errors(error))
+    return redirect(request, to_contact(email), "Legal basis saved.")
+
+
 @router.post("/{email:path}/reactivate")
 async def reactivate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     contact_status = ContactStatusService(engine.database, engine.clock)
@@ -212,6 +229,7 @@ async def _page(
         "subjects": subjects,
         "other_lists": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
+        "legal_bases": [(NO_BASIS, "None"), *legal_basis_options()],
         "to": to_contact(known.contact.email),
         "form": form if form is not None else _fields_of(known),
         "errors": errors or Errors(),

@@ -15,9 +15,12 @@ from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.schemas.contacts import legal_basis_record
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.labels import legal_basis_options
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -27,6 +30,8 @@ router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=F
 
 _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
+# Fields of the upload form that the preview keeps.
+_OPTIONS: Final = ("list", "tags", "confirmed", "legalBasis", "legalBasisSource")
 _FIELD_WORDS: Final = {
     "email": "Email",
     "name": "Name",
@@ -55,13 +60,14 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         error = InvalidInput("Choose a CSV file.", field="file")
         return await _page(request, engine, visitor, form, field_errors(error))
     try:
+        _legal_basis(form, visitor)
         token = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
         await engine.import_uploads.staged_titles(visitor.tenant_id, token)
     except InvalidInput as error:
         return await _page(request, engine, visitor, form, field_errors(error))
     finally:
         await file.close()
-    options = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
+    options = {name: form[name] for name in _OPTIONS if form[name]}
     return redirect(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **options})}")
 
 
@@ -85,7 +91,7 @@ async def begin(request: Request, engine: EngineDep, visitor: EditorDep) -> Resp
         begun = await engine.import_uploads.receive_staged(
             visitor.tenant_id,
             form["file"],
-            _purpose(form, titles),
+            _purpose(form, titles, visitor),
             file_name=form["name"] or "contacts.csv",
             actor=visitor.actor,
         )
@@ -124,6 +130,7 @@ async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields
     values: dict[str, Any] = {
         "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
         "lists": [("", "No list"), *((each.list_key, each.name) for each in every)],
+        "legal_bases": [("", "None"), *legal_basis_options()],
         "form": form,
         "errors": errors,
     }
@@ -140,7 +147,7 @@ async def _preview(
         return await _page(request, engine, visitor, form, Errors({"file": str(gone)}))
     seen: ImportPreview | None = None
     # Consent is only required for the import itself, not for the preview.
-    purpose = _purpose(form, titles)
+    purpose = _purpose(form, titles, visitor)
     try:
         seen = await engine.import_uploads.preview_staged(
             visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True)
@@ -166,10 +173,15 @@ async def _asks_agreement(engine: Engine, visitor: Visitor, list_key: str | None
     return any(each.requires_confirmation for each in every if each.list_key == list_key)
 
 
-def _purpose(form: Fields, titles: tuple[str, ...]) -> ImportOptions:
+def _purpose(form: Fields, titles: tuple[str, ...], visitor: Visitor) -> ImportOptions:
     tags = tuple(tag.strip() for tag in form["tags"].split(",") if tag.strip())
     chosen = {title: form[f"column-{number}"] for number, title in enumerate(titles) if form[f"column-{number}"]}
-    return ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]))
+    basis = _legal_basis(form, visitor)
+    return ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]), legal_basis=basis)
+
+
+def _legal_basis(form: Fields, visitor: Visitor) -> LegalBasisRecord | None:
+    return legal_basis_record(form["legalBasis"] or None, form["legalBasisSource"] or None, visitor.actor)
 
 
 def _options(title: str) -> list[tuple[str, str]]:

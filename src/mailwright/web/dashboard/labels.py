@@ -5,6 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import DAY, Instant
 from mailwright.schemas.time_text import distance
 
@@ -160,6 +161,11 @@ def format_percent(part: float, whole: float) -> str:
         return NO_TIME
     percent = 100 * part / whole
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+
+
+def legal_basis_options() -> list[tuple[str, str]]:
+    """Return the legal bases as options of a form."""
+    return [(each.value, each.value.replace("_", " ").capitalize()) for each in LegalBasis]
 
 
 def _local(instant: Instant, zone: tzinfo) -> datetime:

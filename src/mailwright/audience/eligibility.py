@@ -1,0 +1,128 @@
+"""Decide who may receive bulk email. Every bulk source uses this one rule.
+
+A contact needs an active subscription, or another legal basis on record. Campaigns to named lists reach only the
+subscribers of these lists; all others reach everyone with a subscription or a legal basis. A segment or a filter
+narrows an audience and never creates one.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from sqlalchemy import ColumnElement, FromClause, and_, case, literal, or_, select, true
+
+from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.storage.expressions import unindexed
+from mailwright.storage.tables import contacts, subscriptions, suppressions
+
+# A suppression with one of these scopes applies to every campaign, whatever its list.
+EVERY_CAMPAIGN: Final = ("*", GENERAL)
+
+
+class Exclusion(StrEnum):
+    """Why a contact receives no bulk email. Of several reasons, the first of this order is given."""
+
+    BOUNCED = "bounced"
+    UNSUBSCRIBED = "unsubscribed"
+    SUPPRESSED = "suppressed"
+    UNCONFIRMED = "unconfirmed"
+    NOT_SUBSCRIBED = "not_subscribed"
+
+
+def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
+    """Subscribed and, if required, confirmed. `general` stands for all bulk email: any subscription, or a legal basis.
+
+    A legal basis does not reach a contact who has unsubscribed from a list.
+    """
+    if list_key != GENERAL:
+        return _has_subscription(subscriptions.c.list_key == list_key, is_current(subscriptions))
+    is_allowed = ~_is_suppressed(subscriptions.c.list_key)
+    has_unsubscribed = _has_subscription(subscriptions.c.unsubscribed_at.is_not(None))
+    return or_(
+        _has_subscription(is_current(subscriptions), is_allowed),
+        and_(contacts.c.legal_basis.is_not(None), ~has_unsubscribed),
+    )
+
+
+def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:
+    """A confirmed, current subscription of a row of `contacts`."""
+    return and_(joined.c.contact_key == contacts.c.id, joined.c.list_key == list_key, is_current(joined))
+
+
+def is_current(joined: FromClause) -> ColumnElement[bool]:
+    return and_(joined.c.unsubscribed_at.is_(None), joined.c.is_pending.is_(False))
+
+
+def may_receive(tenant_id: int, lists: Sequence[str]) -> ColumnElement[bool]:
+    """Return whether a row of `contacts` may receive a campaign to any of these lists; without lists, to `general`."""
+    wanted = sorted(set(lists)) or [GENERAL]
+    if len(wanted) == 1:
+        return and_(can_receive(tenant_id, wanted), is_subscribed_to(wanted[0]))
+    reached = (and_(is_subscribed_to(list_key), ~_is_suppressed(literal(list_key))) for list_key in wanted)
+    return and_(can_receive(tenant_id), or_(*reached))
+
+
+def can_receive(tenant_id: int, lists: Sequence[str] = ()) -> ColumnElement[bool]:
+    """All conditions except the subscription: known, active, and not suppressed for bulk email or one of the lists."""
+    scopes = sorted({*EVERY_CAMPAIGN, *lists})
+    # One lookup covers all scopes.
+    return and_(is_known(tenant_id), contacts.c.status == "active", ~_is_suppressed(*map(literal, scopes)))
+
+
+def is_excluded(
+    tenant_id: int, lists: Sequence[str], matches_filter: ColumnElement[bool] | None
+) -> ColumnElement[bool]:
+    """Contacts whom the audience names, but who may not receive the campaign.
+
+    A filter names all contacts who match it. Without one, a list names everyone who is or was on it.
+    """
+    if matches_filter is None:
+        of_lists = _is_of(lists)
+        matches_filter = true() if of_lists is None else _has_subscription(of_lists)
+    return and_(is_known(tenant_id), matches_filter, ~may_receive(tenant_id, lists))
+
+
+def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
+    """Return the reason why an excluded row of `contacts` receives nothing."""
+    found = _is_of(lists)
+    of_lists = true() if found is None else found
+    is_pending = and_(subscriptions.c.is_pending.is_(True), subscriptions.c.unsubscribed_at.is_(None))
+    return case(
+        (contacts.c.status == "bounced", Exclusion.BOUNCED.value),
+        (contacts.c.status == "unsubscribed", Exclusion.UNSUBSCRIBED.value),
+        (_is_suppressed(*map(literal, EVERY_CAMPAIGN)), Exclusion.SUPPRESSED.value),
+        (_has_subscription(of_lists, subscriptions.c.unsubscribed_at.is_not(None)), Exclusion.UNSUBSCRIBED.value),
+        (_has_subscription(of_lists, is_pending), Exclusion.UNCONFIRMED.value),
+        # Who is subscribed and excluded nevertheless is suppressed for the list.
+        (_has_subscription(of_lists), Exclusion.SUPPRESSED.value),
+        else_=Exclusion.NOT_SUBSCRIBED.value,
+    )
+
+
+def _is_of(lists: Sequence[str]) -> ColumnElement[bool] | None:
+    """Subscriptions to one of the lists, or None if any subscription counts."""
+    return subscriptions.c.list_key.in_(sorted(set(lists))) if lists and GENERAL not in lists else None
+
+
+def is_known(tenant_id: int) -> ColumnElement[bool]:
+    """A contact of the tenant that is not deleted."""
+    return and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None))
+
+
+def _has_subscription(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return select(subscriptions.c.id).where(subscriptions.c.contact_key == contacts.c.id, *conditions).exists()
+
+
+def _is_suppressed(*scopes: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return whether the contact is suppressed for one of the scopes."""
+    return (
+        select(suppressions.c.id)
+        .where(
+            suppressions.c.tenant_id == contacts.c.tenant_id,
+            suppressions.c.email == contacts.c.email,
+            # Nearly every contact has no entry at all, which one lookup shows.
+            unindexed(suppressions.c.list_key).in_(scopes),
+        )
+        .correlate(contacts, subscriptions)
+        .exists()
+    )

@@ -1,0 +1,60 @@
+"""The legal basis of bulk email to a contact who has not subscribed, with who recorded it, when and from where."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput
+
+NO_BASIS: Final = "none"
+MAX_SOURCE_LENGTH: Final = 200
+
+
+class LegalBasis(StrEnum):
+    """The legal bases that data protection laws know, as in article 6 of the GDPR."""
+
+    CONSENT = "consent"
+    CONTRACT = "contract"
+    LEGAL_OBLIGATION = "legal_obligation"
+    VITAL_INTERESTS = "vital_interests"
+    PUBLIC_TASK = "public_task"
+    LEGITIMATE_INTEREST = "legitimate_interest"
+
+
+@dataclass(frozen=True, slots=True)
+class LegalBasisRecord:
+    """A legal basis to record, or None to remove it. `source` names the evidence, for example a contract or a form."""
+
+    basis: LegalBasis | None
+    source: str
+    by: str
+
+    def columns(self, now: Instant) -> dict[str, Any]:
+        """Return the new values of the columns of `contacts`. A removal keeps who removed it, and when."""
+        return {
+            "legal_basis": None if self.basis is None else self.basis.value,
+            "legal_basis_source": self.source,
+            "legal_basis_by": self.by,
+            "legal_basis_at": now,
+        }
+
+
+def parse_legal_basis(text: str) -> LegalBasis | None:
+    """Return the legal basis, or None for `none`."""
+    if text == NO_BASIS:
+        return None
+    try:
+        return LegalBasis(text)
+    except ValueError as error:
+        known = ", ".join([*LegalBasis, NO_BASIS])
+        raise InvalidInput(f"The legal basis must be one of {known}.", field="legalBasis") from error
+
+
+def check_source(text: str) -> str:
+    line = " ".join(text.split())
+    if not 1 <= len(line) <= MAX_SOURCE_LENGTH or not line.isprintable():
+        raise InvalidInput(
+            f"The source of a legal basis has 1 to {MAX_SOURCE_LENGTH} printable characters.", field="legalBasisSource"
+        )
+    return line
