@@ -20,7 +20,7 @@ async def test_article_is_imported_and_sent_once(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(PEOPLE)
     taken = (await commands.ok("article", "import", "slices.csv", "--json")).json
     assert taken == {"added": 2, "changed": 0, "unchanged": 0}
-    await commands.ok("contact", "import", "people.csv")
+    await commands.ok("contact", "import", "people.csv", "--list", "general")
     first = (await commands.ok(*SEND, "--json")).json
     again = (await commands.ok(*SEND, "--json")).json
     assert (first["is_replay"], again["is_replay"], again["run_id"]) == (False, True, first["run_id"])

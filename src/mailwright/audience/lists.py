@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import orjson
 from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy import delete as delete_rows
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
@@ -13,15 +15,17 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import lists
+from mailwright.storage.tables import campaign_runs, campaigns, lists, subscriptions
 
 __all__ = [
     "GENERAL",
     "KEY_PATTERN",
     "List",
     "ListExists",
+    "ListInUse",
     "UnknownList",
     "create",
+    "delete",
     "edit",
     "existing_keys",
     "find",
@@ -39,6 +43,12 @@ class ListExists(NotPossibleNow):
     """A list with this key already exists."""
 
     code = "LIST_EXISTS"
+
+
+class ListInUse(NotPossibleNow):
+    """A campaign or an article is being sent to this list."""
+
+    code = "LIST_IN_USE"
 
 
 class UnknownList(InvalidInput):
@@ -138,6 +148,42 @@ async def edit(
                 detail=changes,
             )
     return replace(current, **changes)
+
+
+async def delete(database: Database, clock: Clock, tenant_id: int, list_key: str, *, actor: str) -> None:
+    """Delete a list and its subscriptions, unless something that is being sent still needs it.
+
+    Who unsubscribed from it stays unsubscribed: another list with the same key must not reach them.
+    """
+    if list_key == GENERAL:
+        raise NotPossibleNow("The list general stands for all bulk email and cannot be deleted.")
+    matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
+    async with database.write() as tx:
+        if not await tx.execute(select(lists.c.id).where(*matching).with_for_update()):
+            raise NotFound("There is no such list.")
+        if user := await _find_user(tx, tenant_id, list_key):
+            raise ListInUse(f"The list {list_key} cannot be deleted: {user} is being sent to it. Cancel it, or wait.")
+        current = (subscriptions.c.tenant_id == tenant_id, subscriptions.c.list_key == list_key)
+        await tx.execute(delete_rows(subscriptions).where(*current, subscriptions.c.unsubscribed_at.is_(None)))
+        await tx.execute(delete_rows(lists).where(*matching))
+        await audit_log.record(
+            tx, clock.now(), actor=actor, action="list.delete", subject=list_key, tenant_id=tenant_id
+        )
+
+
+async def _find_user(tx: Transaction, tenant_id: int, list_key: str) -> str | None:
+    """Return what is being sent to the list, if anything."""
+    is_open = campaigns.c.status.in_(["READY", "SENDING", "PAUSED"])
+    for row in await tx.execute(
+        select(campaigns.c.name, campaigns.c.definition).where(campaigns.c.tenant_id == tenant_id, is_open)
+    ):
+        if list_key in orjson.loads(row.definition).get("lists", ()):
+            return f"the campaign {row.name}"
+    run = (campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.list_key == list_key)
+    rows = await tx.execute(
+        select(campaign_runs.c.article_key).where(*run, campaign_runs.c.enqueue_ended_at.is_(None)).limit(1)
+    )
+    return f"the article {rows[0].article_key}" if rows else None
 
 
 async def list_all(database: Database, tenant_id: int) -> list[List]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input
 from mailwright.cli.actions import commands, print_explanation
+from mailwright.cli.campaign_excluded import excluded_command
 from mailwright.cli.campaign_options import (
     Alone,
     Filter,
@@ -60,12 +61,13 @@ from mailwright.schemas.campaigns import (
     failed_recipient_response,
     warning_responses,
 )
+from mailwright.schemas.exclusions import exclusion_sentence
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
-from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_audience
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
@@ -124,6 +126,8 @@ def create(
 
     async def work(at: Installation) -> Campaign:
         owner = await tenants.find(at.database, tenant)
+        async with at.database.read() as tx:
+            await require_audience(tx, owner.id, definition)
         return await _campaigns(at).create(ACTOR, owner.id, definition)
 
     typer.echo(run(work, creates=True).campaign_id)
@@ -172,6 +176,8 @@ def check(
         errors = len(examined.problems)
         verdict = f"Cannot start: {errors} error{'' if errors == 1 else 's'}" if errors else "Ready to start"
         out.print(f"{verdict} ({_people(examined.planned)}).")
+        if examined.excluded:
+            out.print(exclusion_sentence(examined.excluded), soft_wrap=True)
     if examined.problems:
         raise typer.Exit(NEGATIVE)
 
@@ -433,6 +439,9 @@ def failures(
     print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed (UTC)!"), rows, nothing="No failed recipients.")
 
 
+app.command("excluded")(excluded_command)
+
+
 def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
     """Run a command and print the errors of a refused start, one per line."""
     try:
@@ -501,6 +510,7 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
         tenant_id=campaign.tenant_id,
         now=at.clock.now(),
         facts=PresendContext(postal_address=at.settings.postal_address, sender=sender_problems),
+        counts_excluded=True,
     )
 
 

@@ -136,6 +136,25 @@ def edit(
 
 
 @app.command()
+def delete(
+    key: Key,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Delete a list and its subscriptions. The contacts stay, and so does every unsubscribe from it."""
+    if not yes:
+        typer.confirm(f"Delete the list {key} and its subscriptions? This cannot be undone.", abort=True)
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await lists.delete(at.database, at.clock, owner.id, key, actor=CONSOLE)
+
+    run(work)
+    out.print(f"Deleted the list {key}.", markup=False)
+
+
+@app.command()
 def subscribe(
     key: Key,
     email: Email,

@@ -9,6 +9,7 @@ from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
+from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns.campaigns import Campaign
@@ -161,6 +162,7 @@ class CampaignCheckResponse(ResponseModel):
 
     may_start: bool
     planned: int
+    excluded: list[ExclusionCountResponse]
     problems: list[CampaignProblemResponse]
     warnings: list[CampaignWarningResponse]
 
@@ -287,6 +289,7 @@ def campaign_check_response(check: CampaignCheck) -> CampaignCheckResponse:
     return CampaignCheckResponse(
         may_start=not check.problems,
         planned=check.planned,
+        excluded=exclusion_count_responses(check.excluded),
         problems=check.problems,
         warnings=warning_responses(check.warnings),
     )

@@ -1,12 +1,16 @@
 """Who may receive bulk email: subscribers and contacts with a legal basis, and nobody else."""
 
+import random
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from mailwright.audience import contacts as contact_store
+from mailwright.audience import lists
 from mailwright.audience.contacts import ContactChange
+from mailwright.audience.eligibility import Exclusion
+from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
@@ -14,13 +18,14 @@ from mailwright.audience.lists import GENERAL
 from mailwright.audience.segments import audience, audience_query
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.errors import InvalidInput
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.contacts import legal_basis_record
+from mailwright.sources.campaigns.checks import require_audience
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 from tests.builders import DEFAULT_TENANT, Bench, a_contact, a_message, a_subscriber, suppress
-from tests.campaigns import OPERATOR, CampaignHarness, a_list
+from tests.campaigns import OPERATOR, CampaignHarness, a_definition, a_list
 
 ADA, BOB, CLEO = "ada@example.com", "bob@example.com", "cleo@example.com"
 EVERYONE = {"status": "active"}
@@ -153,3 +158,99 @@ async def test_import_without_list_or_legal_basis_subscribes_nobody(
 async def test_unknown_legal_basis_is_refused() -> None:
     with pytest.raises(InvalidInput, match="must be one of consent"):
         legal_basis_record("habit", None, "api")
+
+
+# Who is excluded, and why.
+
+
+async def test_audience_step_counts_and_lists_exclusions_by_reason(
+    database: Database, clock: ManualClock, statuses: ContactStatusService
+) -> None:
+    await a_list(database, "news")
+    for name in ("stays", "left", "left-all", "bounced", "held"):
+        await a_subscriber(database, f"{name}@example.com", "news")
+    await a_contact(database, "receipts@example.com")
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, "left@example.com", "news", source="link")
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, "left-all@example.com", source="link")
+    await statuses.bounce(DEFAULT_TENANT, "bounced@example.com", source="ses")
+    await suppress(database, "held@example.com", list_key="news")
+    everyone = NamedAudience(DEFAULT_TENANT, (), {"domain": "example.com"})
+    of_list = NamedAudience(DEFAULT_TENANT, ("news",))
+    async with database.read() as tx:
+        by_filter = await count_excluded(tx, everyone, clock.now())
+        by_list = await count_excluded(tx, of_list, clock.now())
+        first = await list_excluded(tx, everyone, clock.now(), limit=2)
+        rest = await list_excluded(tx, everyone, clock.now(), limit=9, after=first[-1].key)
+        left = await list_excluded(tx, everyone, clock.now(), limit=9, reason=Exclusion.UNSUBSCRIBED)
+    expected = {Exclusion.BOUNCED: 1, Exclusion.UNSUBSCRIBED: 2, Exclusion.SUPPRESSED: 1}
+    assert by_list == expected
+    assert by_filter == {**expected, Exclusion.NOT_SUBSCRIBED: 1}
+    assert [each.email for each in left] == ["left@example.com", "left-all@example.com"]
+    assert len(first + rest) == sum(by_filter.values())
+    assert rest[-1].email == "receipts@example.com"
+
+
+async def test_audience_and_exclusions_are_everyone_named(
+    database: Database, clock: ManualClock, statuses: ContactStatusService
+) -> None:
+    """Whatever happened to a contact, they are in the audience or excluded for exactly one reason."""
+    chance = random.Random(20_270_115)
+    keys = ("news", "offers", GENERAL)
+    for key in keys[:2]:
+        await a_list(database, key)
+    for number in range(60):
+        email = f"person{number:02}@example.com"
+        await a_contact(database, email, legal_basis=chance.choice([None, None, "contract"]))
+        for key in chance.sample(keys, chance.randrange(4)):
+            await statuses.subscribe(DEFAULT_TENANT, email, key, source="test")
+        for key in chance.sample(keys, chance.choice([0, 0, 0, 1, 2])):
+            await statuses.unsubscribe(DEFAULT_TENANT, email, key, source="test")
+        if chance.random() < 0.1:
+            await statuses.bounce(DEFAULT_TENANT, email, source="ses")
+        if chance.random() < 0.1:
+            await suppress(database, email, list_key=f"law-{number}")
+    for named_lists in ((), ("news",), ("news", "offers"), ("news", GENERAL), (GENERAL,)):
+        sent = await reached(database, clock, *named_lists)
+        named = NamedAudience(DEFAULT_TENANT, named_lists, {"domain": "example.com"})
+        async with database.read() as tx:
+            out = await list_excluded(tx, named, clock.now(), limit=100)
+            counts = await count_excluded(tx, named, clock.now())
+        assert sorted([*sent, *(each.email for each in out)]) == [f"person{n:02}@example.com" for n in range(60)]
+        assert sum(counts.values()) == len(out)
+
+
+# Lists.
+
+
+async def test_deleted_list_keeps_unsubscribes_and_ends_subscriptions(
+    database: Database, clock: ManualClock, statuses: ContactStatusService
+) -> None:
+    await a_list(database, "news")
+    for email in (ADA, BOB):
+        await a_subscriber(database, email, "news")
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, BOB, "news", source="link")
+    await lists.delete(database, clock, DEFAULT_TENANT, "news", actor="ann")
+    assert await reached(database, clock) == []
+    with pytest.raises(NotFound):
+        await lists.delete(database, clock, DEFAULT_TENANT, "news", actor="ann")
+    with pytest.raises(NotPossibleNow):
+        await lists.delete(database, clock, DEFAULT_TENANT, GENERAL, actor="ann")
+    await a_list(database, "news")
+    await statuses.subscribe(DEFAULT_TENANT, ADA, "news", source="test")
+    assert await reached(database, clock, "news") == [ADA]
+
+
+async def test_list_of_a_running_campaign_is_not_deleted(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    await desk.start(2)
+    with pytest.raises(lists.ListInUse, match="the campaign News of January"):
+        await lists.delete(bench.database, bench.clock, DEFAULT_TENANT, "news", actor="ann")
+
+
+async def test_unknown_list_or_segment_is_refused_before_creation(database: Database) -> None:
+    async with database.read() as tx:
+        for wrong, field in (({"lists": ["nowhere"]}, "lists"), ({"lists": [GENERAL], "segment": "none"}, "segment")):
+            with pytest.raises(InvalidInput, match="Create it first") as refused:
+                await require_audience(tx, DEFAULT_TENANT, a_definition(**wrong))
+            assert refused.value.field == field
+        await require_audience(tx, DEFAULT_TENANT, a_definition(lists=[GENERAL]))

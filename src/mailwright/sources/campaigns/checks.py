@@ -1,13 +1,14 @@
 """Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
 
-from mailwright.audience.eligibility import is_known
+from mailwright.audience.eligibility import Exclusion, is_known
+from mailwright.audience.exclusions import NamedAudience, count_excluded
 from mailwright.audience.segments import audience_query, lacks_attribute
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
 from mailwright.content.template import InvalidTemplate, Template
@@ -29,6 +30,8 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
 NO_FACTS = PresendContext()
+UNKNOWN_LIST = "UNKNOWN_LIST"
+UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
 
@@ -50,6 +53,7 @@ class CampaignCheck:
     drafts: tuple[VariantDraft, ...]
     filter: dict[str, Any] | None
     planned: int
+    excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only if asked for
 
 
 async def check_campaign(
@@ -60,8 +64,9 @@ async def check_campaign(
     tenant_id: int,
     now: Instant,
     facts: PresendContext = NO_FACTS,
+    counts_excluded: bool = False,
 ) -> CampaignCheck:
-    """Run all checks of a start, without starting."""
+    """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
     problems: list[CampaignProblem] = []
     warnings: dict[PresendIssue, None] = {}
     bodies = await compile_bodies(store, tenant_id, definition, problems)
@@ -87,7 +92,29 @@ async def check_campaign(
             # Without an audience, report the variables that no contact of the tenant has.
             known = is_known(tenant_id)
             problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
-    return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
+        excluded: Mapping[Exclusion, int] = {}
+        if counts_excluded and not audience_problems:
+            excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
+    return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned, excluded)
+
+
+async def require_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> None:
+    """Raise if the definition names a list or a segment that does not exist."""
+    problems: list[CampaignProblem] = []
+    await _load_filter(tx, tenant_id, definition, problems)
+    await _check_lists(tx, tenant_id, definition, problems)
+    for problem in problems:
+        if problem.code in (UNKNOWN_LIST, UNKNOWN_SEGMENT):
+            raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
+
+
+async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:
+    """Return the audience that the definition names, or raise if its segment does not exist."""
+    problems: list[CampaignProblem] = []
+    filter_ = await _load_filter(tx, tenant_id, definition, problems)
+    if problems:
+        raise InvalidInput(f"{problems[0].message}.", field=problems[0].field)
+    return NamedAudience(tenant_id, definition.lists, filter_)
 
 
 async def filter_with_segment(
@@ -116,7 +143,7 @@ async def _load_filter(
         return definition.filter
     saved = await _load_segment(tx, tenant_id, definition.segment)
     if saved is None:
-        problems.append(CampaignProblem("segment", "UNKNOWN_SEGMENT", f"There is no segment {definition.segment}"))
+        problems.append(CampaignProblem("segment", UNKNOWN_SEGMENT, f"There is no segment {definition.segment}"))
         return None
     return saved if definition.filter is None else {"all": [saved, definition.filter]}
 
@@ -138,7 +165,7 @@ async def _check_lists(
         select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
     )
     for missing in sorted(wanted - {row.list_key for row in known}):
-        problems.append(CampaignProblem("lists", "UNKNOWN_LIST", f"There is no list {missing}"))
+        problems.append(CampaignProblem("lists", UNKNOWN_LIST, f"There is no list {missing}"))
 
 
 def _audience_query(

@@ -298,6 +298,7 @@ async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:
         tenant_id=campaign.tenant_id,
         now=engine.clock.now(),
         facts=_context(engine),
+        counts_excluded=True,
     )
 
 

@@ -84,6 +84,20 @@ async def change(request: Request, listKey: str, engine: EngineDep, caller: Call
     return json_response(ListResponse.model_validate(changed))
 
 
+@router.delete(
+    "/{listKey}",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def delete(listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Delete a mailing list and its subscriptions. The contacts stay, and so does every unsubscribe from it.
+
+    A list that a campaign or an article is being sent to cannot be deleted.
+    """
+    await lists.delete(engine.database, engine.clock, caller.tenant_id, listKey, actor=API)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
 @router.post(
     "/{listKey}/subscribe",
     openapi_extra=describe_body(SubscribeRequest),

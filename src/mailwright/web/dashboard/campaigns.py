@@ -19,6 +19,7 @@ from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
 from mailwright.schemas.campaigns import CampaignRequest, campaign_definition
+from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
@@ -207,10 +208,16 @@ async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaig
             tenant_id=visitor.tenant_id,
             now=engine.clock.now(),
             facts=PresendContext(postal_address=engine.postal_address),
+            counts_excluded=True,
         )
 
     examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
-    values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
+    values: dict[str, Any] = {
+        "examined": examined,
+        "campaign": campaign,
+        "advice": ADVICE.get,
+        "exclusions": EXCLUSION_TEXT,
+    }
     return fragment(request, visitor, "campaigns/checks.html", **values)
 
 

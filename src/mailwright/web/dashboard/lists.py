@@ -93,6 +93,16 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
     return redirect(request, f"/lists/{list_key}", "List saved.")
 
 
+@router.post("/{list_key}/delete")
+async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
+    found = await _found(engine, visitor, list_key)
+    try:
+        await lists.delete(engine.database, engine.clock, visitor.tenant_id, list_key, actor=visitor.actor)
+    except lists.ListInUse as error:
+        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}))
+    return redirect(request, "/lists", "List deleted.")
+
+
 @router.post("/{list_key}/add")
 async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""

@@ -10,6 +10,7 @@ from mailwright.web.dashboard import (
     assets,
     campaigns,
     campaigns_compose,
+    campaigns_excluded,
     contacts,
     imports,
     lists,
@@ -33,6 +34,7 @@ ROUTERS: Final = (
     overview.router,
     # Fixed paths come before paths with an id, because the first match wins.
     campaigns_compose.router,
+    campaigns_excluded.router,
     campaigns.router,
     templates_pages.router,
     settings.router,

@@ -1,0 +1,78 @@
+"""List the contacts whom an audience names but who may not receive bulk email, with the reason for each."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, func, select
+
+from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
+from mailwright.audience.filter_sql import filter_clause
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import contacts
+
+PAGE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAudience:
+    """What names an audience: lists, a filter, or both."""
+
+    tenant_id: int
+    lists: Sequence[str]
+    filter: Mapping[str, Any] | None = None
+
+    def excluded(self, now: Instant) -> ColumnElement[bool]:
+        matches = None if self.filter is None else filter_clause(self.filter, self.tenant_id, now)
+        return is_excluded(self.tenant_id, self.lists, matches)
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedContact:
+    key: int
+    email: str
+    reason: Exclusion
+
+
+async def count_excluded(tx: Transaction, named: NamedAudience, now: Instant) -> dict[Exclusion, int]:
+    """Count the excluded contacts by reason, in the order of the reasons."""
+    reasons = select(exclusion(named.lists).label("reason")).where(named.excluded(now)).subquery()
+    rows = await tx.execute(select(reasons.c.reason, func.count().label("number")).group_by(reasons.c.reason))
+    counts = {row.reason: int(row.number) for row in rows}
+    return {reason: counts[reason] for reason in Exclusion if reason in counts}
+
+
+async def list_excluded(
+    tx: Transaction,
+    named: NamedAudience,
+    now: Instant,
+    *,
+    limit: int,
+    after: int = 0,
+    reason: Exclusion | None = None,
+) -> list[ExcludedContact]:
+    """Return a page of excluded contacts, oldest first; the next page starts after the last key of this one."""
+    why = exclusion(named.lists)
+    conditions = [named.excluded(now), contacts.c.id > after]
+    if reason is not None:
+        conditions.append(why == reason.value)
+    rows = await tx.execute(
+        select(contacts.c.id, contacts.c.email, why.label("reason"))
+        .where(*conditions)
+        .order_by(contacts.c.id)
+        .limit(limit)
+    )
+    return [ExcludedContact(row.id, row.email, Exclusion(row.reason)) for row in rows]
+
+
+async def excluded_contacts(database: Database, named: NamedAudience, now: Instant) -> AsyncIterator[ExcludedContact]:
+    after = 0
+    while True:
+        async with database.read() as tx:
+            page = await list_excluded(tx, named, now, limit=PAGE, after=after)
+        for each in page:
+            yield each
+        if len(page) < PAGE:
+            return
+        after = page[-1].key

@@ -1,0 +1,86 @@
+"""Models and texts of contacts who are excluded from an audience."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mailwright.audience.csv_cells import escape_formula
+from mailwright.audience.eligibility import Exclusion
+from mailwright.audience.exclusions import ExcludedContact
+from mailwright.schemas.base import ResponseModel
+from mailwright.schemas.paging import Page
+
+EXCLUSION_TEXT: Final[Mapping[Exclusion, str]] = {
+    Exclusion.BOUNCED: "the address bounced",
+    Exclusion.UNSUBSCRIBED: "unsubscribed",
+    Exclusion.SUPPRESSED: "suppressed",
+    Exclusion.UNCONFIRMED: "subscription not confirmed",
+    Exclusion.NOT_SUBSCRIBED: "no subscription and no other legal basis",
+}
+EXCLUSION_COLUMNS: Final = ("email", "reason", "explanation")
+_CHUNK_ROWS: Final = 500
+
+
+class ExclusionPage(Page):
+    reason: Annotated[Exclusion | None, Field(description="Only contacts who are excluded for this reason.")] = None
+
+
+class ExclusionCountResponse(ResponseModel):
+    """How many contacts are excluded from the audience for one reason."""
+
+    reason: str
+    count: int
+    explanation: str
+
+
+class ExcludedContactResponse(ResponseModel):
+    email: str
+    reason: str
+    explanation: str
+
+
+class ExcludedContactListResponse(ResponseModel):
+    """Contacts whom the audience names but who may not receive the campaign."""
+
+    contacts: list[ExcludedContactResponse]
+    next_cursor: str | None
+
+
+def exclusion_count_responses(counts: Mapping[Exclusion, int]) -> list[ExclusionCountResponse]:
+    return [
+        ExclusionCountResponse(reason=reason, count=count, explanation=EXCLUSION_TEXT[reason])
+        for reason, count in counts.items()
+    ]
+
+
+def excluded_contact_response(contact: ExcludedContact) -> ExcludedContactResponse:
+    return ExcludedContactResponse(
+        email=contact.email, reason=contact.reason, explanation=EXCLUSION_TEXT[contact.reason]
+    )
+
+
+def exclusion_sentence(counts: Mapping[Exclusion, int]) -> str:
+    """Return `Excluded: 3 (2 unsubscribed, 1 suppressed).`, or nothing if nobody is."""
+    parts = ", ".join(f"{count:,} {EXCLUSION_TEXT[reason]}" for reason, count in counts.items())
+    return f"Excluded: {sum(counts.values()):,} ({parts})." if parts else ""
+
+
+async def excluded_csv(rows: AsyncIterator[ExcludedContact]) -> AsyncIterator[str]:
+    """Yield chunks of CSV. Cells that a spreadsheet would run as a formula are escaped."""
+    chunk = [EXCLUSION_COLUMNS]
+    async for row in rows:
+        chunk.append((escape_formula(row.email), row.reason.value, EXCLUSION_TEXT[row.reason]))
+        if len(chunk) >= _CHUNK_ROWS:
+            yield _lines(chunk)
+            chunk = []
+    if chunk:
+        yield _lines(chunk)
+
+
+def _lines(rows: list[tuple[str, str, str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,64 @@
+"""HTTP routes of contacts who are excluded from the audience of a campaign."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from mailwright.audience.exclusions import NamedAudience, excluded_contacts, list_excluded
+from mailwright.schemas.exclusions import (
+    ExcludedContactListResponse,
+    ExclusionPage,
+    excluded_contact_response,
+    excluded_csv,
+)
+from mailwright.schemas.paging import decode_cursor
+from mailwright.sources.campaigns.checks import named_audience
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_files, describe_responses
+from mailwright.web.bodies import json_response
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+
+
+@router.get(
+    "/{campaignId}/excluded",
+    responses=describe_responses({HTTPStatus.OK: ExcludedContactListResponse}, HTTPStatus.NOT_FOUND),
+)
+async def excluded(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    page: Annotated[ExclusionPage, Query()],
+) -> Response:
+    """List the contacts whom the audience names but who may not receive the campaign, with the reason."""
+    named = await _audience(engine, caller.tenant_id, campaignId)
+    after = decode_cursor("excluded", page.cursor)[0] if page.cursor is not None else 0
+    async with engine.database.read() as tx:
+        found = await list_excluded(tx, named, engine.clock.now(), limit=page.limit, after=after, reason=page.reason)
+    return json_response(
+        ExcludedContactListResponse(
+            contacts=[excluded_contact_response(contact) for contact in found],
+            next_cursor=page.next_cursor("excluded", [contact.key for contact in found]),
+        )
+    )
+
+
+@router.get("/{campaignId}/excluded.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+async def download_excluded(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Download the excluded contacts with their reasons as CSV."""
+    return excluded_file(engine, await _audience(engine, caller.tenant_id, campaignId), campaignId)
+
+
+def excluded_file(engine: EngineDep, named: NamedAudience, campaign_id: str) -> Response:
+    lines = excluded_csv(excluded_contacts(engine.database, named, engine.clock.now()))
+    headers = {"Content-Disposition": f'attachment; filename="excluded-{campaign_id}.csv"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _audience(engine: EngineDep, tenant_id: int, campaign_id: str) -> NamedAudience:
+    campaign = await engine.campaigns.find(campaign_id, tenant_id=tenant_id)
+    async with engine.database.read() as tx:
+        return await named_audience(tx, tenant_id, campaign.definition)
