@@ -52,7 +52,7 @@ class ResponseOutcome:
 
 TAKEN = ResponseOutcome(Status.SENT, 1, 1)
 AGAIN = ResponseOutcome(Status.SENT, 2, 2)
-LATER = ResponseOutcome(Status.SENT, 2, 1)  # The account's fault: deferred, and no attempt counted.
+LATER = ResponseOutcome(Status.SENT, 2, 1)  # Deferred by the account or an outage: no attempt counted.
 REFUSED = ResponseOutcome(Status.FAILED, 1, 1)
 DOUBTED = ResponseOutcome(Status.IN_DOUBT, 1, 1)
 
@@ -60,7 +60,11 @@ DOUBTED = ResponseOutcome(Status.IN_DOUBT, 1, 1)
 FAULTS = range(500, 600)
 MEANT: dict[str, dict[ResponseOutcome, Collection[int]]] = {
     "ses": {LATER: (401, 403, 404, 405, 429), REFUSED: (413,), DOUBTED: FAULTS},
-    "sendgrid": {LATER: (401, 403, 404, 405, 429), REFUSED: (400, 413, 415), DOUBTED: {*FAULTS} - {500, 503}},
+    "sendgrid": {
+        LATER: (401, 403, 404, 405, 408, 429, 500, 503),
+        REFUSED: (400, 413, 415),
+        DOUBTED: {*FAULTS} - {500, 503},
+    },
 }
 # These pause a worker for ten seconds, so the short run leaves them out.
 ABOUT_THE_ACCOUNT = (401, 403, 404, 405)

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mailwright.domain.clock import MINUTE, SECOND, ManualClock
+from mailwright.domain.clock import MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.permits import Deferral
+from mailwright.domain.results import SendResult
 from mailwright.providers.circuit_breaker import CircuitBreaker, CircuitState
 from tests.builders import FAULT, MISCONFIGURED, REFUSAL, SENT, THROTTLE
 
@@ -57,17 +58,21 @@ def test_one_message_probes_after_the_pause(circuit: CircuitBreaker, clock: Manu
     assert circuit.explanation is None
 
 
-@pytest.mark.parametrize("failure", [MISCONFIGURED, DOWN], ids=lambda failure: str(failure.code))
-def test_failed_probe_doubles_the_pause_up_to_five_minutes(
-    circuit: CircuitBreaker, clock: ManualClock, failure: object
+@pytest.mark.promise("outage-recovery")
+@pytest.mark.parametrize(
+    ("failure", "longest"), [(MISCONFIGURED, 5 * MINUTE), (DOWN, 30 * SECOND)], ids=["misconfigured", "down"]
+)
+def test_failed_probe_doubles_the_pause_up_to_a_maximum(
+    circuit: CircuitBreaker, clock: ManualClock, failure: SendResult, longest: Instant
 ) -> None:
-    circuit.record(MISCONFIGURED)
+    for _ in range(5):
+        circuit.record(failure)
     pauses = []
     for _ in range(8):
         pauses.append(circuit.deferred_until() - clock.now())
         clock.advance(pauses[-1])
-        circuit.record(failure)  # type: ignore[arg-type]
-    assert pauses == [10 * SECOND * 2**n for n in range(5)] + [5 * MINUTE] * 3
+        circuit.record(failure)
+    assert pauses == [min(10 * SECOND * 2**n, longest) for n in range(8)]
 
 
 def test_failures_in_flight_do_not_extend_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:

@@ -33,6 +33,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
@@ -273,6 +274,7 @@ def verify(settings: Settings) -> None:
         sender_of,
         verify_providers,
         domain_limits,
+        lifetimes,
         verify_inbound,
         verify_mailouts,
     )
@@ -330,6 +332,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         # Run often enough to renew a lock of any length well before it ends.
         maintenance_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
+        lifetimes=lifetimes(settings),
         doubt_grace=doubt_grace,
     )
     return Worker(parts, worker_settings)
@@ -431,6 +434,10 @@ def _default_hourly_limit(settings: Settings) -> int | None:
 
 def domain_limits(settings: Settings) -> DomainLimits | None:
     return None if settings.domain_limits is None else parse_domain_limits(settings.domain_limits)
+
+
+def lifetimes(settings: Settings) -> Lifetimes:
+    return Lifetimes() if settings.lifetimes is None else parse_lifetimes(settings.lifetimes)
 
 
 def _database_address(settings: Settings) -> None:

@@ -87,7 +87,7 @@ async def _workers(database: Database, clock: Clock) -> Finding:
             "workers", "none is running, so nothing is sent", "start `mailwright serve` or `mailwright worker`"
         )
     for presence in found:
-        if presence.unavailable_until is not None and presence.unavailable_until > now:
+        if presence.is_unavailable:
             why = presence.unavailable_reason or "no response"
             return problem("workers", f"have paused {presence.provider}: {why}", "see the provider below")
     providers = sorted({presence.provider for presence in found})

@@ -136,6 +136,9 @@ class MessageExplanation(Explanation):
     attempts: int = 0
     max_attempts: int = 0
     claims: int = 0
+    deferrals: int = 0  # how often the receiving side or an outage deferred it
+    deferred_since: Instant | None = None
+    retry_until: Instant | None = None  # when it fails if it is still deferred
     ahead: int = 0  # messages of the lane that are due first, counted up to MAX_POSITION + 1
     will_resend: bool = False  # an unconfirmed message is sent again instead of closed
     campaign: str | None = None

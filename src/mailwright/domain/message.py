@@ -96,6 +96,9 @@ class Claimed:
     only_provider: str | None = None  # This provider may already have the message, so no other may send it.
     failed_provider: str | None = None  # This provider failed the last time, so another one is tried first.
     recipient_zone: str | None = None  # The recipient's time zone, if known.
+    deferrals: int = 0  # How often the receiving side or an outage deferred the message.
+    deferred_since: Instant | None = None  # The first of these deferrals.
+    retry_until: Instant | None = None  # The end of the lifetime, known since the first of these deferrals.
 
     @property
     def attempt(self) -> int:
@@ -158,6 +161,8 @@ class Settlement:
     completes_attempt: bool  # Whether the attempt counts towards the maximum.
     due_at: Instant = 0  # When the message is due again, if ever.
     defer_reason: str | None = None
+    deferred_at: Instant | None = None  # Set if the receiving side or an outage deferred the message.
+    retry_until: Instant | None = None  # The end of the lifetime of a deferred message.
     provider: str | None = None
     provider_message_id: str | None = None
     error_code: str | None = None

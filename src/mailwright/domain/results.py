@@ -37,6 +37,8 @@ class SendResult:
     retry_after: Instant | None = None  # A duration in milliseconds.
     # The connection or the account failed, not this message. Several such results in a row open the circuit breaker.
     blames_provider: bool = False
+    # The receiving side or an outage defers the message. It is retried until its lifetime ends; no attempt is counted.
+    is_deferral: bool = False
     # True if the provider cannot have the message: it was rejected, or its last byte was never sent. Only then may
     # another provider send it.
     definitely_not_sent: bool = False

@@ -3,9 +3,11 @@
 import hashlib
 from dataclasses import dataclass
 
-from mailwright.domain.clock import MINUTE, SECOND, Instant
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
 
 JITTER = 0.25
+# While a provider is down, its messages are due again after at most this long, so that they resume soon.
+LONGEST_OUTAGE_DELAY: Instant = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,8 @@ class RetryPolicy:
     name: str
     max_attempts: int
     delays: tuple[Instant, ...]
+    # Providers whose outages count as attempts, because a contract says how often and when to retry.
+    counts_outages_of: tuple[str, ...] = ()
 
     def delay(self, message_id: str, attempts: int, at_least: Instant | None = None) -> Instant:
         """Return the delay after `attempts` completed attempts. A provider's retry-after can only lengthen it."""
@@ -24,11 +28,16 @@ class RetryPolicy:
 
 
 STANDARD = RetryPolicy("standard", 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE))
-ARTICLES = RetryPolicy("articles", 4, (SECOND, 4 * SECOND, 10 * SECOND))  # One attempt after each delay.
+# One attempt after each delay.
+ARTICLES = RetryPolicy("articles", 4, (SECOND, 4 * SECOND, 10 * SECOND), counts_outages_of=("sendgrid",))
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
 # An external queue decides when and how often to retry, so this policy never gives up and waits only if the provider
 # asks for it. The last delay is never used for retries; it limits how long a throttled message waits.
 OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND))
+
+# The schedule of deferrals: a temporary rejection by the receiving side, or a provider that is down. The last delay
+# repeats until the message's lifetime ends. Greylisting lasts 5 to 15 minutes, so it is over after the fast retries.
+DEFERRALS = RetryPolicy("deferrals", 1_000_000, (*STANDARD.delays, 15 * MINUTE, 30 * MINUTE, HOUR))
 
 POLICIES = {policy.name: policy for policy in (STANDARD, ARTICLES, NOTIFICATIONS, OUTSIDE)}
 

@@ -311,6 +311,14 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    lifetimes: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_LIFETIMES",
+            description="How long deferred messages are retried, by kind or source: `transactional=24h, bulk=72h`.",
+        ),
+    ] = None
+
     sns_topic_arns: Annotated[
         tuple[str, ...],
         NoDecode,

@@ -164,6 +164,9 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         only_provider=row.only_provider,
         failed_provider=row.failed_provider,
         recipient_zone=row.contact_timezone,
+        deferrals=row.deferrals,
+        deferred_since=row.deferred_since,
+        retry_until=row.retry_until,
     )
 
 

@@ -21,11 +21,11 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason, split_defer_reason
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
-from mailwright.outbox.workers import WorkerPresence, list_present
+from mailwright.outbox.workers import WorkerPresence, list_present, outage_of
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
@@ -307,8 +307,8 @@ def _due(facts: MessageFacts) -> MessageExplanation:
     if not facts.workers:
         return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
     providers = _possible_providers(facts)
-    if providers and all(_is_unavailable(each, facts.now) for each in providers):
-        return _provider_unavailable(facts, providers)
+    if (outage := outage_of(providers, facts.now)) is not None:
+        return _provider_unavailable(facts, providers, outage)
     if message.locked_by is not None:
         return _explain(facts, ExplanationState.SUSPECT, reason="claimed_without_result", remedy=Remedy.NOT_NEEDED)
     return _explain(facts, ExplanationState.IN_LINE, reason="in_line", remedy=Remedy.ADD_WORKERS, ahead=facts.ahead)
@@ -383,17 +383,14 @@ def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
     return [presence for presence in facts.workers if presence.provider == message.provider]
 
 
-def _is_unavailable(presence: WorkerPresence, now: Instant) -> bool:
-    return presence.unavailable_until is not None and presence.unavailable_until > now
-
-
-def _provider_unavailable(facts: MessageFacts, providers: list[WorkerPresence]) -> MessageExplanation:
+def _provider_unavailable(facts: MessageFacts, providers: list[WorkerPresence], outage: Deferral) -> MessageExplanation:
     first = min(providers, key=lambda presence: presence.unavailable_until or 0)
+    is_throttled = outage.reason == DeferReason.PROVIDER_THROTTLED
     return _explain(
         facts,
-        ExplanationState.PROVIDER_UNAVAILABLE,
-        reason="provider_unavailable",
-        until=first.unavailable_until or facts.now,
+        ExplanationState.THROTTLED if is_throttled else ExplanationState.PROVIDER_UNAVAILABLE,
+        reason=outage.reason,
+        until=outage.until,
         remedy=Remedy.PROVIDER_RECOVERY,
         provider=first.provider,
         provider_error=first.unavailable_reason,
@@ -421,6 +418,9 @@ def _explain(
         "error_reason": message.error_reason,
         "attempts": message.attempts,
         "claims": message.claims,
+        "deferrals": message.deferrals,
+        "deferred_since": message.deferred_since,
+        "retry_until": message.retry_until,
         "bounce": message.reported_as,
         "contact_status": message.contact_status,
         "is_suppressed": _is_suppressed(message),

@@ -370,6 +370,8 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "in_doubt_since": now
         if in_doubt or settlement.may_have_been_sent or claimed.only_provider is not None
         else None,
+        "deferred_at": settlement.deferred_at,
+        "retry_until": settlement.retry_until,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.lanes import lane_number, place_of
+from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.states import Priority
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -39,6 +40,7 @@ class QueueSummary:
     sending: int
     in_doubt: int
     dead_letters: int
+    delayed: int = 0  # Deferred by the receiving side or an outage for hours.
 
     @property
     def waiting(self) -> int:
@@ -48,8 +50,10 @@ class QueueSummary:
 async def summarize_queue(database: Database, now: Instant, tenant_id: int) -> QueueSummary:
     async with database.read() as tx:
         lanes = [lane for priority in _PRIORITIES for lane in await _lanes(tx, now, priority, tenant_id)]
-        [row] = await tx.run(COUNT_NEEDING_OPERATOR, tenant_id=tenant_id, most=MAX_COUNTED + 1)
-    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters)
+        [row] = await tx.run(
+            COUNT_NEEDING_OPERATOR, tenant_id=tenant_id, most=MAX_COUNTED + 1, delayed_since=now - DELAYED_AFTER
+        )
+    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters, row.delayed)
 
 
 _PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)

@@ -1,12 +1,13 @@
 """The registry of running workers and of the providers that each of them can reach."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
-from mailwright.storage.database import Database
+from mailwright.domain.permits import Deferral, DeferReason
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import workers
 
@@ -26,6 +27,17 @@ class WorkerPresence:
     unavailable_reason: str | None = None
     worker: str = ""  # Set when the registry is read.
     sent: int = 0  # Messages that it accepted from this worker. Not set when the registry is read.
+    defer_reason: str = DeferReason.PROVIDER_UNAVAILABLE  # Why it is unavailable, if it is.
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether the worker does not use the provider. It reports again as soon as that changes."""
+        return self.unavailable_until is not None
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What other processes show about the provider."""
+        return self.provider, self.unavailable_until, self.unavailable_reason, self.defer_reason
 
 
 class WorkerRegistry:
@@ -50,6 +62,7 @@ class WorkerRegistry:
                     now=now,
                     unavailable_until=presence.unavailable_until,
                     unavailable_reason=presence.unavailable_reason,
+                    defer_reason=presence.defer_reason if presence.is_unavailable else None,
                     per_second=self._per_second(presence, now),
                 )
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
@@ -71,13 +84,31 @@ class WorkerRegistry:
 async def list_present(database: Database, now: Instant) -> list[WorkerPresence]:
     """List what the workers that reported recently say about their providers."""
     async with database.read() as tx:
-        rows = await tx.execute(
-            select(workers).where(workers.c.seen_at >= now - PRESENCE_TIMEOUT).order_by(workers.c.worker_id)
-        )
+        return await load_present(tx, now)
+
+
+async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
+    rows = await tx.execute(
+        select(workers).where(workers.c.seen_at >= now - PRESENCE_TIMEOUT).order_by(workers.c.worker_id)
+    )
     return [
-        WorkerPresence(row.provider, row.unavailable_until, row.unavailable_reason, row.worker_id.rpartition("/")[0])
+        WorkerPresence(
+            row.provider,
+            row.unavailable_until,
+            row.unavailable_reason,
+            row.worker_id.rpartition("/")[0],
+            defer_reason=row.defer_reason or DeferReason.PROVIDER_UNAVAILABLE,
+        )
         for row in rows
     ]
+
+
+def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | None:
+    """Return the deferral of all messages while no worker can use any provider; None if one can."""
+    if not present or not all(presence.is_unavailable for presence in present):
+        return None
+    first = min(present, key=lambda presence: presence.unavailable_until or 0)
+    return Deferral(max(first.unavailable_until or 0, now + SECOND), first.defer_reason)
 
 
 async def presence_by_provider(

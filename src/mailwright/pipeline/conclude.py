@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import HOUR, Instant, isoformat
+from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import DeferReason, PacingRules
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
-from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
+from mailwright.domain.retry import DEFERRALS, LONGEST_OUTAGE_DELAY, POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.pipeline.validate import ValidationFailure
@@ -27,6 +28,17 @@ FROM_REFUSED = frozenset(
     }
 )
 NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
+
+
+DEFAULT_LIFETIMES = Lifetimes()
+
+
+@dataclass(frozen=True, slots=True)
+class _DeferralTerms:
+    """What decides about a deferred message besides its result."""
+
+    probe_at: Instant | None  # When its provider is tried again, if the circuit breaker is open.
+    lifetime: Instant
 
 
 @dataclass(slots=True)
@@ -59,11 +71,14 @@ def conclude(
     deferred_until: Instant,
     doubt_until: Instant,
     fails_over: bool = False,
+    probe_at: Instant | None = None,
+    lifetimes: Lifetimes = DEFAULT_LIFETIMES,
 ) -> Outcome:
     """Return the outcome of an attempt.
 
     `deferred_until` is the retry time of an unavailable provider; at `doubt_until` a message in doubt is decided.
     With `fails_over`, another provider may send the message at once if this one certainly did not accept it.
+    `probe_at` is when a provider whose circuit breaker is open is tried again.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -83,7 +98,9 @@ def conclude(
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
-            return _retry_or_defer(ready, result, now, fails_over=fails_over and result.definitely_not_sent)
+            fails_over = fails_over and result.definitely_not_sent
+            deferral = _DeferralTerms(probe_at, lifetimes.of(ready.claimed))
+            return _retry_or_defer(ready, result, now, deferral, fails_over=fails_over)
         case _:
             assert_never(result.kind)
 
@@ -181,43 +198,85 @@ def _failed(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement
     )
 
 
-def _retry_or_defer(ready: ReadyMessage, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
+def _retry_or_defer(
+    ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms, *, fails_over: bool
+) -> Settlement:
     if result.category is ErrorCategory.QUOTA:
         until = now if fails_over else now + _throttle_delay(ready.claimed, result, now)
         return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
     if fails_over and result.blames_provider:
         return _deferred(ready, result, now, now, DeferReason.PROVIDER_UNAVAILABLE)
+    if result.is_deferral and result.provider not in _policy(ready.claimed).counts_outages_of:
+        return _postpone(ready, result, now, terms)
     return _retry(ready, result, now)
+
+
+def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms) -> Settlement:
+    """Retry a deferred message by the long schedule until its lifetime ends; no attempt is counted."""
+    claimed = ready.claimed
+    since = now if claimed.deferred_since is None else claimed.deferred_since
+    retry_until = since + terms.lifetime if claimed.retry_until is None else claimed.retry_until
+    if now >= retry_until:
+        reason = (
+            f"Deferred for {(now - since) // HOUR} hours, until the lifetime of the message ended. "
+            f"Last error: {result.code}: {result.message}"
+        )
+        return _dead_letter(ready, result, now, "LIFETIME_EXCEEDED", reason)
+    due_at = min(now + _postponement(claimed, result, now, terms), retry_until)
+    defer_reason = DeferReason.PROVIDER_UNAVAILABLE if result.blames_provider else None
+    event = _retry_event(
+        claimed,
+        result,
+        now,
+        due_at - now,
+        next_attempt=claimed.attempt,
+        reason=defer_reason,
+        retries_until=retry_until,
+    )
+    return _with_error(
+        ready,
+        result,
+        now,
+        Status.RETRY_SCHEDULED,
+        event,
+        due_at=due_at,
+        defer_reason=defer_reason,
+        completes_attempt=False,
+        deferred_at=now,
+        retry_until=retry_until,
+    )
+
+
+def _postponement(claimed: Claimed, result: SendResult, now: Instant, terms: _DeferralTerms) -> Instant:
+    """Return how long a deferred message waits. If its provider is down, it is due at the provider's next probe."""
+    delay = DEFERRALS.delay(claimed.outbox_id, claimed.deferrals + 1)
+    if result.blames_provider:
+        delay = min(delay, LONGEST_OUTAGE_DELAY) if terms.probe_at is None else terms.probe_at - now
+    return max(delay, result.retry_after or 0)
 
 
 def _retry(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
     claimed, policy = ready.claimed, _policy(ready.claimed)
     if policy.is_exhausted(claimed.attempt):
         reason = f"All {policy.max_attempts} attempts failed. Last error: {result.code}: {result.message}"
-        event = _failed_event(
-            claimed,
-            now,
-            code="MAX_ATTEMPTS_EXCEEDED",
-            category=result.category,
-            reason=reason,
-            original_code=result.original_code or result.code,
-        )
-        return Settlement(
-            claimed,
-            Status.FAILED,
-            (*_steps(ready, result.provider), event),
-            completes_attempt=True,
-            provider=result.provider,
-            error_code="MAX_ATTEMPTS_EXCEEDED",
-            error_category=result.category,
-            error_reason=reason,
-            duration_ms=now - claimed.received_at,
-            is_dead_letter=True,
-            may_have_been_sent=not result.definitely_not_sent,
-        )
+        return _dead_letter(ready, result, now, "MAX_ATTEMPTS_EXCEEDED", reason)
     delay = policy.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
     event = _retry_event(claimed, result, now, delay, next_attempt=claimed.attempt + 1)
     return _with_error(ready, result, now, Status.RETRY_SCHEDULED, event, due_at=now + delay)
+
+
+def _dead_letter(ready: ReadyMessage, result: SendResult, now: Instant, code: str, reason: str) -> Settlement:
+    event = _failed_event(
+        ready.claimed,
+        now,
+        code=code,
+        category=result.category,
+        reason=reason,
+        original_code=result.original_code or result.code,
+    )
+    return _with_error(
+        ready, result, now, Status.FAILED, event, error_code=code, error_reason=reason, is_dead_letter=True
+    )
 
 
 def _deferred(ready: ReadyMessage, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
@@ -285,7 +344,14 @@ def _failed_event(
 
 
 def _retry_event(
-    claimed: Claimed, result: SendResult, now: Instant, delay: Instant, *, next_attempt: int, reason: str | None = None
+    claimed: Claimed,
+    result: SendResult,
+    now: Instant,
+    delay: Instant,
+    *,
+    next_attempt: int,
+    reason: str | None = None,
+    retries_until: Instant | None = None,
 ) -> Event:
     metadata: dict[str, Any] = {
         "attempt": claimed.attempt,
@@ -300,6 +366,8 @@ def _retry_event(
     }
     if reason is not None:
         metadata["deferReason"] = reason
+    if retries_until is not None:
+        metadata["retriesUntil"] = isoformat(retries_until)
     return Event(EventType.RETRY_SCHEDULED, now, metadata)
 
 

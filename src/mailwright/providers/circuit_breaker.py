@@ -8,6 +8,7 @@ from enum import Enum
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
+from mailwright.domain.retry import LONGEST_OUTAGE_DELAY
 
 # This many provider failures in a row open the circuit breaker; a configuration error opens it at once.
 FAILURES_TO_OPEN = 5
@@ -69,6 +70,10 @@ class CircuitBreaker:
             return None
         return Deferral(self._open_until, self._reason)
 
+    def outage(self) -> Deferral | None:
+        """Return the deferral while the provider is unavailable. It lasts until a probe succeeds."""
+        return None if self._open_until is None else Deferral(self._open_until, self._reason)
+
     def deferred_until(self) -> Instant:
         """Return when a message that met the open circuit breaker is due again."""
         return self._open_until or self._clock.now() + SHORTEST
@@ -79,7 +84,10 @@ class CircuitBreaker:
         if self._open_until is not None and not is_throttled:
             if now < self._open_until:
                 return  # The message was in flight when the circuit breaker opened.
-            self._pause = min(2 * self._pause, LONGEST)
+            # A provider that is down is probed often, so that messages resume soon after it is back. Wrong settings do
+            # not change by themselves, and repeated logins with them can lock an account.
+            is_misconfigured = result.category is ErrorCategory.CONFIGURATION
+            self._pause = min(2 * self._pause, LONGEST if is_misconfigured else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
     def _throttle(self, result: SendResult) -> None:

@@ -22,6 +22,7 @@ class ResultTemplate:
     blames_provider: bool = False
     retry_after: Instant | None = None
     definitely_not_sent: bool = True
+    is_deferral: bool = False
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
         """Create the result. A pause that the provider requests can only lengthen ours."""
@@ -34,6 +35,7 @@ class ResultTemplate:
             original_code=original_code,
             retry_after=max(retry_after or 0, self.retry_after or 0) or None,
             blames_provider=self.blames_provider,
+            is_deferral=self.is_deferral,
             definitely_not_sent=self.definitely_not_sent,
         )
 
@@ -56,12 +58,21 @@ class ResultTemplates:
         blame: bool = False,
         after: Instant | None = None,
     ) -> ResultTemplate:
-        return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
+        """The provider did not accept the message. If the provider is to blame, this is a deferral."""
+        return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after, is_deferral=blame)
 
-    def unclear(self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT) -> ResultTemplate:
+    def unclear(
+        self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT, *, is_deferral: bool = True
+    ) -> ResultTemplate:
         """The provider failed after it had the whole message, so no other provider may send it."""
         return ResultTemplate(
-            self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, definitely_not_sent=False
+            self.provider,
+            ResultKind.RETRYABLE,
+            code,
+            category,
+            blames_provider=True,
+            definitely_not_sent=False,
+            is_deferral=is_deferral,
         )
 
     def in_doubt(self, code: str, category: ErrorCategory = ErrorCategory.TIMEOUT) -> ResultTemplate:

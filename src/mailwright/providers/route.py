@@ -93,6 +93,11 @@ class Route:
             return self._clock.now()
         return self._by_name[provider].breaker.deferred_until()
 
+    def probe_at(self, provider: str) -> Instant | None:
+        """Return when a provider whose circuit breaker is open is tried again; None if it is not open."""
+        deferral = self._by_name[provider].breaker.deferral()
+        return None if deferral is None else deferral.until
+
     def fails_over(self, claimed: Claimed, provider: str) -> bool:
         """Return whether another provider may send what this one could not.
 

@@ -18,6 +18,7 @@ from mailwright.domain.explanation import (
     ReachedLimit,
     Remedy,
 )
+from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
@@ -193,8 +194,20 @@ def _scheduled(times: _Times, message: MessageExplanation) -> str:
 
 
 def _retrying(times: _Times, message: MessageExplanation) -> str:
+    if message.retry_until is not None:
+        deferrals = "once" if message.deferrals == 1 else f"{message.deferrals} times"
+        next_try = f"The next attempt is at {times.at(message.until)}."
+        return f"{_delay(times, message)}The receiving server deferred it {deferrals}. {_error(message)} {next_try}" + (
+            f" Mailwright gives up at {times.at(message.retry_until)}."
+        )
     attempts = f"Attempt {message.attempts} of {message.max_attempts} failed."
     return f"{attempts} {_error(message)} The next attempt is at {times.at(message.until)}."
+
+
+def _delay(times: _Times, message: MessageExplanation) -> str:
+    """Return a warning if the message is deferred for hours."""
+    since = message.deferred_since
+    return "" if since is None or times.now - since < DELAYED_AFTER else f"Delayed since {times.at(since)}. "
 
 
 def _provider_unavailable(times: _Times, message: MessageExplanation) -> str:
@@ -208,7 +221,7 @@ def _provider_deferral(times: _Times, message: MessageExplanation, problem: str)
     provider = f"Provider {message.provider}" if message.provider else "The provider"
     next_try = f"Sending is tried again at {times.at(message.until)}, which does not count as an attempt."
     error = f" {_error(message)}" if message.error_code else ""
-    return f"{provider} {problem}.{error} {next_try}"
+    return f"{_delay(times, message)}{provider} {problem}.{error} {next_try}"
 
 
 def _provider_missing(times: _Times, message: MessageExplanation) -> str:
@@ -340,6 +353,8 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
     code = campaign.reason if campaign.detail is None else f"{campaign.reason}:{campaign.detail}"
     why = _MESSAGE_DEFERRALS.get(code or "", "All remaining messages are deferred.")
     left = f"{count_text(campaign.unsent, 'message')} left."
+    if code == DeferReason.PROVIDER_UNAVAILABLE:
+        return f"{why} {left} Mailwright tries again at {times.at(campaign.until)}."
     return f"{why} {left} Sending resumes at {times.at(campaign.until)}."
 
 
@@ -494,6 +509,7 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ForecastAssumption.NO_OTHER_MESSAGES: (
         "Nothing else is sent in the meantime, limits do not change, and providers accept every message."
     ),
+    ForecastAssumption.PROVIDER_RECOVERS: "The provider accepts email again at the next attempt.",
     ForecastAssumption.ASSUMED_RATE: (
         f"Nothing is being sent now, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),

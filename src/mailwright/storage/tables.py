@@ -309,6 +309,7 @@ _LOCKED = text("locked_by IS NOT NULL")
 _RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IN_DOUBT = text("status = 'IN_DOUBT'")
 _BOUNCED = text("bounced_at IS NOT NULL")
+_DEFERRED = text("deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED'")
 _REPORTED = text("provider IN ('ses', 'sendgrid')")
 
 deliveries = Table(
@@ -326,6 +327,10 @@ deliveries = Table(
     Column("attempts", SmallInteger, nullable=False),
     Column("claims", SmallInteger, nullable=False),
     Column("resends", SmallInteger, nullable=False),
+    # Deferrals by the receiving side or an outage: their number, the first one, and the end of the message's lifetime.
+    Column("deferrals", SmallInteger, nullable=False, server_default=text("0")),
+    Column("deferred_since", Timestamp),
+    Column("retry_until", Timestamp),
     Column("claim_token", BigInteger),
     Column("locked_by", Text),
     Column("locked_at", Timestamp),
@@ -353,6 +358,7 @@ deliveries = Table(
         where=_WAITING,
     ),
     partial_index("ix_deliveries_leased", "claimable_at", where=_LOCKED),
+    partial_index("ix_deliveries_delayed", "tenant_id", "deferred_since", where=_DEFERRED),
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # States that people search for and few messages reach: successful messages never touch this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
@@ -454,6 +460,7 @@ workers = Table(
     Column("seen_at", Timestamp, nullable=False),
     Column("unavailable_until", Timestamp),
     Column("unavailable_reason", Text),
+    Column("defer_reason", Text),  # Whether the provider is unavailable or throttles. Null while it is available.
     Column(
         "per_second", Double, nullable=False, server_default=text("0")
     ),  # Messages per second since the last report.

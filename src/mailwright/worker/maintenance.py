@@ -41,6 +41,7 @@ class Maintenance:
         self.services = services
         self._renew_every = lease // 3
         self._last: dict[str, Instant] = {}
+        self._reported: list[tuple[object, ...]] = []  # The state of the providers that was reported last.
         self.has_suspects = False
         self.has_decided = False  # Set when messages in doubt were decided, because their resends are due at once.
         self.renewed: dict[int, Instant] = {}  # When the renewed leases end, by message.
@@ -49,7 +50,9 @@ class Maintenance:
         """Run each maintenance task that is due."""
         if self._is_time("renew", self._renew_every):
             await self._renew([*leased()])
-        if self._is_time("presence", PRESENCE_EVERY):
+        state = [each.state for each in presence]
+        if self._is_time("presence", PRESENCE_EVERY) or state != self._reported:
+            self._reported = state
             await self.services.registry.report(*presence)
         await self.recover_lost_work()
         if self._is_time("tidy", TIDY_EVERY):

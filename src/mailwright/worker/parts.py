@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.lifetimes import Lifetimes
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Settler
 from mailwright.pipeline.compose import Composer
+from mailwright.pipeline.conclude import DEFAULT_LIFETIMES
 from mailwright.providers.route import Route
 from mailwright.worker.gate import Gate
 from mailwright.worker.maintenance import Maintenance
@@ -24,6 +26,7 @@ class WorkerSettings:
     maintenance_seconds: float = 1.0
     source_duty_seconds: float = 1.0
     shutdown_grace: Instant = 30 * SECOND
+    lifetimes: Lifetimes = DEFAULT_LIFETIMES
     doubt_grace: Instant = 0  # How long to wait for a provider's report before a message in doubt is decided.
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Admitted, Claimed, Outcome
 from mailwright.domain.permits import Deferral
@@ -26,6 +27,7 @@ class Queues:
         self.ready: deque[ReadyMessage] = deque()  # builder → sender
         self.resends: deque[ReadyMessage] = deque()  # builder → sender: messages that were in doubt, sent one at a time
         self.in_flight: dict[int, ReadyMessage] = {}  # sender → provider
+        self.answered_at: dict[str | None, Instant] = {}  # When each provider responded last.
         self.outcomes: list[Outcome] = []  # builder, sender → settler
         self.releases: list[Claimed] = []  # any task → settler: to be claimed again at once
         self.deferrals: list[tuple[Claimed, Deferral]] = []  # any task → settler: to be claimed again later
@@ -42,6 +44,13 @@ class Queues:
         built = self.ready or self.resends or self.pacing
         waiting = self.admitted or self.building or built or self.committing
         return not (waiting or self.in_flight or self.outcomes or self.releases or self.deferrals)
+
+    def unanswered_since(self, provider: str) -> Instant | None:
+        """Return since when the provider's messages in flight got no response; None if none is in flight."""
+        started = [
+            ready.attempted_at for ready in self.in_flight.values() if ready.provider == provider and ready.attempted_at
+        ]
+        return max(min(started), self.answered_at.get(provider, 0)) if started else None
 
     def leased(self) -> list[Claimed]:
         """List every message whose lease must be renewed, including results that are not written yet."""

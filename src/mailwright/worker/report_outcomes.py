@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mailwright.domain.address import mask
+from mailwright.domain.clock import isoformat
+from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.message import Claimed, Delivered, Outcome, Settlement
 from mailwright.domain.states import FINAL, EventType, Status
 from mailwright.ops import metrics
@@ -57,6 +59,9 @@ def _log_settlement(settlement: Settlement) -> None:
     for event in settlement.events:
         if event.type is EventType.VALIDATION_FAILED:
             metrics.VALIDATION_FAILURES.labels(event.metadata["validation"]).inc()
+    if claimed.deferred_since is not None and (settlement.deferred_at or 0) - claimed.deferred_since >= DELAYED_AFTER:
+        since, until = isoformat(claimed.deferred_since), isoformat(settlement.retry_until)
+        log.warning("message_delayed", **claimed.log_fields, deferredSince=since, retriesUntil=until)
     getattr(log, _LEVELS.get(settlement.status, "info"))(
         "message_settled",
         **claimed.log_fields,

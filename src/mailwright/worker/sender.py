@@ -183,6 +183,7 @@ class Sender:
     def _receive(self, ready: ReadyMessage, result: SendResult) -> None:
         del self._queues.in_flight[ready.claimed.message_key]
         self._queues.pacing.end(ready)
+        self._queues.answered_at[ready.provider] = self._parts.clock.now()
         ready.handle = None  # Break the reference cycle; otherwise the message stays in memory until collected.
         self._queues.send_event.set()
         if ready.provider is not None and result.provider != ready.provider:
@@ -210,6 +211,8 @@ class Sender:
             deferred_until=route.deferred_until(claimed, result.provider),
             doubt_until=now + (self._settings.doubt_grace if route.reports_events(result.provider) else 0),
             fails_over=route.fails_over(claimed, result.provider),
+            probe_at=route.probe_at(result.provider),
+            lifetimes=self._settings.lifetimes,
         )
         self._settler.is_due_again |= isinstance(outcome, Settlement) and 0 < outcome.due_at <= now
         return outcome

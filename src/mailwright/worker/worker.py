@@ -24,6 +24,7 @@ from mailwright.outbox.workers import WorkerPresence
 from mailwright.worker.builder import Builder
 from mailwright.worker.feeder import Feeder
 from mailwright.worker.parts import WorkerParts, WorkerSettings
+from mailwright.worker.presence import provider_presence
 from mailwright.worker.queues import Queues
 from mailwright.worker.sender import Sender
 from mailwright.worker.settler import ResultSettler
@@ -88,13 +89,11 @@ class Worker:
         )
 
     def _presence(self) -> list[WorkerPresence]:
-        rows = []
-        for member in self.parts.route.members:
-            deferral = member.breaker.deferral()
-            reason = member.breaker.explanation if deferral else None
-            until = deferral.until if deferral else None
-            rows.append(WorkerPresence(member.name, until, reason, sent=self._settler.sent_by_provider[member.name]))
-        return rows
+        now, sent = self.parts.clock.now(), self._settler.sent_by_provider
+        return [
+            provider_presence(member, self.queues.unanswered_since(member.name), sent=sent[member.name], now=now)
+            for member in self.parts.route.members
+        ]
 
     def _update_metrics(self) -> None:
         metrics.SEND_RATE.set(self._settler.settled_per_second())

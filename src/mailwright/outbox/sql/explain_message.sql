@@ -3,6 +3,7 @@
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
+  d.deferrals, d.deferred_since, d.retry_until,
   d.attempted_at, d.in_doubt_since, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
   t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,
   t.interval_ms, t.one_at_a_time,

@@ -1,5 +1,7 @@
-INSERT INTO workers (worker_id, provider, started_at, seen_at, unavailable_until, unavailable_reason, per_second)
-VALUES (:worker, :provider, :now, :now, :unavailable_until, :unavailable_reason, :per_second)
+INSERT INTO workers (worker_id, provider, started_at, seen_at, unavailable_until, unavailable_reason, defer_reason,
+  per_second)
+VALUES (:worker, :provider, :now, :now, :unavailable_until, :unavailable_reason, :defer_reason, :per_second)
 ON CONFLICT (worker_id) DO UPDATE
 SET seen_at = excluded.seen_at, unavailable_until = excluded.unavailable_until,
-    unavailable_reason = excluded.unavailable_reason, per_second = excluded.per_second
+    unavailable_reason = excluded.unavailable_reason, defer_reason = excluded.defer_reason,
+    per_second = excluded.per_second

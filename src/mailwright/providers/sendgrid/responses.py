@@ -62,7 +62,7 @@ RESPONSE_RULES = (
     row(503, unclear("SENDGRID_SERVICE_UNAVAILABLE")),
     row(504, in_doubt("SENDGRID_NO_ANSWER")),
 )
-UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
+UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER", is_deferral=False)
 # Sent by a proxy in front of SendGrid, which does not know whether SendGrid accepted the message.
 UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 

@@ -96,7 +96,7 @@ RESPONSE_RULES = (
     row(DOWN, unclear("SES_SERVICE_UNAVAILABLE")),
     row("RequestTimeout*", unclear("SES_TIMEOUT", ErrorCategory.TIMEOUT)),
 )
-UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
+UNKNOWN = unclear("SES_UNKNOWN_ANSWER", is_deferral=False)
 # Sent by a proxy in front of SES, which does not know whether SES accepted the message.
 UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 

@@ -156,11 +156,14 @@ def interpret_rejection(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
     subject = f"{reply.code} {reply.enhanced or '-'}"
     for candidate in RESPONSE_RULES:
         if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
-            return _with_bounce(candidate.meaning.result(text, status), reply)
+            return _classified(candidate.meaning.result(text, status), reply)
     return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
 
 
-def _with_bounce(result: SendResult, reply: SmtpReply) -> SendResult:
+def _classified(result: SendResult, reply: SmtpReply) -> SendResult:
+    """Add what the reply's class says: 4yz is a deferral, and 5yz may be a bounce."""
+    if reply.code // 100 == 4 and result.kind is ResultKind.RETRYABLE:
+        return replace(result, is_deferral=True)
     if result.kind is not ResultKind.FAILED or result.code not in ABOUT_THE_ADDRESS:
         return result
     return replace(result, bounce=classify_bounce(reply.enhanced, reply.code, reply.text))

@@ -39,11 +39,12 @@ class SmtpSettings:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts in seconds. Those for replies are the minimum of RFC 5321, 4.5.3.2."""
+    """Timeouts in seconds. Those for replies to a message are the minimum of RFC 5321, 4.5.3.2."""
 
     connect: float = 30.0  # To connect, including the TLS handshake.
-    greeting: float = 300.0
-    hello: float = 300.0
+    # Shorter than RFC 5321 recommends: no message is at risk yet, and a server that hangs must not delay the recovery.
+    greeting: float = 30.0
+    hello: float = 30.0
     starttls: float = 120.0
     auth: float = 300.0
     mail: float = 300.0

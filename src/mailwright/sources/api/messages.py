@@ -13,6 +13,7 @@ from mailwright.audience import lists
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
+from mailwright.domain.lifetimes import LIFETIME_FIELD
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.outbox.accept import Acceptor
@@ -38,6 +39,7 @@ _PAYLOAD_NAMES = {
     "headers": "headers",
     "tags": "tags",
     "metadata": "metadata",
+    "lifetime_minutes": LIFETIME_FIELD,
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.audience import lists
+from mailwright.domain.lifetimes import MAX_LIFETIME_MINUTES
 from mailwright.sources.api.fields import (
     Address,
     Base64,
@@ -94,6 +95,7 @@ class SendRequest(RequestModel):
     list_key: ListKey | None = None
     scheduled_at: RequestTime | None = None
     expires_at: RequestTime | None = None
+    lifetime_minutes: Annotated[int, Field(ge=1, le=MAX_LIFETIME_MINUTES)] | None = None
     metadata: Metadata | None = None
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.permits import Deferral, LimitLevel, split_defer_reason
+from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, split_defer_reason
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import sending_rate
@@ -31,6 +31,8 @@ from mailwright.sources.campaigns.simulation import SimulationConditions, needed
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
+
+_OUTAGES = (DeferReason.PROVIDER_UNAVAILABLE, DeferReason.PROVIDER_THROTTLED)
 
 COUNT_UNSENT = statement(__package__, "count_unsent")
 
@@ -150,6 +152,8 @@ def _assumptions(
     queue: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool
 ) -> Iterator[ForecastAssumption]:
     yield ForecastAssumption.NO_OTHER_MESSAGES
+    if any(queued.deferral and queued.deferral.reason in _OUTAGES for queued in queue):
+        yield ForecastAssumption.PROVIDER_RECOVERS
     if not is_rate_measured:
         yield ForecastAssumption.ASSUMED_RATE
     if any(level.limits.one_at_a_time for queued in queue for level in queued.levels):

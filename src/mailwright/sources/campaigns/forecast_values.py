@@ -24,6 +24,7 @@ _SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
 
 class ForecastAssumption(StrEnum):
     NO_OTHER_MESSAGES = "no_other_messages"
+    PROVIDER_RECOVERS = "provider_recovers"
     ASSUMED_RATE = "assumed_rate"
     ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
     SENDER_TIME_ZONE = "sender_time_zone"

@@ -216,6 +216,9 @@ CREATE TABLE deliveries (
   attempts SMALLINT NOT NULL,
   claims SMALLINT NOT NULL,
   resends SMALLINT NOT NULL,
+  deferrals SMALLINT NOT NULL DEFAULT 0,
+  deferred_since BIGINT,
+  retry_until BIGINT,
   claim_token BIGINT,
   locked_by TEXT,
   locked_at BIGINT,
@@ -235,6 +238,8 @@ CREATE TABLE deliveries (
 );
 CREATE INDEX ix_deliveries_bounced ON deliveries (tenant_id, message_key) WHERE bounced_at IS NOT NULL;
 CREATE INDEX ix_deliveries_bounced_of_lane ON deliveries (lane) WHERE bounced_at IS NOT NULL;
+CREATE INDEX ix_deliveries_delayed ON deliveries (tenant_id, deferred_since)
+  WHERE deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED';
 CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
 CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
 CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)
@@ -316,6 +321,7 @@ CREATE TABLE workers (
   seen_at BIGINT NOT NULL,
   unavailable_until BIGINT,
   unavailable_reason TEXT,
+  defer_reason TEXT,
   per_second $double DEFAULT 0 NOT NULL,
   CONSTRAINT pk_workers PRIMARY KEY (worker_id)
 );

@@ -74,12 +74,10 @@ async def prometheus(request: Request, engine: EngineDep) -> Response:
 
 async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
     """Return the status of each provider. A provider is ok if any live worker can use it."""
-    now = engine.clock.now()
     providers: dict[str, Literal["ok", "left_alone"]] = {}
-    for presence in await list_present(engine.database, now):
-        is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
-        if not is_left_alone or presence.provider not in providers:
-            providers[presence.provider] = "left_alone" if is_left_alone else "ok"
+    for presence in await list_present(engine.database, engine.clock.now()):
+        if not presence.is_unavailable or presence.provider not in providers:
+            providers[presence.provider] = "left_alone" if presence.is_unavailable else "ok"
     return providers
 
 

@@ -177,9 +177,8 @@ async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str,
     workers = await list_present(engine.database, now)
     providers: dict[str, Any] = {}
     for presence in workers:
-        is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
-        if not is_left_alone or presence.provider not in providers:
-            providers[presence.provider] = presence if is_left_alone else None
+        if not presence.is_unavailable or presence.provider not in providers:
+            providers[presence.provider] = presence if presence.is_unavailable else None
     oldest = min((lane.until or now for lane in seen.lanes if lane.due), default=None)
     return {
         "workers": sorted({presence.worker for presence in workers}),

@@ -1,0 +1,106 @@
+"""Outages as the reason of campaigns, on both engines: explanation, poll, list and forecast agree."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mailwright.app.wiring import default_limits
+from mailwright.domain.campaign import PAUSED
+from mailwright.domain.clock import SECOND
+from mailwright.domain.explanation import CampaignState, Remedy
+from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
+from mailwright.sources.campaigns import progress
+from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from tests.builders import DEFAULT_TENANT, FAULT, THROTTLE, Bench
+from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
+from tests.standins.provider import ScriptedProvider
+
+DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True, is_deferral=True)
+
+
+async def shown_reasons(bench: Bench, campaign: QueuedTestCampaign) -> set[str | None]:
+    """Return the reasons that explanation, poll, list and forecast show for the campaign."""
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    now = bench.clock.now()
+    found = await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=None)
+    poll = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
+    async with bench.database.read() as tx:
+        [listed] = await progress.list_positions(tx, now, tenant_id=DEFAULT_TENANT)
+    foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    return {found.reason, poll.reason, listed.defer_reason, foreseen.campaigns[0].segments[0].reason}
+
+
+@pytest.mark.promise("outage-visible")
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [(DOWN, "provider_unavailable"), (THROTTLE, "provider_throttled")],
+    ids=["unavailable", "throttled"],
+)
+async def test_running_worker_shows_an_outage_at_once(bench: Bench, response: object, reason: str) -> None:
+    campaign = await a_queued_campaign(bench, 300)
+    worker = await bench.worker(ScriptedProvider(*[response] * 300))  # type: ignore[list-item]
+    running = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(20):
+            while not any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
+                await asyncio.sleep(0.01)
+        assert await shown_reasons(bench, campaign) == {reason}
+    finally:
+        worker.stop()
+        await running
+
+
+@pytest.mark.promise("outage-visible")
+async def test_silent_provider_is_unavailable_after_seconds(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 20)
+    provider = ScriptedProvider()
+    provider.hold()
+    worker = await bench.worker(provider)
+    running = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(20):
+            await provider.has(10)
+            bench.clock.advance(4 * SECOND)
+            while not any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
+                await asyncio.sleep(0.01)
+            assert await shown_reasons(bench, campaign) == {"provider_unavailable"}
+            provider.let_go()
+            while any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
+                await asyncio.sleep(0.01)
+    finally:
+        provider.let_go()
+        worker.stop()
+        await running
+
+
+async def test_outage_has_a_remedy_and_an_assumption(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 5)
+    until = bench.clock.now() + 10 * SECOND
+    await WorkerRegistry(bench.database, bench.clock, "w").report(WorkerPresence("smtp", until, "NETWORK_ERROR"))
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    found = await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=None)
+    assert (found.state, found.until, found.remedy) == (CampaignState.HELD, until, Remedy.PROVIDER_RECOVERY)
+    foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    assert ForecastAssumption.PROVIDER_RECOVERS in foreseen.assumptions
+
+
+async def test_pause_outranks_an_outage(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 5)
+    until = bench.clock.now() + 10 * SECOND
+    await WorkerRegistry(bench.database, bench.clock, "w").report(WorkerPresence("smtp", until, "NETWORK_ERROR"))
+    await defer_lane(bench.database, campaign.lane, PAUSED, until + SECOND)
+    assert await shown_reasons(bench, campaign) == {PAUSED}
+
+
+async def test_one_usable_provider_means_no_outage(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 5)
+    until = bench.clock.now() + 10 * SECOND
+    await WorkerRegistry(bench.database, bench.clock, "w").report(
+        WorkerPresence("smtp", until, "NETWORK_ERROR"), WorkerPresence("ses")
+    )
+    assert await shown_reasons(bench, campaign) == {None}

@@ -1,0 +1,67 @@
+"""Outages and temporary rejections with the worker: nothing is lost, and no attempt is counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.states import EventType
+from mailwright.outbox.message_records import dead_letters
+from mailwright.outbox.operations import Operations
+from tests.builders import DEFAULT_TENANT, FAULT, Bench, a_message, a_newsletter, deliveries_of, the_event
+from tests.standins.provider import ScriptedProvider
+
+GREYLISTED = replace(FAULT, code="SMTP_TEMPORARY_FAILURE", is_deferral=True)
+DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True, is_deferral=True)
+
+
+async def pass_time(bench: Bench, provider: ScriptedProvider, length: Instant, step: Instant) -> None:
+    """Let a new worker drain the queue after every step."""
+    for _ in range(length // step):
+        bench.clock.advance(step)
+        await bench.drain(provider)
+
+
+@pytest.mark.promise("deferrals-are-not-failures")
+async def test_temporary_rejections_for_minutes_lose_nothing(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(30)))
+    provider = ScriptedProvider(*[GREYLISTED] * 30 * 4)
+    await bench.drain(provider)
+    await pass_time(bench, provider, 4 * MINUTE, 30 * SECOND)
+    assert await bench.statuses() == {"RETRY_SCHEDULED": 30}
+    await pass_time(bench, provider, 15 * MINUTE, 5 * MINUTE)
+    assert await bench.statuses() == {"SENT": 30}
+    assert {row.attempts for row in await deliveries_of(bench.database)} == {1}
+    assert await dead_letters(bench.database, DEFAULT_TENANT, limit=10) == []
+
+
+@pytest.mark.promise("outage-costs-no-attempt")
+async def test_single_message_survives_refused_connections(bench: Bench) -> None:
+    [outbox_id] = await bench.accept(a_message())
+    worker = await bench.worker(provider := ScriptedProvider(*[DOWN] * 20))
+    for _ in range(40):
+        await worker.run(drain=True)
+        bench.clock.advance(30 * SECOND)
+    record = await bench.record(outbox_id)
+    assert (record.summary.status, record.summary.attempts) == ("SENT", 1)
+    assert len(provider.messages) == 21  # A probe at least every 30 seconds.
+
+
+@pytest.mark.promise("deferrals-are-not-failures")
+@pytest.mark.parametrize(("kind", "hours"), [(a_message, 24), (a_newsletter, 72)], ids=["transactional", "bulk"])
+async def test_dead_letter_only_after_the_lifetime(bench: Bench, kind: object, hours: int) -> None:
+    [outbox_id] = await bench.accept(kind())  # type: ignore[operator]
+    provider = ScriptedProvider(*[GREYLISTED] * 1_000)
+    await bench.drain(provider)
+    await pass_time(bench, provider, (hours - 1) * HOUR, HOUR)
+    assert (await bench.record(outbox_id)).summary.status == "RETRY_SCHEDULED"
+    await pass_time(bench, provider, 3 * HOUR, HOUR)
+    record = await bench.record(outbox_id)
+    assert (record.summary.status, record.summary.error_code) == ("FAILED", "LIFETIME_EXCEEDED")
+    assert the_event(record, EventType.FAILED).metadata["originalCode"] == "451"
+    [dead_letter] = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
+    assert dead_letter.code == "LIFETIME_EXCEEDED"
+    # A retry by an operator starts a new lifetime.
+    await Operations(bench.database, bench.clock).requeue(outbox_id, tenant_id=DEFAULT_TENANT)
+    await bench.drain(provider)
+    assert (await bench.record(outbox_id)).summary.status == "RETRY_SCHEDULED"
