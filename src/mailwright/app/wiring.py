@@ -316,7 +316,9 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             clock,
             engine.ledger,
             defaults_of(settings, {member.name: member.weight for member in route.members}),
-            Destinations(clock, engine.ledger, domains) if (domains := domain_limits(settings)) else None,
+            Destinations(clock, engine.ledger, domains, settings.reserve_percent)
+            if (domains := domain_limits(settings))
+            else None,
         ),
         route=route,
         maintenance=Maintenance(clock, duties, lock_ttl),
@@ -420,6 +422,7 @@ def default_limits(settings: Settings) -> Limits:
         warmup_start=settings.warmup_start,
         warmup_factor=settings.warmup_factor,
         interval_ms=settings.interval_ms,
+        reserve_percent=settings.reserve_percent,
     )
 
 

@@ -103,6 +103,7 @@ class ReachedLimit:
     owner: str | None = None  # the name of the tenant, campaign, provider or domain
     used: int | None = None
     allowed: int | None = None
+    reserved: int = 0  # the part of what is allowed that only transactional messages may use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ class Limits:
     in_recipient_zone: bool = False  # Working hours apply in each recipient's time zone.
     interval_ms: int | None = None  # The minimum time between the starts of two sends, across all workers.
     one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
+    # The part of the hourly and daily limits that bulk messages leave for transactional ones.
+    reserve_percent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class LimitWindow:
     lock_name: str | None = None
     # Reserve each permit when its message is sent and not ahead, because unused permits would be missing elsewhere.
     is_exact: bool = False
+    reserved: int = 0  # Permits beyond `limit` that only transactional messages may use.
 
 
 @dataclass(frozen=True, slots=True)

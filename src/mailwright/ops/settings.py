@@ -269,6 +269,15 @@ class Settings(BaseSettings):
         ),
     ] = "UTC"
 
+    reserve_percent: Annotated[
+        int,
+        Field(
+            alias="MAILWRIGHT_RESERVE_PERCENT",
+            ge=0,
+            le=90,
+            description="Part of every limit that bulk email leaves for transactional email, in percent.",
+        ),
+    ] = 10
     sliding_hour: Annotated[
         bool,
         Field(

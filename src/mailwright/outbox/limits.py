@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,8 +12,9 @@ from sqlalchemy import ColumnElement, select
 
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED
 from mailwright.domain.clock import MINUTE, Instant
-from mailwright.domain.lanes import place_of
+from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
+from mailwright.domain.states import Priority
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
@@ -51,8 +53,14 @@ class LimitRules:
     route: str = ""  # The provider that sets this rate, as part of a counter name.
 
     def levels(self, tenant_id: int, lane: int) -> tuple[LimitLevel, ...]:
-        """Return the limits that apply to a message of this lane: its tenant's and, if it has one, its campaign's."""
-        tenant = LimitLevel(str(tenant_id), self.tenants.get(tenant_id, self.default))
+        """Return the limits that apply to a message of this lane: its tenant's and, if it has one, its campaign's.
+
+        Transactional messages may use the reserve of the tenant's limits.
+        """
+        limits = self.tenants.get(tenant_id, self.default)
+        if limits.reserve_percent and Lane(lane).priority < Priority.BULK:
+            limits = _with_reserve(limits, 0)
+        tenant = LimitLevel(str(tenant_id), limits)
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
 
@@ -131,7 +139,13 @@ def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Lim
         in_recipient_zone=bool(own.get("in_readers_time_zone")),
         interval_ms=own.get("interval_ms"),
         one_at_a_time=bool(own.get("one_at_a_time")),
+        reserve_percent=0,  # No transactional message uses the limits of a campaign.
     )
+
+
+@lru_cache(maxsize=1_024)
+def _with_reserve(limits: Limits, percent: int) -> Limits:
+    return replace(limits, reserve_percent=percent)
 
 
 def _typed(limits: dict[str, Any]) -> dict[str, Any]:

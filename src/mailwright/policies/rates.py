@@ -9,6 +9,7 @@ from mailwright.domain.permits import LimitLevel, Limits, LimitWindow, QuotaSnap
 from mailwright.policies import quota as provider_quota
 from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
+from mailwright.policies.reserve import keep_reserve, quota_for_bulk
 
 # The hourly limit of a provider's usual plan, used if no other limit is set.
 DEFAULT_HOURLY_LIMITS = {"smtpbz": 100}
@@ -21,7 +22,7 @@ def windows(
 ) -> tuple[LimitWindow, ...]:
     """Return the counters for the owner's next message; none if nothing is limited.
 
-    Each owner, a tenant or a campaign, has its own counters; all share `quota`.
+    Each owner, a tenant or a campaign, has its own counters; all share `quota`. A reserve of the limits is left out.
     """
     found = []
     if limits.rate_per_hour is not None:
@@ -31,7 +32,11 @@ def windows(
         day, ends = local_day(limits, now)
         name = f"mailwright:rate:day:{owner}:{day}"
         found.append(LimitWindow(name, limits.daily_limit, ends, "daily_limit", next_opening(limits, now)))
-    return (*found, *warmup.windows(limits, owner, now), *provider_quota.windows(quota, now))
+    own = (*found, *warmup.windows(limits, owner, now))
+    percent = limits.reserve_percent
+    if percent:
+        own = tuple(keep_reserve(window, percent) for window in own)
+    return (*own, *provider_quota.windows(quota_for_bulk(quota, percent), now))
 
 
 def windows_of_levels(
@@ -39,7 +44,8 @@ def windows_of_levels(
 ) -> tuple[LimitWindow, ...]:
     """Return all counters for a lane's next message: its tenant's, its campaign's and the quota."""
     own = [window for level in levels for window in windows(level.limits, level.owner, now)]
-    return (*own, *provider_quota.windows(quota, now))
+    percent = levels[0].limits.reserve_percent if levels else 0
+    return (*own, *provider_quota.windows(quota_for_bulk(quota, percent), now))
 
 
 def _clock_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:

@@ -133,7 +133,10 @@ def _limit_owner(limit: ReachedLimit, campaign: str | None = None) -> str:
 def _limit_usage(limit: ReachedLimit) -> str:
     if limit.allowed is None:
         return ""
-    return f" ({limit.allowed:,})" if limit.used is None else f" ({limit.used:,} of {limit.allowed:,})"
+    if limit.used is None:
+        return f" ({limit.allowed:,})"
+    reserved = f", {limit.reserved:,} reserved for transactional email" if limit.reserved else ""
+    return f" ({limit.used:,} of {limit.allowed:,}{reserved})"
 
 
 # Messages.

@@ -10,6 +10,7 @@ from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason, LimitWindow
 from mailwright.outbox.ledger import Ledger
 from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, window
+from mailwright.policies.reserve import keep_reserve
 
 # A message to a domain with as many messages in flight as allowed is deferred by this much.
 PAUSE: Instant = 250
@@ -25,18 +26,29 @@ class DomainDecision:
 
 
 class Destinations:
-    def __init__(self, clock: Clock, ledger: Ledger, limits: DomainLimits) -> None:
+    def __init__(self, clock: Clock, ledger: Ledger, limits: DomainLimits, reserve_percent: int = 0) -> None:
         self._clock = clock
         self._ledger = ledger
         self._limits = limits
+        self._reserve_percent = reserve_percent  # What bulk messages leave for transactional ones.
         self._slots = SendSlots()
         self._workers = 1
         # Sends started to domains with a concurrency limit, in this second and in the previous one.
         self._started: Counter[str] = Counter()
         self._started_before: Counter[str] = Counter()
 
-    async def decide(self, batch: Iterable[Claimed]) -> DomainDecision:
-        """Reserve permits for the messages that may be sent now; defer the others."""
+    async def decide(self, batch: Sequence[Claimed]) -> DomainDecision:
+        """Reserve permits for the messages that may be sent now, transactional ones first; defer the others."""
+        urgent = [claimed for claimed in batch if not claimed.is_bulk]
+        if not urgent or len(urgent) == len(batch):
+            return await self._decide(batch, is_bulk=not urgent)
+        first = await self._decide(urgent, is_bulk=False)
+        second = await self._decide([claimed for claimed in batch if claimed.is_bulk], is_bulk=True)
+        return DomainDecision(
+            first.permits | second.permits, first.concurrency | second.concurrency, first.deferred + second.deferred
+        )
+
+    async def _decide(self, batch: Sequence[Claimed], *, is_bulk: bool) -> DomainDecision:
         deferred: list[tuple[Claimed, Deferral]] = []
         concurrency: dict[int, int] = {}
         wanted: dict[LimitWindow, Sequence[Claimed]] = {}
@@ -47,7 +59,8 @@ class Destinations:
                 ready = group[: READY * limit.at_once]
                 deferred += [(claimed, self.next_slot(claimed, limit.at_once)) for claimed in group[len(ready) :]]
             if limit.rate_per_second is not None:
-                wanted[window(domain, limit.rate_per_second, self._clock.now())] = ready
+                counter = window(domain, limit.rate_per_second, self._clock.now())
+                wanted[keep_reserve(counter, self._reserve_percent) if is_bulk else counter] = ready
         granted = await self._ledger.reserve_each({counter: len(group) for counter, group in wanted.items()})
         permits: dict[int, LimitWindow] = {}
         for counter, group in wanted.items():

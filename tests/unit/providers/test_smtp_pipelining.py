@@ -154,6 +154,29 @@ async def test_unsolicited_reply_closes_an_idle_connection() -> None:
         assert len(sink.sessions) == 2
 
 
+async def test_acceptance_before_the_content_is_not_believed() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.DATA, b"354 go on\r\n250 ok, queued\r\n", nth=1)
+        result = await smtp.send(a_mail())
+        assert (result.kind, result.definitely_not_sent) == (ResultKind.RETRYABLE, True)
+        assert not sink.complete
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_acceptance_with_a_rejection_is_in_doubt() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.DOT, b"250 ok\r\n554 5.7.1 rejected\r\n", nth=1)
+        result = await smtp.send(a_mail())
+        assert (result.kind, result.code) == (ResultKind.IN_DOUBT, "SMTP_GARBLED_ANSWER")
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_acceptance_with_a_goodbye_is_sent() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.DOT, b"250 ok\r\n421 4.7.0 too many messages\r\n", nth=1)
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
 async def test_mismatched_reply_puts_unanswered_content_in_doubt() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.DOT, "354 go on", nth=1)

@@ -100,7 +100,7 @@ class LoginConversation:
     def good_replies_received(self, data: bytes) -> bool:
         return False  # During login every reply is checked individually.
 
-    def reply_received(self, reply: SmtpReply) -> None:
+    def reply_received(self, reply: SmtpReply, _following: SmtpReply | None = None) -> None:
         self._heard.append(reply)
         if len(self._heard) > 2:
             self.transport.end(SessionEnd.GARBLED, "the server sent an unexpected reply")

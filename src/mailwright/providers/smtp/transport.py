@@ -13,7 +13,8 @@ class TransportListener(Protocol):
     def good_replies_received(self, data: bytes) -> bool:
         """Return whether these bytes were exactly what was expected and have been handled."""
 
-    def reply_received(self, reply: SmtpReply) -> None: ...
+    def reply_received(self, reply: SmtpReply, following: SmtpReply | None = None) -> None:
+        """Handle a reply. `following` is the next one, if it arrived together with this one."""
 
     def patience(self) -> float:
         """Return the seconds to wait for the next reply."""
@@ -119,15 +120,25 @@ class SmtpTransport(asyncio.Protocol):
             return
         reply = None
         try:
-            for reply in self._reader.feed(data):
-                self.listener.reply_received(reply)
+            for following in self._reader.feed(data):
+                if reply is not None:
+                    self.listener.reply_received(reply, following)
                 if self.has_ended:
                     return
+                reply = following
         except GarbledReply as error:
+            self._receive_last(reply)
             self.end(SessionEnd.GARBLED, str(error))
             return
+        self._receive_last(reply)
+
+    def _receive_last(self, reply: SmtpReply | None) -> None:
+        """Handle the last complete reply of the received bytes."""
+        if reply is None:
+            return
+        self.listener.reply_received(reply)
         # Only a complete reply restarts the timeout; a server that trickles bytes makes no progress.
-        if reply is not None:
+        if not self.has_ended:
             self.allow(self.listener.patience())
 
     def connection_lost(self, error: Exception | None) -> None:

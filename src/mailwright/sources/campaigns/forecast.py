@@ -16,6 +16,7 @@ from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, split_d
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import sending_rate
+from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot
@@ -60,6 +61,7 @@ async def forecast(
     now = clock.now()
     measured = await sending_rate(database, now) if measured_rate is None else measured_rate
     rules = await load_limit_rules(database, defaults)
+    rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
         queue = await _load_queue(tx, rules, now)
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))

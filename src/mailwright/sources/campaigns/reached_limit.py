@@ -27,7 +27,7 @@ async def find_reached_limit(
         for window in _windows(level, reason, now):
             used = await _used(tx, window)
             if used >= window.limit:
-                return _reached(campaign, level, reason, used=used, allowed=window.limit)
+                return _reached(campaign, level, reason, used=used, window=window)
     configured = next((level for level in levels if _has_limit(level, reason, now)), None)
     return None if configured is None else _reached(campaign, configured, reason)
 
@@ -56,11 +56,13 @@ async def _used(tx: Transaction, window: LimitWindow) -> int:
 
 
 def _reached(
-    campaign: Any, level: LimitLevel, reason: str, *, used: int | None = None, allowed: int | None = None
+    campaign: Any, level: LimitLevel, reason: str, *, used: int | None = None, window: LimitWindow | None = None
 ) -> ReachedLimit:
+    allowed = None if window is None else window.limit + window.reserved
+    reserved = 0 if window is None else window.reserved
     if level.owner.startswith("campaign-"):
-        return ReachedLimit(reason, LimitScope.CAMPAIGN, campaign.name, used, allowed)
+        return ReachedLimit(reason, LimitScope.CAMPAIGN, campaign.name, used, allowed, reserved)
     column = LIMIT_COLUMNS.get(reason)
     is_own = column is not None and getattr(campaign, f"tenant_{column}") is not None
     scope = LimitScope.TENANT if is_own else LimitScope.INSTALLATION
-    return ReachedLimit(reason, scope, campaign.tenant, used, allowed)
+    return ReachedLimit(reason, scope, campaign.tenant, used, allowed, reserved)

@@ -1,0 +1,32 @@
+"""The reserve: bulk messages leave a part of every limit to transactional messages.
+
+All messages use the same counters. Bulk messages stop before the limit, so that a password reset can always be sent.
+Limits per second need no reserve: the next slot is less than a second away, and transactional messages get it first.
+"""
+
+from dataclasses import replace
+
+from mailwright.domain.permits import LimitWindow, QuotaSnapshot
+
+
+def reserved_part(limit: int, percent: int) -> int:
+    """Return how much of a limit is reserved: at least one permit, but never all of them."""
+    return min(max(0, limit - 1), -(-limit * percent // 100))
+
+
+def keep_reserve(window: LimitWindow, percent: int) -> LimitWindow:
+    """Return the window as bulk messages may use it."""
+    reserved = reserved_part(window.limit, percent)
+    return replace(window, limit=window.limit - reserved, reserved=reserved) if reserved else window
+
+
+def quota_for_bulk(quota: QuotaSnapshot | None, percent: int) -> QuotaSnapshot | None:
+    """Return the quota as bulk messages may use it.
+
+    The reserve is a part of the daily quota, if that is known: a part of the remainder would shrink with every sync.
+    """
+    if quota is None or not percent:
+        return quota
+    reserved = reserved_part(quota.per_day or quota.remaining, percent)
+    per_day = None if quota.per_day is None else quota.per_day - reserved
+    return replace(quota, remaining=max(0, quota.remaining - reserved), per_day=per_day)
