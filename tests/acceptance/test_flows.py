@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from email import message_from_bytes
 from typing import Any
 
 import pytest
@@ -211,6 +212,27 @@ async def test_fifth_failure_leaves_a_dead_letter(bench: Bench, clock: ManualClo
     )
     assert "399 what" in dead_letter.reason
     assert record.payload == message.payload  # The content is kept.
+
+
+@pytest.mark.promise("deferrals-are-not-failures")
+async def test_deferred_copy_is_retried_alone(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+    message = a_message_with(cc=["cleo@example.com"], bcc=["dan@example.com"])
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "450 4.2.0 greylisted", recipient="dan@example.com", times=1)
+    await bench.drain()
+    clock.advance(2 * SECOND)
+    await bench.drain()
+
+    assert [email.recipients for email in sink.messages] == [
+        (message.to_email, "cleo@example.com"),
+        ("dan@example.com",),
+    ]
+    whole, copy = (message_from_bytes(email.content) for email in sink.messages)
+    assert [whole[name] for name in ("To", "Cc", "Message-ID")] == [copy[name] for name in ("To", "Cc", "Message-ID")]
+    record = await bench.record(message.outbox_id)
+    [copy_id] = record.deferred_copies
+    assert (await bench.record(copy_id)).copy_of == message.outbox_id
+    assert await bench.statuses() == {Status.SENT: 2}
 
 
 @pytest.mark.promise("throttle-free")

@@ -145,6 +145,7 @@ class Delivered:
     provider: str
     provider_message_id: str | None
     note: str | None = None  # A remark of the provider, for example about a rejected copy.
+    deferred_recipients: tuple[str, ...] = ()  # Recipients of copies that must be retried.
 
     @property
     def duration_ms(self) -> int:

@@ -42,6 +42,8 @@ class SendResult:
     # True if the provider cannot have the message: it was rejected, or its last byte was never sent. Only then may
     # another provider send it.
     definitely_not_sent: bool = False
+    # Recipients of copies that the receiving server deferred, although it accepted the message for others.
+    deferred_recipients: tuple[str, ...] = ()
     # The conclusion from a rejection about the address itself, if any.
     bounce: BounceKind | None = None
 

@@ -75,6 +75,17 @@ class MessageRecord:
     expires_at: Instant | None
     events: tuple[Event, ...]
 
+    @property
+    def copy_of(self) -> str | None:
+        """The message of which this is a copy that the receiving server deferred."""
+        copy = self.payload.get("copy")
+        return copy["of"] if isinstance(copy, Mapping) else None
+
+    @property
+    def deferred_copies(self) -> list[str]:
+        """The messages that retry deferred copies of this one."""
+        return [outbox_id for event in self.events for outbox_id in event.metadata.get("deferredCopies", ())]
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:

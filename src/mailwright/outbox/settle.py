@@ -9,8 +9,10 @@ import orjson
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.ids import token
-from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
+from mailwright.domain.message import Admitted, Claimed, Delivered, Event, NewMessage, Outcome, Settlement
 from mailwright.domain.states import EventType, Status
+from mailwright.outbox.accept import accept
+from mailwright.outbox.copies import deferred_copies
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -143,7 +145,10 @@ async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Inst
     if count < len(rows):
         settled = await _written_by(tx, settlement, [_attempt_row(each.claimed) for each in delivered])
         delivered = [each for each in delivered if each.claimed.message_key in settled]
-    await tx.count(APPEND_EVENTS, events=[row for each in delivered for row in _sent_events(each)])
+    copies = deferred_copies(delivered, now) if any(each.deferred_recipients for each in delivered) else {}
+    await tx.count(APPEND_EVENTS, events=[row for each in delivered for row in _sent_events(each, copies)])
+    if copies:
+        await accept(tx, [message for messages in copies.values() for message in messages], now)
     return count
 
 
@@ -324,7 +329,9 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
     }
 
 
-def _sent_events(delivered: Delivered) -> tuple[tuple[int, int, str, Instant, str], ...]:
+def _sent_events(
+    delivered: Delivered, copies: Mapping[int, Sequence[NewMessage]]
+) -> tuple[tuple[int, int, str, Instant, str], ...]:
     """Return the four events of a successful attempt, in the order of the columns."""
     claimed = delivered.claimed
     key, tenant, attempt = claimed.message_key, claimed.tenant_id, claimed.attempts + 1
@@ -336,6 +343,8 @@ def _sent_events(delivered: Delivered) -> tuple[tuple[int, int, str, Instant, st
     }
     if delivered.note:
         outcome["message"] = delivered.note
+    if key in copies:
+        outcome["deferredCopies"] = [message.outbox_id for message in copies[key]]
     begun = f'{{"attempt":{attempt}}}'
     handed = f'{{"attempt":{attempt},"provider":"{delivered.provider}"}}'  # A name of ours: nothing to escape.
     return (

@@ -166,13 +166,14 @@ class Composer:
         sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
         cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
-        identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
-        addressed = RecipientHeaders(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
+        shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
+        identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
+        addressed = RecipientHeaders(shown_to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
         # Fast path: a template without copies and attachments is one join of prepared pieces.
-        if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
+        if claimed.template_key is not None and not (shown_cc or payload.get("attachments") or payload.get("subject")):
             content = self._fill_layout(claimed, sender, addressed)
         else:
-            content = self._compose(claimed, sender, addressed, cc)
+            content = self._compose(claimed, sender, addressed, shown_cc)
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return OutgoingMessage(
             claimed.outbox_id,
@@ -277,6 +278,12 @@ def _copy_boxes(claimed: Claimed) -> Iterator[list[Mailbox]]:
             boxes.setdefault(_normal(box), box)
         yield [box for email, box in boxes.items() if email not in seen]
         seen.update(boxes)
+
+
+def _shown_recipients(claimed: Claimed) -> tuple[Mailbox, tuple[Mailbox, ...], str]:
+    """Return To, Cc and the ID of the whole message, of which this is a copy to one recipient."""
+    copy = claimed.payload["copy"]
+    return Mailbox(copy["to"], copy.get("toName")), tuple(map(parse_mailbox, copy.get("cc", ()))), copy["of"]
 
 
 def _normal(box: Mailbox) -> str:

@@ -90,6 +90,7 @@ def conclude(
                 result.provider,
                 result.provider_message_id,
                 result.message,
+                result.deferred_recipients,
             )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)

@@ -84,8 +84,8 @@ class CircuitBreaker:
         if self._open_until is not None and not is_throttled:
             if now < self._open_until:
                 return  # The message was in flight when the circuit breaker opened.
-            # A provider that is down is probed often, so that messages resume soon after it is back. Wrong settings do
-            # not change by themselves, and repeated logins with them can lock an account.
+            # A provider that is down is probed often, so that messages resume soon after it is back. Wrong settings
+            # stay wrong until somebody corrects them, and repeated logins with them can lock an account.
             is_misconfigured = result.category is ErrorCategory.CONFIGURATION
             self._pause = min(2 * self._pause, LONGEST if is_misconfigured else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)

@@ -135,6 +135,7 @@ class MessageResponse(MessageSummaryResponse):
 
     company_id: str
     expires_at: Time | None
+    copy_of: str | None  # The message of which this is a copy that was deferred and is sent alone.
     tags: list[str]
     metadata: dict[str, Any]
     events: list[MessageEventResponse]
@@ -195,6 +196,7 @@ def message_response(record: MessageRecord) -> MessageResponse:
         message_summary_response(record.summary),
         company_id=record.tenant,
         expires_at=record.expires_at,
+        copy_of=record.copy_of,
         tags=record.payload.get("tags", []),
         metadata=record.payload.get("metadata", {}),
         events=[

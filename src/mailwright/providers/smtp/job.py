@@ -63,4 +63,5 @@ class SmtpJob:
         recipients = self.message.recipients
         refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
         message = f"{len(refusals)} of {len(recipients)} recipients rejected: {', '.join(refusals)}"
-        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message)
+        deferred = tuple(recipients[i] for i, one in self.refused_recipients.items() if one.is_deferral)
+        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message, deferred_recipients=deferred)
