@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns, sendgrid: the event")
     parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
     parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="smtp: take so long per message")
+    parser.add_argument("--outage", choices=("refuse", "hang"), help="smtp: refuse connections, or never reply")
+    parser.add_argument("--seconds", type=float, metavar="N", help="smtp: when --fail or --outage ends")
     chosen = parser.parse_args(arguments)
     asked = StandInOptions(
         chosen.fail,
@@ -42,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen.type,
         chosen.seed,
         chosen.delay,
+        chosen.outage,
+        chosen.seconds,
     )
     serve: Serve = import_module(f"tests.standins.{chosen.name}").serve
     try:

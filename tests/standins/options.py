@@ -19,6 +19,8 @@ class StandInOptions:
     type: str | None = None
     seed: str | None = None  # A file with the initial content.
     delay_seconds: float = 0.0  # Respond to each message after this long.
+    outage: str | None = None  # `refuse` connections, or `hang`: accept them and never reply.
+    outage_seconds: float | None = None  # When `fail` or `outage` ends. None means never.
 
 
 def misbehave(

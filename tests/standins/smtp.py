@@ -13,6 +13,7 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
     async with SmtpSink(host=host, port=port, delay_seconds=asked.delay_seconds) as sink:
         if asked.fail is not None:
             sink.answer(Step.RCPT, f"{asked.fail} {REASONS.get(asked.fail, 'not now')}", times=asked.times)
+        outage = asyncio.create_task(_fail_for_a_while(sink, asked))
         print(f"An SMTP server listens at {sink.host}:{sink.port}. For `mailwright serve`, set:")
         print(f"  export MAILWRIGHT_PROVIDER=smtp MAILWRIGHT_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none'")
         print(
@@ -25,3 +26,15 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
             for message in sink.messages[told:]:
                 print(f"a message to {', '.join(message.recipients)}, {len(message.content)} bytes", flush=True)
             told = len(sink.messages)
+            if outage.done():
+                outage.result()
+
+
+async def _fail_for_a_while(sink: SmtpSink, asked: StandInOptions) -> None:
+    if asked.outage == "refuse":
+        await sink.refuse_connections()
+    elif asked.outage == "hang":
+        sink.hang()
+    if asked.outage_seconds is not None:
+        await asyncio.sleep(asked.outage_seconds)
+        await sink.recover()

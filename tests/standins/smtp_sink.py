@@ -150,22 +150,44 @@ class SmtpSink:
         self._arrived = asyncio.Condition()
         self._server: asyncio.Server | None = None
         self._handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self.responds = asyncio.Event()
+        self.responds.set()
 
     async def __aenter__(self) -> Self:
+        await self._listen()
+        return self
+
+    async def _listen(self) -> None:
         context = self.server_context() if self.tls is SinkTls.IMPLICIT else None
         self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.refuse_connections()
+
+    # Outages.
+
+    async def refuse_connections(self) -> None:
+        """Refuse connections from now on, and cut the open ones."""
         assert self._server is not None
         self._server.close()
         for handler in tuple(self._handlers):
             handler.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
         await self._server.wait_closed()
+
+    def hang(self) -> None:
+        """Accept connections and commands from now on, but never reply, like a half-open socket."""
+        self.responds.clear()
+
+    async def recover(self) -> None:
+        """End every outage: accept connections on the same port, reply, and forget the rules."""
+        self._rules.clear()
+        self.responds.set()
+        if self._server is not None and not self._server.is_serving():
+            await self._listen()
 
     @property
     def url(self) -> str:
@@ -491,6 +513,7 @@ class _Dialogue:
         await self._write(f"{reply}\r\n".encode())
 
     async def _write(self, data: bytes) -> None:
+        await self._sink.responds.wait()
         if self._sink.single_bytes:
             for byte in data:
                 self._writer.write(bytes([byte]))

@@ -18,6 +18,9 @@ from mailwright.providers.sendgrid.responses import RESPONSE_RULES
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd, interpret_rejection
+from mailwright.sources.api.messages import payload
+from mailwright.sources.api.requests import parse_send
+from mailwright.sources.api.validation import RequestInvalid
 
 NOW: Instant = 1_800_000_000_000
 GREYLISTED = interpret_rejection(SmtpPhase.RCPT, SmtpReply(451, [b"4.7.1 greylisted, try again later"]))
@@ -157,3 +160,10 @@ def test_invalid_lifetimes_are_reported_together() -> None:
     with pytest.raises(ConfigurationInvalid) as error:
         parse_lifetimes("bulk=72, post=1h, bulk=400d")
     assert len(error.value.problems) == 3
+
+
+def test_api_accepts_a_lifetime_per_message() -> None:
+    body = {"to": "reader@example.com", "subject": "Code", "text": "1234"}
+    assert payload(parse_send({**body, "lifetimeMinutes": 30}))["lifetimeMinutes"] == 30
+    with pytest.raises(RequestInvalid):
+        parse_send({**body, "lifetimeMinutes": 0})

@@ -177,6 +177,20 @@ async def test_throttling_costs_no_attempt(setup: QueueSetup) -> None:
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
 
 
+@pytest.mark.promise("notify-attempts")
+@pytest.mark.parametrize("blames_provider", [False, True], ids=["greylisted", "down"])
+async def test_deferral_costs_no_attempt(setup: QueueSetup, blames_provider: bool) -> None:
+    number = await setup.owner.notification()
+    provider = ScriptedProvider(fault(is_deferral=True, blames_provider=blames_provider), SENT)
+    fanout = await setup.round(provider)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts, row.locked_by) == ("pending", 0, "worker-1")
+    setup.advance(10 * SECOND)
+    await setup.round(provider, fanout)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
+
+
 # Permanent failures.
 
 

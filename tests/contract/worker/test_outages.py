@@ -8,9 +8,12 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
 from mailwright.domain.states import EventType
+from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
+from mailwright.outbox.summary import summarize_queue
 from mailwright.providers.route import Route
+from mailwright.schemas.explanation_text import message_text
 from tests.builders import DEFAULT_TENANT, FAULT, Bench, a_message, a_newsletter, deliveries_of, the_event
 from tests.standins.provider import ScriptedProvider
 
@@ -74,3 +77,16 @@ async def test_dead_letter_only_after_the_lifetime(bench: Bench, kind: object, h
     await Operations(bench.database, bench.clock).requeue(outbox_id, tenant_id=DEFAULT_TENANT)
     await bench.drain(provider)
     assert (await bench.record(outbox_id)).summary.status == "RETRY_SCHEDULED"
+
+
+async def test_message_deferred_for_hours_is_reported(bench: Bench) -> None:
+    [outbox_id] = await bench.accept(a_message())
+    provider = ScriptedProvider(*[GREYLISTED] * 100)
+    await bench.drain(provider)
+    await pass_time(bench, provider, 3 * HOUR, HOUR)
+    assert (await summarize_queue(bench.database, bench.clock.now(), DEFAULT_TENANT)).delayed == 0
+    await pass_time(bench, provider, 2 * HOUR, HOUR)
+    assert (await summarize_queue(bench.database, bench.clock.now(), DEFAULT_TENANT)).delayed == 1
+    sentence = message_text(await explain(bench.database, bench.clock, outbox_id, tenant_id=None)).sentence
+    assert sentence.startswith("Delayed since")
+    assert "Mailwright gives up at" in sentence
