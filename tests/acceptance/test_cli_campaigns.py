@@ -41,7 +41,7 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     tried = await here.ok("campaign", "test", campaign_id, "me@example.com", "--as", "ada@example.com")
 
     started = await here.ok("campaign", "start", campaign_id)
-    assert started.out == "News: 3 recipients; workers are sending it.\n"
+    assert started.out == "News: 3 recipients; no worker is running, start one with `mailwright worker`.\n"
     await here.ok("worker", "--drain")
     held = (await here.ok("campaign", "show", campaign_id, "--json")).json
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
@@ -121,7 +121,10 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
     assert "Paused" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"
-    assert (await here.ok("campaign", "cancel", campaign_id)).out == "News is now – CANCELLED\n"
+    asked = await here.run("campaign", "cancel", campaign_id)
+    assert asked.code == 1
+    assert "Cancel News? 3 recipients did not receive it yet. This cannot be undone." in asked.out + asked.err
+    assert (await here.ok("campaign", "cancel", campaign_id, "--yes")).out == "News is now – CANCELLED\n"
     copy = (await here.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
     definition = (await here.ok("campaign", "show", copy, "--json")).json["definition"]
     assert (definition["name"], definition["experiment"]["testPercent"]) == ("Again", 40)

@@ -35,7 +35,7 @@ class Caller:
     actor: str | None = None  # the signed-in user; None for an API key
 
     def require(self, scope: Scope) -> None:
-        if scope not in self.scopes:
+        if not any(own.allows(scope) for own in self.scopes):
             raise Forbidden(f"This API key lacks the `{scope}` scope.")
 
 

@@ -25,7 +25,11 @@ class Role(StrEnum):
 class Scope(StrEnum):
     SEND = "send"  # POST /v1/email/send and /v1/email/batch
     READ = "read"  # every request that changes nothing
-    MANAGE = "manage"  # every other change
+    MANAGE = "manage"  # every other change, and every request that changes nothing
+
+    def allows(self, needed: "Scope") -> bool:
+        """Return whether the scope includes another one. Changing things includes reading the result."""
+        return self is needed or (self is Scope.MANAGE and needed is Scope.READ)
 
 
 ALL_SCOPES: Final = frozenset(Scope)

@@ -11,13 +11,12 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox.reported import find_by_outbox_id
-from mailwright.outbox.settle import append_events, event_row
+from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 LOCK_CONTACTS = statement(__package__, "lock_contacts")
 
-NO_MESSAGE: Final = 0
 # Identifies the contact for outbound webhooks; it is not part of what they send.
 CONTACT_KEY: Final = "contactKey"
 

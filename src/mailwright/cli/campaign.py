@@ -18,8 +18,10 @@ from mailwright.cli.campaign_options import (
     Alone,
     Filter,
     Hours,
+    IfUndecided,
     Interval,
     Lists,
+    MinConfidence,
     Name,
     PerDay,
     PerHour,
@@ -52,6 +54,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.outbox.workers import list_present
 from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaigns import (
     CampaignRequest,
@@ -62,7 +65,7 @@ from mailwright.schemas.campaigns import (
     warning_responses,
 )
 from mailwright.schemas.exclusions import exclusion_sentence
-from mailwright.schemas.explanation_text import campaign_text
+from mailwright.schemas.explanation_text import campaign_text, deferral_text
 from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.campaigns import progress, report
@@ -119,6 +122,8 @@ def create(
     test_percent: TestPercent = None,
     wait_minutes: WaitMinutes = None,
     winner_by: WinnerBy = None,
+    min_confidence: MinConfidence = None,
+    if_undecided: IfUndecided = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
@@ -192,19 +197,19 @@ def start(
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
 
-    async def work(at: Installation) -> View:
+    async def work(at: Installation) -> tuple[View, str]:
         _print_warnings((await _examined(at, await _found(at, campaign_id))).warnings)
         campaign = await _campaigns(at).start(ACTOR, campaign_id)
         if not no_wait:
             await _enqueue(at, campaign)
-        return await _view(at, campaign_id)
+        view = await _view(at, campaign_id)
+        return view, await _what_happens_next(at, view)
 
     try:
-        view = _run(work)
+        view, how = _run(work)
     except KeyboardInterrupt:
         aside.print("Workers continue to enqueue the audience.")
         raise typer.Exit(INTERRUPTED) from None
-    how = waiting(view.place, view.now) or "workers are sending it"
     planned = view.numbers.counts.planned if view.numbers else 0
     out.print(f"{view.campaign.name}: {_people(planned)}; {how}.", markup=False, soft_wrap=True)
 
@@ -222,8 +227,16 @@ def resume(campaign_id: CampaignId) -> None:
 
 
 @app.command()
-def cancel(campaign_id: CampaignId) -> None:
+def cancel(
+    campaign_id: CampaignId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
     """Cancel a campaign. Messages already sent stay in the report."""
+    if not yes:
+        view = _run(lambda at: _view(at, campaign_id))
+        remaining = view.numbers.counts.remaining if view.numbers else 0
+        unsent = f"{_people(remaining)} did not receive it yet. " if remaining else ""
+        typer.confirm(f"Cancel {view.campaign.name}? {unsent}This cannot be undone.", abort=True)
     _act(lambda campaigns: campaigns.cancel(ACTOR, campaign_id))
 
 
@@ -473,8 +486,27 @@ async def _found(at: Installation, campaign_id: str) -> Campaign:
 
 async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
-    numbers = await load_numbers(at.database, campaign.key, now)
+    numbers = await load_numbers(at.database, campaign, now)
     return View(campaign, numbers.position if numbers else None, numbers, now)
+
+
+async def _what_happens_next(at: Installation, view: View) -> str:
+    """Return why a started campaign is not being sent, or that workers are sending it."""
+    if deferral := waiting(view.place, view.now):
+        return deferral
+    if not await list_present(at.database, view.now):
+        return "no worker is running, start one with `mailwright worker`"
+    from mailwright.app.providers import providers_of  # noqa: PLC0415 - as above
+    from mailwright.app.wiring import defaults_of  # noqa: PLC0415
+    from mailwright.sources.campaigns.forecast import forecast  # noqa: PLC0415
+
+    defaults = defaults_of(at.settings, providers_of(at.settings))
+    found = await forecast(at.database, at.clock, defaults, tenant_id=view.campaign.tenant_id)
+    own = next((each for each in found.campaigns if each.campaign_id == view.campaign.campaign_id), None)
+    if own is None or own.starts_at is None or own.starts_at <= view.now or not own.segments:
+        return "workers are sending it"
+    reason = own.segments[0].reason
+    return "workers are sending it" if reason is None else deferral_text(reason, own.starts_at, view.now)
 
 
 async def _watch(at: Installation, campaign_id: str) -> None:

@@ -69,6 +69,8 @@ def _ab_test(options: Options) -> dict[str, Any]:
             "testPercent": options["test_percent"],
             "waitMinutes": options["wait_minutes"],
             "winnerBy": options["winner_by"],
+            "minConfidence": options["min_confidence"],
+            "ifUndecided": options["if_undecided"],
         }
     )
 

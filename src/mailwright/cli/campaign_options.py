@@ -58,6 +58,15 @@ TestPercent = Annotated[
 ]
 WaitMinutes = Annotated[int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")]
 WinnerBy = Annotated[str | None, typer.Option(help="clicks or opens.", show_default="clicks")]
+MinConfidence = Annotated[
+    int | None, typer.Option(help="How certain the winner's lead must be, in percent.", show_default="95")
+]
+IfUndecided = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VARIANT", help="The variant for everyone else if no result is clear.", show_default="wait for a person"
+    ),
+]
 PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
 PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
 PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]

@@ -12,6 +12,7 @@ from rich.text import Text
 from mailwright.cli.output import clock_time
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import deferral_text
 from mailwright.sources.campaigns.campaigns import Campaign
@@ -78,6 +79,8 @@ def picture(view: View) -> RenderableType:
     lines = [Text(_figures(counts))]
     if reported := _results(view.numbers):
         lines.append(Text(reported))
+    if view.numbers is not None and view.numbers.ab_test is not None:
+        lines.append(Text(ab_test_text(view.numbers.ab_test)))
     return Group(grid, bar, *lines)
 
 

@@ -35,6 +35,7 @@ SHAPES: Final = {
     "scheduled": (">", "cyan"),
     "paused": ("=", "red"),
     "waits_for_winner": ("?", "magenta"),
+    "ab_test_undecided": ("?", "magenta"),
 }
 OTHER: Final = ("+", "yellow")
 MIN_WIDTH: Final = 20

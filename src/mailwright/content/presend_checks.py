@@ -36,7 +36,7 @@ class PresendIssue:
     level: IssueLevel
     code: str
     sentence: str
-    where: str  # subject, html, text or sender
+    where: str  # subject, html, text, sender or audience
 
 
 ISSUE_LEVELS: Mapping[str, IssueLevel] = {

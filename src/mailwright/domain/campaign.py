@@ -55,5 +55,7 @@ PAUSED = "paused"
 SCHEDULED = "scheduled"
 CANCELLED = "cancelled"
 AWAITING_WINNER = "waits_for_winner"
+# The results of an A/B test do not decide it; a person must choose the winner.
+UNDECIDED = "ab_test_undecided"
 # The end of a deferral that only a person ends.
 INDEFINITELY: int = 253_370_764_800_000

@@ -81,6 +81,7 @@ class Remedy(StrEnum):
     PAUSE_CAMPAIGN_AHEAD = "pause_campaign_ahead"
     PAUSE_AND_RESUME = "pause_and_resume"
     CHOOSE_WINNER = "choose_winner"
+    CHOOSE_VARIANT = "choose_variant"
     RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
     RESOLVE_MESSAGES = "resolve_messages"
 

@@ -50,6 +50,13 @@ class EventType(StrEnum):
     JOINED = "joined"
     LEFT = "left"
 
+    # Events of a campaign as a whole. They belong to no message.
+    CAMPAIGN_STARTED = "campaign.started"
+    CAMPAIGN_HELD = "campaign.held"
+    CAMPAIGN_RESUMED = "campaign.resumed"
+    CAMPAIGN_FINISHED = "campaign.finished"
+    CAMPAIGN_CANCELLED = "campaign.cancelled"
+
 
 class Priority:
     """Priorities of messages; smaller numbers are sent first."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from mailwright.domain.actions import Action, ActionKind, campaign_actions
 from mailwright.domain.address import domain_of
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, UNDECIDED, CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import (
@@ -372,6 +372,9 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     CANCELLED: _campaign_cancelled,
     SCHEDULED: _campaign_scheduled,
     AWAITING_WINNER: _awaiting_winner,
+    UNDECIDED: lambda facts: _lane_deferred(
+        facts, remedy=Remedy.CHOOSE_VARIANT, actions=_explain_campaign(facts.message)
+    ),
 }
 
 

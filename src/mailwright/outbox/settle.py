@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -41,6 +41,10 @@ DELETE_DEAD_LETTERS = statement(__package__, "delete_dead_letters")
 RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
     event.value for event in (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
 )
+
+
+# The message key of events that belong to no message.
+NO_MESSAGE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, ext
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.sources.campaigns.ab_test import AbTestState
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
@@ -114,6 +115,27 @@ class CampaignResultsResponse(ResponseModel):
     unsubscribed: int
 
 
+class VariantResultResponse(ResponseModel):
+    name: str
+    sent: int
+    engaged: int
+
+
+class AbTestResponse(ResponseModel):
+    """`state`: `running`; `undecided`, so that a person must choose; `decided`; or `no_winner`, if the variants share
+    the whole audience. `decidedBy`: `figures` for clear results, `setting` for `ifUndecided`, or who chose. `engaged`
+    counts recipients who opened or clicked, as `winnerBy` says.
+    """
+
+    state: AbTestState
+    winner_by: str
+    min_confidence: int
+    winner: str | None
+    decided_by: str | None
+    decides_at: Time | None
+    results: list[VariantResultResponse]
+
+
 class CampaignSummaryResponse(ResponseModel):
     """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait."""
 
@@ -136,6 +158,7 @@ class CampaignResponse(CampaignSummaryResponse):
     queue_status: QueueStatus | None
     counts: CampaignCountsResponse | None
     results: CampaignResultsResponse | None
+    ab_test: AbTestResponse | None
     percent: float | None
     failed_count: int
 
@@ -273,6 +296,7 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         queue_status=numbers.position.status if numbers else None,
         counts=numbers.counts if numbers else None,
         results=numbers.results if numbers else None,
+        ab_test=numbers.ab_test if numbers else None,
         percent=numbers.counts.percent if numbers else None,
         failed_count=numbers.counts.failed if numbers else 0,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
 
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED, UNDECIDED
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import (
     MAX_POSITION,
@@ -79,6 +79,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     PAUSED: "paused",
     SCHEDULED: "scheduled",
     AWAITING_WINNER: "A/B test",
+    UNDECIDED: "undecided A/B test",
 }
 
 
@@ -248,6 +249,8 @@ def _held(times: _Times, message: MessageExplanation) -> str:
         case "waits_for_winner":
             chosen = f"The winner is chosen at {times.at(message.until)}."
             return f"Campaign {message.campaign} is running an A/B test. {chosen}"
+        case "ab_test_undecided":
+            return f"The A/B test of campaign {message.campaign} is undecided. {_UNDECIDED_NEXT}"
         case "outside_hours" if message.limit is None:
             return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."
         case _:
@@ -324,14 +327,19 @@ def _unconfirmed(campaign: CampaignExplanation) -> str:
     return f"{campaign.in_doubt:,} of {messages} {_is_are(campaign.in_doubt)} unconfirmed."
 
 
+_UNDECIDED_NEXT: Final = "All other recipients wait until someone chooses the variant that they receive."
+
+
 def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
     if campaign.is_message_deferral:
         return _message_deferral(times, campaign)
-    resumes = f"Sending resumes at {times.at(campaign.until)}."
+    if campaign.reason == UNDECIDED:
+        return f"A/B test undecided: the results of the variants do not differ clearly. {_UNDECIDED_NEXT}"
+    resumes = f"{_goes_on(campaign)} at {times.at(campaign.until)}."
     if campaign.reason == AWAITING_WINNER:
         return (
-            f"A/B test running. The winner is chosen at {times.at(campaign.until)} "
-            "and then sent to all other recipients."
+            f"A/B test running. It ends at {times.at(campaign.until)}. If the results are clear then, the winner is "
+            "sent to all other recipients."
         )
     if campaign.limit is None:
         return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
@@ -358,7 +366,12 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
     left = f"{count_text(campaign.unsent, 'message')} left."
     if code == DeferReason.PROVIDER_UNAVAILABLE:
         return f"{why} {left} Mailwright tries again at {times.at(campaign.until)}."
-    return f"{why} {left} Sending resumes at {times.at(campaign.until)}."
+    return f"{why} {left} {_goes_on(campaign)} at {times.at(campaign.until)}."
+
+
+def _goes_on(campaign: CampaignExplanation) -> str:
+    """Return what happens when a deferral ends: a campaign of which nothing was sent does not resume."""
+    return "Sending resumes" if campaign.recipients > campaign.unsent else "Sending starts"
 
 
 _CampaignSentence = Callable[[_Times, CampaignExplanation], str]
@@ -388,7 +401,7 @@ def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | No
         return None
     starts = "Sending"
     if campaign.forecast_start > times.now:
-        starts = f"Sending resumes at {times.at(campaign.forecast_start)} and"
+        starts = f"{_goes_on(campaign)} at {times.at(campaign.forecast_start)} and"
     if campaign.forecast_end is None:
         return f"{starts} does not finish within a year."
     left = count_text(campaign.forecast_messages, "message")
@@ -426,6 +439,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.PAUSE_CAMPAIGN_AHEAD: "Pause campaign {campaign_ahead} to send this one first.",
     Remedy.PAUSE_AND_RESUME: "Pause and then resume the campaign to end the deferral now.",
     Remedy.CHOOSE_WINNER: "Choose the winner now, or wait for the result.",
+    Remedy.CHOOSE_VARIANT: "Choose the variant that all other recipients receive.",
     Remedy.RETRY_OR_ACCEPT_FAILURES: "Retry the failed recipients, or accept the failures.",
     Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision on each message.",
 }
@@ -481,10 +495,12 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     DeferReason.PROVIDER_MISSING: DeferralLabel("Provider no longer configured"),
     DeferReason.RESEND_TURN: DeferralLabel("Waiting to be sent again"),
     RETRY_SCHEDULED: DeferralLabel("Next attempt", "at"),
+    IN_LINE: DeferralLabel("Queued behind other campaigns"),
     PAUSED: DeferralLabel("Paused"),
     CANCELLED: DeferralLabel("Cancelled"),
     SCHEDULED: DeferralLabel("Scheduled", "for"),
     AWAITING_WINNER: DeferralLabel("A/B test running"),
+    UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
 }
 
 

@@ -515,6 +515,7 @@ queue_entries = Table(
     Column("enqueue_ended_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
     Column("completed_at", Timestamp),
+    Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 

@@ -113,7 +113,7 @@ async def numbers_of_api(setup: Setup, campaign_id: str) -> tuple[int, dict[str,
 async def numbers_of_cli(setup: Setup, campaign_id: str) -> tuple[int, dict[str, int]]:
     desk = setup.desk
     campaign, now = await desk.campaign(campaign_id), desk.clock.now()
-    numbers = await load_numbers(desk.database, campaign.key, now)
+    numbers = await load_numbers(desk.database, campaign, now)
     assert numbers is not None
     text = io.StringIO()
     Console(file=text, width=300, color_system=None).print(picture(View(campaign, numbers.position, numbers, now)))

@@ -26,9 +26,12 @@ from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
+from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
 from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.checks import check_campaign
+from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
@@ -569,7 +572,7 @@ async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) ->
     assert await desk.deferral(campaign_id) == ("waits_for_winner", HOUR)
     assert await desk.status(campaign_id) == "SENDING"
     await clicks(desk, provider, "News", 1)
-    await clicks(desk, provider, "Other", 3)
+    await clicks(desk, provider, "Other", 7)
 
     desk.clock.advance(HOUR - SECOND)
     await desk.bench.drain(provider)
@@ -586,11 +589,68 @@ async def test_better_variant_is_sent_to_everyone_else(desk: CampaignHarness) ->
     ]
     assert decided.actor == "figures"
     assert decided.detail["winner"] == "B"
-    assert [each["answered"] for each in decided.detail["versions"]] == [1, 3]
+    assert [each["answered"] for each in decided.detail["versions"]] == [1, 7]
 
 
 @pytest.mark.promise("campaign-experiment")
-async def test_first_of_equal_variants_wins_even_after_a_pause(desk: CampaignHarness) -> None:
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (4, 4), (1, 3)])
+async def test_ab_test_without_clear_result_is_undecided(desk: CampaignHarness, first: int, second: int) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await clicks(desk, provider, "News", first)
+    await clicks(desk, provider, "Other", second)
+    desk.clock.advance(HOUR)
+    await desk.bench.drain(provider)
+    assert len(provider.messages) == 20
+    assert (await desk.position(campaign_id)).defer_reason == "ab_test_undecided"
+    assert (await desk.counts(campaign_id)).not_enqueued == 80
+    why = await explain_campaign(
+        desk.database, desk.clock, desk.bench.engine.defaults, campaign_id, tenant_id=DEFAULT_TENANT
+    )
+    assert (why.state, why.reason, why.until) == ("held", "ab_test_undecided", None)
+    assert [(action.parameters or {})["version"] for action in why.actions] == ["A", "B"]
+    assert "undecided" in campaign_text(why).sentence
+
+    await desk.campaigns.pause(OPERATOR, campaign_id)
+    await desk.campaigns.resume(OPERATOR, campaign_id)
+    await desk.edit_limits(campaign_id, ratePerHour=1_000)
+    await desk.run_scheduler()
+    assert (await desk.position(campaign_id)).defer_reason == "ab_test_undecided"
+    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B")
+    await desk.bench.drain(provider)
+    assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
+    assert await desk.status(campaign_id) == "SENT"
+    expected = ["create", "start", "ab_test_undecided", "pause", "resume", "edit_limits", "choose_winner"]
+    assert await desk.audit_actions(campaign_id) == expected
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_undecided_test_sends_the_variant_of_its_setting(desk: CampaignHarness) -> None:
+    await desk.start(100, experiment={**TEST, "ifUndecided": "B"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    desk.clock.advance(HOUR)
+    await desk.bench.drain(provider)
+    assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
+
+
+async def test_small_ab_test_is_a_warning(desk: CampaignHarness) -> None:
+    await join(desk.database, [address_of(number) for number in range(40)])
+    campaign = await desk.campaign(await desk.create(experiment=TEST))
+    found = await check_campaign(
+        desk.database,
+        desk.bench.engine.templates,
+        campaign.definition,
+        tenant_id=DEFAULT_TENANT,
+        now=desk.clock.now(),
+    )
+    [warning] = [each for each in found.warnings if each.code == "SMALL_AB_TEST"]
+    assert "about 4 recipients" in warning.sentence
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_ab_test_keeps_its_end_after_a_pause(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(50, experiment=TEST)
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
@@ -601,6 +661,7 @@ async def test_first_of_equal_variants_wins_even_after_a_pause(desk: CampaignHar
     assert await desk.deferral(campaign_id) == ("waits_for_winner", 30 * MINUTE)
     await desk.edit_limits(campaign_id, ratePerHour=1_000)
     assert await desk.deferral(campaign_id) == ("waits_for_winner", 30 * MINUTE)
+    await clicks(desk, provider, "News", tried // 2)
     desk.clock.advance(30 * MINUTE)
     await desk.bench.drain(provider)
     assert {str(read(message)["Subject"]) for message in provider.messages[tried:]} == {"News for Ann"}
@@ -714,7 +775,9 @@ async def test_forecast_includes_the_wait_for_a_winner(desk: CampaignHarness) ->
     assert spans == expected
     assert ends is not None
     assert wait <= ends <= wait + SECOND
-    await desk.bench.drain(ScriptedProvider())
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await clicks(desk, provider, "News", tries // 2)
     spans, ends = await foreseen()
     assert spans == expected[1:]
     assert ends is not None

@@ -11,13 +11,14 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select, true, update
 
-from mailwright.audience.subscription_events import CONTACT_KEY, NO_MESSAGE
+from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row
 from mailwright.outbox import audit_log
+from mailwright.outbox.settle import NO_MESSAGE
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
@@ -26,6 +27,8 @@ PENDING: Final = "PENDING"
 DELIVERED: Final = "DELIVERED"
 FAILED: Final = "FAILED"
 TEST: Final = "test"
+# The part of an event's metadata that names its campaign.
+CAMPAIGN: Final = "campaign"
 
 # Three days in total: a receiver that breaks on Friday evening has until Monday.
 SCHEDULE: Final = RetryPolicy(
@@ -357,9 +360,8 @@ def _payload_query(condition: ColumnElement[bool]) -> Select[Any]:
 
 async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int, dict[str, Any]]:
     """Return the contacts of events without a message, except erased ones."""
-    keys = {
-        orjson.loads(row.metadata)[CONTACT_KEY] for row in deliveries if row.message_key == NO_MESSAGE and row.metadata
-    }
+    about = [orjson.loads(row.metadata) for row in deliveries if row.message_key == NO_MESSAGE and row.metadata]
+    keys = {each[CONTACT_KEY] for each in about if CONTACT_KEY in each}
     if not keys:
         return {}
     c = contacts.c
@@ -369,7 +371,7 @@ async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int
 
 def _body(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]]) -> bytes:
     message, metadata = None, orjson.loads(row.metadata or "{}")
-    contact_key = metadata.pop(CONTACT_KEY, None)
+    contact_key, campaign = metadata.pop(CONTACT_KEY, None), metadata.pop(CAMPAIGN, None)
     if row.outbox_id is not None:
         message = {
             "outboxId": row.outbox_id,
@@ -388,6 +390,7 @@ def _body(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dic
             "createdAt": isoformat(row.event_at),
             "message": message,
             "contact": contacts_by_key.get(contact_key),
+            "campaign": campaign,
             "metadata": metadata,
         }
     )

@@ -18,7 +18,7 @@ from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import events, webhook_deliveries, webhook_endpoints
 
-# Event types that webhooks can receive: final results of messages, reports, and subscribe and unsubscribe events.
+# Event types that webhooks can receive: final results of messages, reports, subscriptions, and progress of campaigns.
 # Internal steps are not included.
 WEBHOOK_EVENT_TYPES: Final = (
     EventType.SENT,
@@ -36,6 +36,11 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.DEFERRED,
     EventType.JOINED,
     EventType.LEFT,
+    EventType.CAMPAIGN_STARTED,
+    EventType.CAMPAIGN_HELD,
+    EventType.CAMPAIGN_RESUMED,
+    EventType.CAMPAIGN_FINISHED,
+    EventType.CAMPAIGN_CANCELLED,
 )
 MAX_ENDPOINTS: Final = 20
 MAX_URL_LENGTH: Final = 2_000

@@ -1,29 +1,85 @@
-"""Decide which variant of an A/B test wins, by its results or by a person."""
+"""Decide which variant of an A/B test wins: by its results if they are clear, by a setting, or by a person."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import exp, lgamma
+from typing import Any, Final
 
-from mailwright.domain.campaign import CampaignAction
+from mailwright.domain.campaign import INDEFINITELY, UNDECIDED, CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.tallies import TemplateResults, results_by_template
-from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, CampaignVariant, QueueEntry, update_entry
+from mailwright.sources.campaigns.definition import AbTest
+from mailwright.sources.campaigns.entries import (
+    ENQUEUE_AGAIN,
+    AbTestDecision,
+    CampaignVariant,
+    QueueEntry,
+    RunningAbTest,
+    VariantResult,
+    update_entry,
+)
 from mailwright.storage.database import Transaction
 
-# The actor in the audit log if no person decides.
-DECIDED_BY_STATISTICS = "figures"
+# Who decided, in the audit log and in the decision, if no person did.
+DECIDED_BY_STATISTICS: Final = "figures"
+DECIDED_BY_SETTING: Final = "setting"
+# Terms of the exact test that are this small change nothing.
+_NEGLIGIBLE: Final = 1e-12
+
+
+class AbTestState(StrEnum):
+    NO_WINNER = "no_winner"  # the variants share the whole audience
+    RUNNING = "running"
+    UNDECIDED = "undecided"  # the results are not clear, and a person must choose
+    DECIDED = "decided"
 
 
 @dataclass(frozen=True, slots=True)
-class VariantResult:
-    name: str
-    sent: int
-    engaged: int  # recipients who opened or clicked, whichever decides
+class AbTestReport:
+    """The current results of an A/B test, or those at the time of its decision."""
+
+    state: AbTestState
+    winner_by: str
+    results: tuple[VariantResult, ...]
+    min_confidence: int
+    winner: str | None = None
+    decided_by: str | None = None
+    decides_at: Instant | None = None
+    can_choose: bool = False  # the test group has all its messages and nobody decided yet
 
     @property
-    def share(self) -> float:
-        return self.engaged / self.sent if self.sent else 0.0
+    def leader(self) -> str | None:
+        """The variant with the largest share, whether or not its lead is clear; None if several are equal."""
+        ranked = sorted(self.results, key=lambda result: result.share, reverse=True)
+        return ranked[0].name if ranked[0].share > ranked[1].share else None
+
+
+async def load_report(tx: Transaction, entry: QueueEntry, ab_test: AbTest) -> AbTestReport:
+    """Return the report of a started campaign with an A/B test."""
+    decision, running = entry.content.decision, entry.content.ab_test
+    if decision is not None:
+        return AbTestReport(
+            AbTestState.DECIDED,
+            ab_test.winner_by,
+            decision.results,
+            ab_test.min_confidence,
+            winner=decision.winner,
+            decided_by=decision.decided_by,
+        )
+    results = tuple(await variant_results(tx, entry, ab_test.winner_by))
+    if running is None:
+        return AbTestReport(AbTestState.NO_WINNER, ab_test.winner_by, results, ab_test.min_confidence)
+    return AbTestReport(
+        AbTestState.UNDECIDED if running.is_undecided else AbTestState.RUNNING,
+        ab_test.winner_by,
+        results,
+        ab_test.min_confidence,
+        decides_at=running.decides_at,
+        can_choose=entry.enqueue_ended_at is not None,
+    )
 
 
 async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) -> list[VariantResult]:
@@ -32,41 +88,84 @@ async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) ->
     return [_result(variant, results, winner_by) for variant in entry.content.variants]
 
 
-def best_variant(results: Sequence[VariantResult]) -> VariantResult:
-    """Return the variant with the largest share; the first one of those that are equal."""
-    return max(results, key=lambda result: result.share)
+def find_winner(results: Sequence[VariantResult], min_confidence: int) -> VariantResult | None:
+    """Return the variant with the largest share if its lead over the next one is unlikely to be chance, else None."""
+    best, second = sorted(results, key=lambda result: result.share, reverse=True)[:2]
+    if best.share <= second.share:
+        return None
+    return best if 1 - _chance(best, second) >= min_confidence / 100 else None
 
 
-async def decide_winner(
-    tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, name: str | None = None
-) -> str:
-    """Choose the winner, and enqueue it for every recipient without a message, from the first address on."""
+def _chance(best: VariantResult, second: VariantResult) -> float:
+    """Return how likely a lead of at least this size is if both variants are equally good (Fisher's exact test)."""
+    engaged, everyone = best.engaged + second.engaged, best.sent + second.sent
+    total = 0.0
+    for number in range(best.engaged, min(best.sent, engaged) + 1):
+        term = exp(
+            _log_choose(best.sent, number) + _log_choose(second.sent, engaged - number) - _log_choose(everyone, engaged)
+        )
+        total += term
+        if term < _NEGLIGIBLE:
+            break
+    return total
+
+
+def _log_choose(number: int, chosen: int) -> float:
+    if not 0 <= chosen <= number:
+        return float("-inf")
+    return lgamma(number + 1) - lgamma(chosen + 1) - lgamma(number - chosen + 1)
+
+
+async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> None:
+    """Decide the test by its results, or by its setting if they are not clear, or leave it to a person."""
+    results = await variant_results(tx, entry, test.winner_by)
+    if (winner := find_winner(results, test.min_confidence)) is not None:
+        await decide_winner(tx, entry, now, actor=DECIDED_BY_STATISTICS, name=winner.name)
+    elif test.if_undecided is not None:
+        await decide_winner(tx, entry, now, actor=DECIDED_BY_SETTING, name=test.if_undecided)
+    else:
+        content = replace(entry.content, ab_test=replace(test, is_undecided=True))
+        await update_entry(tx, entry.campaign_key, content=content.as_text())
+        await defer.record_lane_deferral(tx, entry.lane, UNDECIDED, INDEFINITELY)
+        detail = _detail(test.winner_by, results)
+        await _record(tx, entry, now, actor=DECIDED_BY_STATISTICS, action=UNDECIDED, detail=detail)
+
+
+async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, name: str) -> None:
+    """Make the variant the winner, and enqueue it for every recipient without a message, from the first address on."""
     ab_test = entry.content.ab_test
     if ab_test is None:
         raise InvalidInput("the campaign has no undecided A/B test", field="version")
-    results = await variant_results(tx, entry, ab_test.winner_by)
-    winner = best_variant(results).name if name is None else name
-    variant = next((each for each in entry.content.variants if each.name == winner), None)
+    variant = next((each for each in entry.content.variants if each.name == name), None)
     if variant is None:
         names = ", ".join(each.name for each in entry.content.variants)
-        raise InvalidInput(f"There is no variant {winner}; the variants are {names}", field="version")
-    content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None)
+        raise InvalidInput(f"There is no variant {name}; the variants are {names}", field="version")
+    results = await variant_results(tx, entry, ab_test.winner_by)
+    decision = AbTestDecision(name, actor, now, tuple(results))
+    content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None, decision=decision)
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **ENQUEUE_AGAIN)
     await defer.end_lane_deferral(tx, entry.lane)
+    detail = {"winner": name, **_detail(ab_test.winner_by, results)}
+    await _record(tx, entry, now, actor=actor, action=CampaignAction.CHOOSE_WINNER, detail=detail)
+
+
+def _detail(winner_by: str, results: Sequence[VariantResult]) -> dict[str, Any]:
+    versions = [{"name": each.name, "sent": each.sent, "answered": each.engaged} for each in results]
+    return {"by": winner_by, "versions": versions}
+
+
+async def _record(
+    tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, action: str, detail: dict[str, Any]
+) -> None:
     await audit_log.record(
         tx,
         now,
         actor=actor,
-        action=f"campaign.{CampaignAction.CHOOSE_WINNER}",
+        action=f"campaign.{action}",
         subject=entry.campaign_id,
         tenant_id=entry.tenant_id,
-        detail={
-            "winner": winner,
-            "by": ab_test.winner_by,
-            "versions": [{"name": each.name, "sent": each.sent, "answered": each.engaged} for each in results],
-        },
+        detail=detail,
     )
-    return winner
 
 
 def _result(variant: CampaignVariant, results: Mapping[int, TemplateResults], winner_by: str) -> VariantResult:

@@ -16,6 +16,7 @@ from mailwright.domain.campaign import (
     INDEFINITELY,
     PAUSED,
     SCHEDULED,
+    UNDECIDED,
     CampaignAction,
     CampaignStatus,
 )
@@ -24,12 +25,13 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
-from mailwright.domain.states import Priority
+from mailwright.domain.states import EventType, Priority
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns import failure_actions
 from mailwright.sources.campaigns.ab_test import decide_winner
+from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold
 from mailwright.sources.campaigns.checks import NO_FACTS, filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
@@ -163,6 +165,7 @@ class Campaigns:
                 messages_after_key=await newest_message_key(tx),
             )
             await self._record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned)
+            await announce(tx, _announced(campaign), EventType.CAMPAIGN_STARTED, now)
             return await _find(tx, campaign_id, actor.tenant_id), frozen.warnings
 
     async def pause(self, actor: Actor, campaign_id: str) -> Campaign:
@@ -170,6 +173,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.PAUSE)
             await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
+            await announce_hold(tx, _announced(campaign), PAUSED, self._clock.now())
             return await self._move(tx, actor, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
     async def resume(self, actor: Actor, campaign_id: str) -> Campaign:
@@ -183,8 +187,11 @@ class Campaigns:
             if is_early and begins_at is not None:
                 await defer.record_lane_deferral(tx, entry.lane, SCHEDULED, begins_at)
             ab_test = entry.content.ab_test
-            if ab_test is not None and ab_test.decides_at is not None and ab_test.decides_at > now:
+            if ab_test is not None and ab_test.is_undecided:
+                await defer.record_lane_deferral(tx, entry.lane, UNDECIDED, INDEFINITELY)
+            elif ab_test is not None and ab_test.decides_at is not None and ab_test.decides_at > now:
                 await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, ab_test.decides_at)
+            await announce(tx, _announced(campaign), EventType.CAMPAIGN_RESUMED, now)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
             return await self._move(tx, actor, CampaignAction.RESUME, campaign, status)
 
@@ -197,6 +204,7 @@ class Campaigns:
                 await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Open the entry again, so that the scheduler cancels what still waits.
                 await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
+                await announce(tx, _announced(campaign), EventType.CAMPAIGN_CANCELLED, now)
             return await self._move(
                 tx, actor, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
             )
@@ -219,6 +227,7 @@ class Campaigns:
             if (await _entry(tx, campaign)).completed_at is None:
                 raise NotPossibleNow("The campaign is still being sent. Accept its failures when it is complete.")
             now = self._clock.now()
+            await announce(tx, _announced(campaign), EventType.CAMPAIGN_FINISHED, now)
             return await self._move(
                 tx, actor, CampaignAction.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now
             )
@@ -232,7 +241,8 @@ class Campaigns:
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # The old limit may have deferred it. If a new limit does, the next claim defers it again.
-                await defer.end_lane_deferral(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, AWAITING_WINNER))
+                kept = (SCHEDULED, AWAITING_WINNER, UNDECIDED)
+                await defer.end_lane_deferral(tx, (await _entry(tx, campaign)).lane, but=kept)
             changed = limits.model_dump(mode="json", exclude_defaults=True)
             await self._record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
             return replace(campaign, definition=definition)
@@ -265,6 +275,7 @@ class Campaigns:
             planned = entry.recipients + added
             await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **ENQUEUE_AGAIN)
             await self._change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
+            await announce(tx, _announced(campaign), EventType.CAMPAIGN_RESUMED, now)
             await self._record(tx, actor, CampaignAction.EXTEND, campaign, planned=added, segment=segment)
             return await _find(tx, campaign_id, actor.tenant_id), added
 
@@ -362,6 +373,10 @@ async def _entry(tx: Transaction, campaign: Campaign) -> QueueEntry:
     if entry is None:
         raise NotFound
     return entry
+
+
+def _announced(campaign: Campaign) -> AnnouncedCampaign:
+    return AnnouncedCampaign(campaign.key, campaign.campaign_id, campaign.name, campaign.tenant_id)
 
 
 def _as_text(definition: CampaignDefinition) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
@@ -34,6 +34,8 @@ UNKNOWN_LIST = "UNKNOWN_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
+# With fewer recipients, a variant that is twice as good usually has no clear lead.
+SMALL_VARIANT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ async def check_campaign(
         planned, missing = await _count(tx, members, required)
         if not audience_problems:
             problems += _check_size(definition, planned)
+            warnings.update(dict.fromkeys(_check_test_group(definition, planned)))
         for text in texts:
             issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
             problems += [_problem(issue) for issue in issues if issue.level is IssueLevel.ERROR]
@@ -194,6 +197,23 @@ def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignPr
         f"{ab_test.test_percent} % of {planned} recipients are {size}, too few for {len(ab_test.variants)} variants"
     )
     return [CampaignProblem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
+
+
+def _check_test_group(definition: CampaignDefinition, planned: int) -> list[PresendIssue]:
+    """Warn if the variants have too few recipients for a clear result."""
+    ab_test = definition.ab_test
+    if ab_test is None or ab_test.test_percent == 100:
+        return []
+    each = size_of_test_group(planned, ab_test.test_percent) // len(ab_test.variants)
+    if not 0 < each < SMALL_VARIANT:
+        return []
+    rest = f"get {ab_test.if_undecided}" if ab_test.if_undecided else "wait until someone chooses a variant"
+    people = f"{each} recipient{'' if each == 1 else 's'}"
+    sentence = (
+        f"Each variant of the A/B test goes to about {people}; below {SMALL_VARIANT} a clear result is unlikely, "
+        f"and the test is then undecided: the rest of the audience will {rest}"
+    )
+    return [PresendIssue(IssueLevel.WARNING, "SMALL_AB_TEST", sentence, "audience")]
 
 
 # Variables.

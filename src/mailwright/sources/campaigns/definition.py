@@ -99,12 +99,25 @@ class AbTestVariant(DefinitionPart):
 
 
 class AbTest(DefinitionPart):
-    """A share of the audience receives the variants; after a wait, everyone else receives the better one."""
+    """A share of the audience receives the variants; after a wait, everyone else receives the better one.
+
+    The better one is known if its lead is chance with at most 100 − `min_confidence` percent. Otherwise the test is
+    undecided: everyone else receives the variant `if_undecided`, or waits until a person chooses.
+    """
 
     variants: Annotated[tuple[AbTestVariant, ...], Field(min_length=2, max_length=5)]
     test_percent: Annotated[int, Field(ge=2, le=100)] = 20
     wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
     winner_by: Literal["opens", "clicks"] = "clicks"
+    min_confidence: Annotated[int, Field(ge=50, le=99)] = 95
+    if_undecided: SingleLine | None = None
+
+    @model_validator(mode="after")
+    def _fallback_is_a_variant(self) -> "AbTest":
+        names = [variant.name for variant in self.variants]
+        if self.if_undecided is not None and self.if_undecided not in names:
+            raise ValueError(f"ifUndecided must be the name of a variant: {', '.join(names)}")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> "AbTest":

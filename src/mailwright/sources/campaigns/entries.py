@@ -41,6 +41,30 @@ class RunningAbTest:
     winner_by: str
     wait: Instant
     decides_at: Instant | None = None  # set when the whole test group has its messages
+    min_confidence: int = 95  # percent
+    if_undecided: str | None = None  # the variant for everyone else without a clear result; None: a person chooses
+    is_undecided: bool = False  # the results were not clear at `decides_at`, and a person must choose
+
+
+@dataclass(frozen=True, slots=True)
+class AbTestDecision:
+    """How an A/B test was decided, with the results at that time."""
+
+    winner: str
+    decided_by: str  # see `ab_test.py`, or the name of the person
+    decided_at: Instant
+    results: tuple["VariantResult", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantResult:
+    name: str
+    sent: int
+    engaged: int  # recipients who opened or clicked, whichever decides
+
+    @property
+    def share(self) -> float:
+        return self.engaged / self.sent if self.sent else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +76,20 @@ class CampaignSnapshot:
     lists: tuple[str, ...]
     filter: dict[str, Any] | None
     ab_test: RunningAbTest | None = None  # None without an A/B test, and after its winner is chosen
+    decision: AbTestDecision | None = None
 
     def as_text(self) -> str:
         """Serialize for `queue_entries.content`, whose keys must stay readable for campaigns that have started."""
         stored = {"versions": self.variants, "payload": self.payload, "lists": self.lists, "filter": self.filter}
-        return orjson.dumps({**stored, "contest": self.ab_test}).decode()
+        return orjson.dumps({**stored, "contest": self.ab_test, "decision": self.decision}).decode()
 
     @classmethod
     def read(cls, text: str) -> "CampaignSnapshot":
         stored = orjson.loads(text)
         variants = tuple(CampaignVariant(**variant) for variant in stored["versions"])
         ab_test = RunningAbTest(**stored["contest"]) if stored["contest"] else None
-        return cls(variants, stored["payload"], tuple(stored["lists"]), stored["filter"], ab_test)
+        decision = _decision(stored.get("decision"))
+        return cls(variants, stored["payload"], tuple(stored["lists"]), stored["filter"], ab_test, decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +99,7 @@ class QueueEntry:
     id: int
     campaign_key: int
     campaign_id: str
+    campaign_name: str
     campaign_status: CampaignStatus
     tenant_id: int
     lane: int
@@ -98,10 +125,18 @@ async def update_entry(tx: Transaction, campaign_key: int, **changes: Any) -> No
     await tx.execute(update(queue_entries).where(queue_entries.c.campaign_key == campaign_key).values(**changes))
 
 
+def _decision(stored: dict[str, Any] | None) -> AbTestDecision | None:
+    if stored is None:
+        return None
+    results = tuple(VariantResult(**result) for result in stored["results"])
+    return AbTestDecision(stored["winner"], stored["decided_by"], stored["decided_at"], results)
+
+
 def _entries() -> Select[Any]:
     return select(
         *(column for column in queue_entries.c if column.name in QueueEntry.__slots__),
         campaigns.c.campaign_id,
+        campaigns.c.name.label("campaign_name"),
         campaigns.c.status.label("campaign_status"),
     ).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
 

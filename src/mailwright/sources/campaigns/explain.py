@@ -13,7 +13,7 @@ from sqlalchemy import select
 from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, UNDECIDED, CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
@@ -166,7 +166,7 @@ def _completed(facts: CampaignFacts) -> CampaignExplanation:
 
 def _deferred(facts: CampaignFacts, state: CampaignState = CampaignState.HELD, **details: Any) -> CampaignExplanation:
     campaign = facts.campaign
-    until = None if campaign.defer_reason == PAUSED else campaign.deferred_until
+    until = None if campaign.defer_reason in (PAUSED, UNDECIDED) else campaign.deferred_until
     return _explain(facts, state, reason=campaign.defer_reason, until=until, **details)
 
 
@@ -229,6 +229,7 @@ _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     PAUSED: _paused,
     SCHEDULED: _scheduled,
     AWAITING_WINNER: _awaiting_winner,
+    UNDECIDED: lambda facts: _deferred(facts, remedy=Remedy.CHOOSE_VARIANT, actions=_possible_winners(facts)),
     QUOTA_EXHAUSTED: lambda facts: _deferred(
         facts, remedy=Remedy.MORE_QUOTA, limit=ReachedLimit(QUOTA_EXHAUSTED, LimitScope.PROVIDER)
     ),

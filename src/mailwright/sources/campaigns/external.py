@@ -16,10 +16,11 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
-from mailwright.domain.states import Priority
+from mailwright.domain.states import EventType, Priority
 from mailwright.ops import metrics
 from mailwright.outbox.accept import ExternalMessage, accept_external, insert_contacts
 from mailwright.outbox.search import newest_message_key
+from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
 from mailwright.sources.campaigns.entries import NO_LIST, CampaignSnapshot, CampaignVariant, find_entry, update_entry
 from mailwright.storage.database import Transaction
@@ -89,6 +90,8 @@ async def enqueue_external(tx: Transaction, campaign: ExternalCampaign, now: Ins
     )
     lane = lane_number(Priority.BULK, campaign.tenant_id, int(rows[0].id))
     await update_entry(tx, key, lane=lane)
+    announced = AnnouncedCampaign(key, campaign.campaign_id, campaign.name, campaign.tenant_id)
+    await announce(tx, announced, EventType.CAMPAIGN_STARTED, now)
     return key
 
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
+from mailwright.sources.campaigns.ab_test import AbTestReport, load_report
+from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
     QueuePosition,
@@ -11,7 +14,7 @@ from mailwright.sources.campaigns.progress import (
     find_position,
 )
 from mailwright.sources.campaigns.statistics import count_results
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,18 @@ class CampaignNumbers:
     position: QueuePosition
     counts: CampaignMessageCounts
     results: CampaignResults
+    ab_test: AbTestReport | None = None
 
 
-async def load_numbers(database: Database, campaign_key: int, now: Instant) -> CampaignNumbers | None:
+async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> CampaignNumbers | None:
     """Return the numbers of a campaign, or None before it starts."""
     async with database.read() as tx:
-        position = await find_position(tx, campaign_key, now)
+        position = await find_position(tx, campaign.key, now)
         if position is None:
             return None
         counts = await count_messages(tx, position)
-        reported = await count_results(tx, campaign_key)
+        reported = await count_results(tx, campaign.key)
+        ab_test = await load_ab_test(tx, campaign)
     results = CampaignResults(
         delivered=reported[EventType.DELIVERED],
         opened=reported[EventType.OPENED],
@@ -49,4 +54,11 @@ async def load_numbers(database: Database, campaign_key: int, now: Instant) -> C
         complained=reported[EventType.COMPLAINED],
         unsubscribed=reported[EventType.UNSUBSCRIBED],
     )
-    return CampaignNumbers(position, counts, results)
+    return CampaignNumbers(position, counts, results, ab_test)
+
+
+async def load_ab_test(tx: Transaction, campaign: Campaign) -> AbTestReport | None:
+    """Return the report of the campaign's A/B test, if it has one and has started."""
+    settings = campaign.definition.ab_test
+    entry = await find_entry(tx, campaign.key) if settings is not None else None
+    return None if settings is None or entry is None else await load_report(tx, entry, settings)

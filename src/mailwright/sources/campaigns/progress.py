@@ -116,6 +116,7 @@ class QueuePosition:
     is_enqueued: bool
     planned: int
     recipients: int
+    announced: str | None = None  # the last state that webhooks were notified of
     awaits_recipients: bool = False  # the rest is enqueued after the A/B test, or by another source
 
 
@@ -174,7 +175,7 @@ async def queue_progress(database: Database, clock: Clock, *, tenant_id: int | N
         counts = await count_messages(tx, active) if active is not None else None
         rate = await send_rate(tx, active, now) if active is not None else 0.0
     others = [position for position in queue if position is not active]
-    starts = [until for position in others if (until := _known_end(position)) is not None]
+    starts = [until for position in others if (until := end_of_deferral(position)) is not None]
     unsent = counts.waiting + counts.sending if counts is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
     return QueueProgress(
@@ -185,7 +186,7 @@ async def queue_progress(database: Database, clock: Clock, *, tenant_id: int | N
         queued=len(others),
         next_campaign_at=min(starts, default=None),
         reason=active.defer_reason if active else None,
-        next_run_at=_known_end(active) if active else None,
+        next_run_at=end_of_deferral(active) if active else None,
     )
 
 
@@ -210,7 +211,7 @@ def _has_ended_enqueueing(position: QueuePosition) -> bool:
     return position.is_enqueued and not position.awaits_recipients and not is_cancelled
 
 
-def _known_end(position: QueuePosition) -> Instant | None:
+def end_of_deferral(position: QueuePosition) -> Instant | None:
     """Return the end of the deferral, or None if only a person ends it."""
     return None if position.deferred_until == INDEFINITELY else position.deferred_until
 
@@ -258,6 +259,7 @@ def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePositi
         is_enqueued=row.enqueue_ended_at is not None,
         planned=row.planned,
         recipients=row.recipients,
+        announced=row.announced,
         awaits_recipients=content.ab_test is not None or content.lists == (NO_LIST,),
     )
 

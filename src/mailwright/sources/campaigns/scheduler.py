@@ -17,6 +17,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import defer
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.sources.campaigns import ab_test
+from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.progress import COUNT_LANE
@@ -63,6 +64,7 @@ class CampaignScheduler:
                 raise
             except Exception:  # one campaign that fails must not stop the others
                 log.exception("campaign_step_failed", campaign=entry.campaign_id)
+        await announce_queue(self._database, self._clock.now())
         return has_progress
 
     async def _step(self, entry: OpenEntry) -> bool:
@@ -147,7 +149,9 @@ class CampaignScheduler:
                 return await _advance_ab_test(tx, entry, entry.content.ab_test, now)
             await update_entry(tx, entry.campaign_key, completed_at=now)
             if _is_clean(counts):
-                await _mark_sent(tx, entry.campaign_key, now)
+                await _mark_sent(tx, entry, now)
+            else:
+                await announce_hold(tx, _announced(entry), "failures" if counts.failed else "in_doubt", now)
         return True
 
     async def _recheck(self, completed: OpenEntry) -> bool:
@@ -161,22 +165,22 @@ class CampaignScheduler:
                 await update_entry(tx, entry.campaign_key, completed_at=None)
                 return True
             if _is_clean(counts):
-                await _mark_sent(tx, entry.campaign_key, now)
+                await _mark_sent(tx, entry, now)
                 return True
         return False
 
 
 async def _advance_ab_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> bool:
-    """Advance an A/B test whose test group has its messages: wait for the results, then choose the winner."""
+    """Advance an A/B test whose test group has its messages: wait for the results, then decide by them."""
     if test.decides_at is None:
         decides_at = now + test.wait
         content = replace(entry.content, ab_test=replace(test, decides_at=decides_at))
         await update_entry(tx, entry.campaign_key, content=content.as_text())
         await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, decides_at)
         return True
-    if now < test.decides_at:
+    if test.is_undecided or now < test.decides_at:
         return False
-    await ab_test.decide_winner(tx, entry, now, actor=ab_test.DECIDED_BY_STATISTICS)
+    await ab_test.end_test(tx, entry, test, now)
     return True
 
 
@@ -198,6 +202,11 @@ def _is_clean(counts: Any) -> bool:
     return not counts.failed and not counts.in_doubt
 
 
-async def _mark_sent(tx: Transaction, campaign_key: int, now: Instant) -> None:
+async def _mark_sent(tx: Transaction, entry: QueueEntry, now: Instant) -> None:
     values = {"status": CampaignStatus.SENT, "updated_at": now, "finished_at": now}
-    await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**values))
+    await tx.execute(update(campaigns).where(campaigns.c.id == entry.campaign_key).values(**values))
+    await announce(tx, _announced(entry), EventType.CAMPAIGN_FINISHED, now)
+
+
+def _announced(entry: QueueEntry) -> AnnouncedCampaign:
+    return AnnouncedCampaign(entry.campaign_key, entry.campaign_id, entry.campaign_name, entry.tenant_id)

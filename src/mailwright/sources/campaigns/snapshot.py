@@ -77,4 +77,9 @@ def _running_ab_test(definition: CampaignDefinition) -> RunningAbTest | None:
     ab_test = definition.ab_test
     if ab_test is None or ab_test.test_percent == 100:
         return None
-    return RunningAbTest(ab_test.winner_by, ab_test.wait_minutes * MINUTE)
+    return RunningAbTest(
+        ab_test.winner_by,
+        ab_test.wait_minutes * MINUTE,
+        min_confidence=ab_test.min_confidence,
+        if_undecided=ab_test.if_undecided,
+    )

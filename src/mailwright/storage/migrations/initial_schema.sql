@@ -365,6 +365,7 @@ CREATE TABLE queue_entries (
   enqueue_ended_at BIGINT,
   created_at BIGINT NOT NULL,
   completed_at BIGINT,
+  announced TEXT,
   CONSTRAINT pk_queue_entries PRIMARY KEY (id),
   CONSTRAINT uq_queue_entries_campaign_key UNIQUE (campaign_key)
 );

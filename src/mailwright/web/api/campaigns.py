@@ -287,7 +287,7 @@ async def _find(engine: Engine, caller: Caller, campaign_id: str) -> Campaign:
 
 
 async def _campaign_response(engine: Engine, campaign: Campaign) -> CampaignResponse:
-    return campaign_response(campaign, await load_numbers(engine.database, campaign.key, engine.clock.now()))
+    return campaign_response(campaign, await load_numbers(engine.database, campaign, engine.clock.now()))
 
 
 async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:

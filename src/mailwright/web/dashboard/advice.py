@@ -9,6 +9,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "UNKNOWN_SEGMENT": "Choose another segment.",
     "UNKNOWN_TEMPLATE": "Choose another template, or write the email here.",
     "TOO_FEW_FOR_TEST": "Increase the size of the test group, or use fewer variants.",
+    "SMALL_AB_TEST": "Increase the size of the test group, or choose the variant to send without a clear result.",
     "UNKNOWN_VARIABLE": "Check the spelling, or set a value under “Variables”.",
     "INVALID_TEMPLATE": "Fix the syntax in that line.",
     "NO_UNSUBSCRIBE_LINK_IN_TEXT": "Add {{ unsubscribe_url }} at the end of the plain text.",

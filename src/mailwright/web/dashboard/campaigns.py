@@ -12,7 +12,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import segments
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
-from mailwright.domain.campaign import ALLOWED_STATUSES, AWAITING_WINNER, CampaignAction, CampaignStatus, QueueStatus
+from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.outbox import audit_log
@@ -23,13 +23,12 @@ from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
-from mailwright.sources.campaigns import ab_test, progress, report
-from mailwright.sources.campaigns.ab_test import VariantResult
+from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
-from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.numbers import load_ab_test
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
@@ -107,24 +106,8 @@ class CampaignRow:
         if action == CampaignAction.ACCEPT_FAILURES:
             return self.is_processed
         if action == CampaignAction.EXTEND:
-            return bool(self.place and self.place.is_enqueued and self.place.defer_reason != AWAITING_WINNER)
+            return bool(self.place and self.place.is_enqueued and not self.place.awaits_recipients)
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class AbTestReport:
-    """The results of an A/B test. `winner` is None until it is decided."""
-
-    results: tuple[VariantResult, ...]
-    winner_by: str
-    winner: str | None
-    decided_by: str | None
-    may_choose: bool
-
-    @property
-    def leader(self) -> str | None:
-        best = ab_test.best_variant(self.results)
-        return best.name if best.engaged else None
 
 
 @router.get("")
@@ -299,6 +282,8 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
     """Show the statistics. Loaded after the page, because they read all events of the campaign."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
     found = await campaign_statistics(engine.database, line.campaign.key)
+    async with engine.database.read() as tx:
+        tested = await load_ab_test(tx, line.campaign)
     values: dict[str, Any] = {
         "line": line,
         "figures": found,
@@ -306,7 +291,8 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
         "top": round_number(found.largest),
         "marks": _marks(found),
         "has_days": _has_days(found),
-        "ab_test": await _ab_test_report(engine, line),
+        "ab_test": tested,
+        "may_choose": tested is not None and tested.can_choose and line.may(CampaignAction.CHOOSE_WINNER),
     }
     return fragment(request, visitor, "campaigns/figures.html", **values)
 
@@ -538,31 +524,6 @@ async def _rate(engine: Engine, line: CampaignRow) -> float:
     """Return emails per second while the campaign is being sent."""
     is_moving = line.place is not None and line.place.status is QueueStatus.PROCESSING
     return await sending_rate(engine.database, engine.clock.now()) if is_moving else 0.0
-
-
-async def _ab_test_report(engine: Engine, line: CampaignRow) -> AbTestReport | None:
-    """Return current results, or the results at the time of the decision from the audit log."""
-    settings = line.campaign.definition.ab_test
-    if settings is None:
-        return None
-    found = await audit_log.list_entries(engine.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
-    decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
-    if decided is not None:
-        versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
-        return AbTestReport(
-            tuple(versions), settings.winner_by, decided.detail["winner"], decided.actor, may_choose=False
-        )
-    async with engine.database.read() as tx:
-        entry = await find_entry(tx, line.campaign.key)
-        if entry is None:
-            return None
-        results = await ab_test.variant_results(tx, entry, settings.winner_by)
-    may_choose = (
-        line.may(CampaignAction.CHOOSE_WINNER)
-        and entry.content.ab_test is not None
-        and entry.enqueue_ended_at is not None
-    )
-    return AbTestReport(tuple(results), settings.winner_by, None, None, may_choose=may_choose)
 
 
 def _has_days(found: CampaignStatistics) -> bool:

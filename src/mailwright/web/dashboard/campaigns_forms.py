@@ -80,6 +80,8 @@ def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
     if experiment is not None:
         fields |= {"experiment": "yes", "experiment.testPercent": experiment.test_percent}
         fields |= {"experiment.waitMinutes": experiment.wait_minutes, "experiment.winnerBy": experiment.winner_by}
+        fields |= {"experiment.minConfidence": experiment.min_confidence}
+        fields |= {"experiment.ifUndecided": experiment.if_undecided or ""}
         for number, variant in enumerate(experiment.variants):
             for name, value in variant.model_dump(by_alias=True).items():
                 fields[f"experiment.variants[{number}].{name}"] = value
@@ -169,6 +171,8 @@ def _experiment(form: Fields) -> dict[str, Any]:
                 "testPercent": _number(form["experiment.testPercent"]),
                 "waitMinutes": _number(form["experiment.waitMinutes"]),
                 "winnerBy": form["experiment.winnerBy"],
+                "minConfidence": _number(form["experiment.minConfidence"]),
+                "ifUndecided": form["experiment.ifUndecided"] or None,
             }
         ),
     }

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, UNDECIDED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
@@ -72,7 +72,7 @@ class CampaignQueueRow:
 
     @property
     def needs_action(self) -> bool:
-        return self.place.defer_reason in (PAUSED, AWAITING_WINNER)
+        return self.place.defer_reason in (PAUSED, AWAITING_WINNER, UNDECIDED)
 
 
 @dataclass(frozen=True, slots=True)

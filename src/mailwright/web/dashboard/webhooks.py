@@ -52,7 +52,7 @@ GROUPS: Final = (
         (
             (EventType.BOUNCED, "rejected by the recipient’s server"),
             (EventType.COMPLAINED, "marked as spam"),
-            (EventType.UNSUBSCRIBED, "unsubscribed through the provider"),
+            (EventType.UNSUBSCRIBED, "unsubscribed through the email or the provider"),
             (EventType.OPENED, "email opened"),
             (EventType.CLICKED, "link clicked"),
         ),
@@ -62,6 +62,16 @@ GROUPS: Final = (
         (
             (EventType.JOINED, "subscribed or resubscribed to a list"),
             (EventType.LEFT, "unsubscribed from a list or from everything"),
+        ),
+    ),
+    (
+        "Campaigns",
+        (
+            (EventType.CAMPAIGN_STARTED, "started"),
+            (EventType.CAMPAIGN_HELD, "not being sent, with the reason"),
+            (EventType.CAMPAIGN_RESUMED, "being sent again"),
+            (EventType.CAMPAIGN_FINISHED, "finished"),
+            (EventType.CAMPAIGN_CANCELLED, "cancelled"),
         ),
     ),
 )

@@ -1,0 +1,101 @@
+"""Publish the progress of campaigns as events, once for each change, so that webhooks can notify others.
+
+The queue entry remembers the last state that was published, and changes in the transaction that appends the event.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import or_, update
+
+from mailwright.domain.campaign import SCHEDULED
+from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.message import Event
+from mailwright.domain.permits import PROVIDER_RATE, DeferReason, split_defer_reason
+from mailwright.domain.states import EventType
+from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
+from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
+from mailwright.sources.campaigns.progress import QueuePosition, end_of_deferral, list_positions, send_rate
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import queue_entries
+
+# Deferrals that are part of normal sending. They would make a campaign held and resumed every few seconds.
+_NOT_HELD: Final = frozenset(
+    {
+        SCHEDULED,
+        INTERVAL,
+        ONE_AT_A_TIME,
+        PROVIDER_RATE,
+        RETRY_SCHEDULED,
+        "rate_per_second",
+        "domain_limit",
+        *(split_defer_reason(reason)[0] for reason in (DeferReason.RESEND_TURN, DeferReason.TENANT_CONCURRENCY)),
+    }
+)
+_HELD: Final = "held:"
+_SENDING: Final = "sending"
+_FINAL_STATES: Final = {
+    EventType.CAMPAIGN_STARTED: "started",
+    EventType.CAMPAIGN_RESUMED: _SENDING,
+    EventType.CAMPAIGN_FINISHED: "finished",
+    EventType.CAMPAIGN_CANCELLED: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedCampaign:
+    key: int
+    campaign_id: str
+    name: str
+    tenant_id: int
+
+
+async def announce(tx: Transaction, campaign: AnnouncedCampaign, type_: EventType, now: Instant) -> None:
+    """Publish that a campaign was started, resumed, finished or cancelled, unless that was the last thing published."""
+    await _publish(tx, campaign, _FINAL_STATES[type_], Event(type_, now, {}))
+
+
+async def announce_hold(
+    tx: Transaction, campaign: AnnouncedCampaign, reason: str, now: Instant, until: Instant | None = None
+) -> None:
+    """Publish that a campaign is held. `until` is None if only a person ends it."""
+    details = {"reason": reason, "until": isoformat(until)}
+    await _publish(tx, campaign, f"{_HELD}{reason}", Event(EventType.CAMPAIGN_HELD, now, details))
+
+
+async def announce_queue(database: Database, now: Instant) -> None:
+    """Publish which queued campaigns are held by limits, providers or tests, and which are being sent again."""
+    async with database.read() as tx:
+        changed = [position for position in await list_positions(tx, now, tenant_id=None) if _is_other(position)]
+        moving = {position.lane for position in changed if await send_rate(tx, position, now) > 0}
+    for position in changed:
+        campaign = AnnouncedCampaign(position.campaign_key, position.campaign_id, position.name, position.tenant_id)
+        reason = _hold(position)
+        if reason is None and position.lane not in moving:
+            continue  # The deferral has ended, but nothing was sent yet: the provider may still be unavailable.
+        async with database.write() as tx:
+            if reason is not None:
+                await announce_hold(tx, campaign, reason, now, end_of_deferral(position))
+            else:
+                await announce(tx, campaign, EventType.CAMPAIGN_RESUMED, now)
+
+
+def _is_other(position: QueuePosition) -> bool:
+    """Return whether the campaign is in another state than the one that was published."""
+    reason, announced = _hold(position), position.announced or ""
+    return announced.startswith(_HELD) if reason is None else announced != f"{_HELD}{reason}"
+
+
+def _hold(position: QueuePosition) -> str | None:
+    return None if position.defer_reason in _NOT_HELD else position.defer_reason
+
+
+async def _publish(tx: Transaction, campaign: AnnouncedCampaign, state: str, event: Event) -> None:
+    e = queue_entries.c
+    is_news = or_(e.announced.is_(None), e.announced != state)
+    changed = update(queue_entries).where(e.campaign_key == campaign.key, is_news).values(announced=state)
+    if await tx.execute(changed.returning(e.id)):
+        about: dict[str, Any] = {"campaign": {"campaignId": campaign.campaign_id, "name": campaign.name}}
+        published = Event(event.type, event.at, {**about, **event.metadata})
+        await append_events(tx, [event_row(NO_MESSAGE, campaign.tenant_id, published)])
