@@ -119,6 +119,12 @@ def test_refused_connection_is_retried_within_thirty_seconds() -> None:
     assert outcome.defer_reason == "provider_unavailable"
 
 
+def test_long_outage_records_one_event_per_attempt() -> None:
+    deferred = {"deferred_since": NOW - HOUR, "retry_until": NOW + HOUR}
+    events = [len(settle(a_claim(deferrals=number, **deferred), REFUSED_CONNECTION).events) for number in (19, 20)]
+    assert events == [4, 1]
+
+
 @pytest.mark.promise("outage-costs-no-attempt")
 def test_message_of_an_open_circuit_is_due_at_its_probe() -> None:
     assert settle(a_claim(), REFUSED_CONNECTION, probe_at=NOW + 12 * SECOND).due_at == NOW + 12 * SECOND

@@ -31,6 +31,8 @@ NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 
 DEFAULT_LIFETIMES = Lifetimes()
+# After this many deferrals only the result of each attempt is recorded: an outage of a day has thousands of probes.
+DETAILED_DEFERRALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _Def
         reason=defer_reason,
         retries_until=retry_until,
     )
-    return _with_error(
+    settlement = _with_error(
         ready,
         result,
         now,
@@ -246,6 +248,7 @@ def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _Def
         deferred_at=now,
         retry_until=retry_until,
     )
+    return settlement if claimed.deferrals < DETAILED_DEFERRALS else replace(settlement, events=(event,))
 
 
 def _postponement(claimed: Claimed, result: SendResult, now: Instant, terms: _DeferralTerms) -> Instant:
