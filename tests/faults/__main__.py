@@ -29,6 +29,7 @@ from tests.faults import (
     phases,
     poison,
     same_key,
+    templates,
     webhooks,
 )
 from tests.faults.figures import Figures
@@ -174,6 +175,7 @@ RUNS = (
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run("webhooks", "repeated, shuffled, malformed", many_webhooks, {"webhooks": 20_000}, {"webhooks": 2_000}),
+    Run("templates", "templates that exhaust stack, memory or time", templates.run, {"templates": 20_000}, {"templates": 500}, SQLITE),
 )
 
 

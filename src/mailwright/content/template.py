@@ -5,29 +5,37 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import minijinja
 
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
-from mailwright.domain.errors import MailwrightError
+from mailwright.content.template_syntax import FUNCTIONS, MAX_TAG_CHARACTERS, InvalidTemplate, read_syntax
+
+__all__ = [
+    "MARK_END",
+    "MARK_START",
+    "FlatTemplate",
+    "InvalidTemplate",
+    "MissingVariable",
+    "Path",
+    "RenderedEmail",
+    "Template",
+    "TemplatePart",
+    "UnsafeValue",
+    "Values",
+    "as_text",
+    "escape",
+    "lookup",
+    "split_marks",
+    "variables",
+]
 
 Values = Mapping[str, Any]
 # `customer.name` is ("customer", "name").
 Path = tuple[str, ...]
-
-
-class InvalidTemplate(MailwrightError):
-    """The template cannot be rendered."""
-
-    code = "INVALID_TEMPLATE"
-
-    def __init__(self, message: str | None = None, *, line: int | None = None) -> None:
-        super().__init__(message if line is None else f"Line {line}: {message}", field="template")
-        self.line = line
 
 
 class MissingVariable(InvalidTemplate):
@@ -99,23 +107,32 @@ class TemplatePart:
     def __init__(self, part: str, source: str) -> None:
         self.part = part
         self.source = source
-        outputs = _plain_outputs(source)
+        syntax = read_syntax(source)
+        self._growth = syntax.growth
+        self._literals = MAX_TAG_CHARACTERS + (ITEM_CHARACTERS * MAX_RANGE if syntax.called_functions else 0)
+        self._fuel = _fuel(source)
+        self._rendering = threading.Lock()
         self._environment = minijinja.Environment(
-            fuel=_fuel(source),
+            fuel=self._fuel,
             undefined_behavior="strict",
             auto_escape_callback=lambda name: "html" if name == "html" else None,
             finalizer=_spend,
             filters=_OWN_FILTERS,
         )
-        functions = _called_functions(source)
-        for name in (*_REMOVED_GLOBALS, *_FUNCTIONS - functions):
+        functions = syntax.called_functions
+        for name in (*_REMOVED_GLOBALS, *FUNCTIONS):
             self._environment.remove_global(name)
+        for name in functions:
+            self._environment.add_function(name, _OWN_FUNCTIONS[name])
         with _translated_errors():
             declared = self._environment.undeclared_variables_in_str(source)
             self.variables = frozenset(declared) - functions
             self._methods = self.variables & _METHODS_OF_VALUES
             self._environment.add_template(part, _assign_from_given(self._methods) + source)
+        outputs = syntax.outputs
         self.flat = self._flatten(outputs) if outputs is not None else None
+        if self.flat is None and len(self.variables) > MAX_VARIABLES:
+            raise InvalidTemplate(f"The template has more than {MAX_VARIABLES} variables beside conditions or loops.")
 
     @property
     def required_variables(self) -> frozenset[str]:
@@ -128,7 +145,7 @@ class TemplatePart:
         """Return whether the template needs this variable. A failure that happens with it too says nothing."""
         blanks = dict.fromkeys(self.variables - {name}, blank)
         try:
-            self.render(blanks)
+            self._render(blanks, self._trial_fuel)
         except MissingVariable as error:
             return _FIRST_NAME.findall(error.variable)[:1] == [name]
         except InvalidTemplate:
@@ -137,17 +154,31 @@ class TemplatePart:
 
     def _can_render(self, values: Values) -> bool:
         try:
-            self.render(values)
+            self._render(values, self._trial_fuel)
         except InvalidTemplate:
             return False
         return True
 
+    @property
+    def _trial_fuel(self) -> int:
+        """The steps of one of the many renderings that find the required variables."""
+        return max(min(self._fuel, 10 * MAX_FUEL // len(self.variables)), MIN_FUEL)
+
     def render(self, values: Values) -> str:
+        return self._render(values, self._fuel)
+
+    def _render(self, values: Values, fuel: int) -> str:
         _budget.left = MAX_CHARACTERS
-        given = {name: _seal(values[name]) for name in values}
+        sizes = _Sizes()
+        given = {name: _seal(values[name], sizes) for name in values}
         if self._methods:
             given[_GIVEN] = _Named(given)
-        with _translated_errors():
+        largest = self._growth * (sizes.characters + self._literals)
+        if sizes.characters > MAX_CHARACTERS or largest > MAX_COMBINED:
+            raise InvalidTemplate("The values are too large for this template: use fewer or shorter ones.")
+        # One engine holds one number of steps, so renderings of this part follow one another.
+        with self._rendering, _translated_errors():
+            self._environment.fuel = max(min(fuel, MAX_WORK // largest), MIN_FUEL)
             return self._environment.render_template(self.part, **given)
 
     def _flatten(self, outputs: list[Path]) -> FlatTemplate | None:
@@ -207,36 +238,23 @@ MAX_CHARACTERS = 2_000_000
 MAX_VALUE = 256 * 1024
 MAX_FUEL = 100_000
 MIN_FUEL = 1_000
+# Limit for the characters that one expression combines, and for characters times steps of one rendering. An item of a
+# list counts as many characters, because filters such as `sort` compare it with others.
+MAX_COMBINED = 32 * 1024 * 1024
+MAX_WORK = 2 * 1024**3
+ITEM_CHARACTERS = 50
+MAX_RANGE = 1_000
+MAX_VALUE_LEVELS = 50
+# A template with conditions or loops is rendered without each of its variables, to find the required ones.
+MAX_VARIABLES = 500
 # Limit for repeating the longest fixed piece of a template in a loop.
 MAX_REPEATED_BYTES = 32 * 1024 * 1024
-# Every further value in an assignment may double its result: ten of them make at most 1,024 times the size.
-MAX_DOUBLINGS = 10
-
-_STATEMENTS = frozenset(["if", "elif", "else", "endif", "for", "endfor", "set"])
-_WORDS = """
-    abs capitalize count d default dictsort e escape filesizeformat first float int items join last length list lower
-    max min pluralize replace reverse round safe sort string sum title trim truncate unique upper urlencode
-"""
-_FILTERS = frozenset(_WORDS.split())
-_FUNCTIONS = frozenset(["range"])
-_METHODS = frozenset(
-    ["capitalize", "endswith", "get", "items", "keys", "lower", "startswith", "strip", "title", "upper", "values"]
-)
 _METHODS_OF_VALUES = frozenset(name for name in dir(dict) if not name.startswith("_"))
 _GIVEN = "_given"
-_KEYWORDS = frozenset(["if", "elif", "else", "for", "in", "not", "and", "or", "is", "set"])
 _REMOVED_GLOBALS = ("cycler", "debug", "dict", "joiner", "namespace")
 
 _NEEDS_ESCAPE = re.compile("[<>&\"'/]")
 _MARK = re.compile(f"{MARK_START}(\\d+){MARK_END}")
-_OPENING = re.compile(r"\{([%{#])[-+]?")
-_RAW = re.compile(r"\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\}", re.DOTALL)
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<end>[-+]?[%}]\})|(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<name>[^\W\d]\w*)"""
-    r"""|(?P<number>\d[\w.]*)|(?P<operator>\*\*|//|[=!<>]=|[^\s]))""",
-    re.DOTALL,
-)
-
 _FIRST_NAME = re.compile(r"^\w+")
 _UNDEFINED = re.compile(rf"`(?:{_GIVEN}\.)?([^`]+)` is undefined")
 
@@ -244,7 +262,7 @@ _plain_environment = minijinja.Environment()
 
 
 class _Budget(threading.local):
-    """The number of characters that the current rendering of this thread may still output."""
+    """The number of characters that the current rendering of this thread may still output or produce in filters."""
 
     left = MAX_CHARACTERS
 
@@ -296,14 +314,27 @@ class _InOrder(list[Any]):
         raise AttributeError(name)
 
 
-def _seal(value: Any) -> Any:
-    """Make only the given values reachable by name."""
-    if type(value) is str or isinstance(value, _Named):
+class _Sizes:
+    """Counts the characters of the values of one rendering."""
+
+    characters = 0
+
+
+def _seal(value: Any, sizes: _Sizes, level: int = 0) -> Any:
+    """Make only the given values reachable by name, and measure them."""
+    if type(value) is str:
+        sizes.characters += len(value)
         return value
+    if isinstance(value, _Named):
+        return value
+    if level > MAX_VALUE_LEVELS:
+        raise InvalidTemplate(f"The values are nested more than {MAX_VALUE_LEVELS} levels deep.")
     if isinstance(value, Mapping):
-        return _Named({name: _seal(inner) for name, inner in value.items()})
+        sizes.characters += ITEM_CHARACTERS * len(value)
+        return _Named({name: _seal(inner, sizes, level + 1) for name, inner in value.items()})
     if isinstance(value, list | tuple):
-        return _InOrder(map(_seal, value))
+        sizes.characters += ITEM_CHARACTERS * len(value)
+        return _InOrder(_seal(inner, sizes, level + 1) for inner in value)
     return value
 
 
@@ -319,8 +350,8 @@ def split_marks(marked: str) -> tuple[list[str], list[int]]:
 
 def _spend(value: Any) -> Any:
     """Subtract a value from the output budget. The engine calls this for every value that it outputs."""
-    if isinstance(value, str):
-        _budget.left -= len(value)
+    if value is not None and not isinstance(value, int | float):
+        _budget.left -= len(value) if isinstance(value, str) else len(as_text(value))
         if _budget.left < 0:
             raise _TooMuch
     return value
@@ -329,16 +360,14 @@ def _spend(value: Any) -> Any:
 def _join(items: Iterable[Any], separator: str = "") -> str:
     _require(items, "join")
     texts = [as_text(item) for item in items]
-    if sum(map(len, texts)) + len(separator) * len(texts) > MAX_VALUE:
-        raise _TooMuch
+    _use(sum(map(len, texts)) + (len(separator) + 1) * len(texts))
     return separator.join(texts)
 
 
 def _replace(value: Any, old: str, new: str) -> str:
     _require(value, "replace")
     text = as_text(value)
-    if len(text) + text.count(old) * len(new) > MAX_VALUE:
-        raise _TooMuch
+    _use(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
 
@@ -348,9 +377,37 @@ def _strict(name: str) -> Callable[..., Any]:
     def apply(value: Any, **options: Any) -> Any:
         _require(value, name)
         call = f"value|{name}(**options)" if options else f"value|{name}"
-        return _plain_environment.eval_expr(call, value=value, options=options)
+        return _limited(_plain_environment.eval_expr(call, value=value, options=options))
 
     return apply
+
+
+def _limited(value: Any) -> Any:
+    _use(len(value) if isinstance(value, str | list) else 1)
+    return value
+
+
+def _use(size: int) -> None:
+    """Check the size of a filter's result and subtract it from the budget of the rendering."""
+    _budget.left -= size
+    if size > MAX_VALUE or _budget.left < 0:
+        raise _TooMuch
+
+
+def _list(value: Any) -> list[Any]:
+    _require(value, "list")
+    return _InOrder(_limited(list(value)))
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else str(_limited(as_text(value)))
+
+
+def _range(start: int, stop: int | None = None, step: int = 1) -> list[int]:
+    numbers = range(start) if stop is None else range(start, stop, step)
+    if len(numbers) > MAX_RANGE:
+        raise InvalidTemplate(f"range() has more than {MAX_RANGE:,} numbers.")
+    return list(numbers)
 
 
 def _require(value: Any, name: str) -> None:
@@ -362,9 +419,12 @@ def _require(value: Any, name: str) -> None:
 # Every filter that could multiply text is our own, with a limit.
 _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "join": _join,
+    "list": _list,
     "replace": _replace,
+    "string": _string,
     **{name: _strict(name) for name in ("e", "escape", "truncate", "urlencode")},
 }
+_OWN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"range": _range}
 
 
 def _assign_from_given(names: Iterable[str]) -> str:
@@ -393,7 +453,7 @@ def _translated_errors() -> Iterator[None]:
         raise InvalidTemplate("The template produces more text than an email may have.") from error
     except minijinja.TemplateError as error:
         raise _translate_error(error) from error
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidTemplate(f"The template cannot be rendered: {error}") from error
 
 
@@ -419,120 +479,3 @@ def _nested(marks: Mapping[Path, str]) -> dict[str, Any] | None:
             return None
         inner[path[-1]] = mark
     return values
-
-
-def _plain_outputs(source: str) -> list[Path] | None:
-    """Raise if the template does something forbidden. Return its output paths if it does nothing but output them."""
-    outputs: list[Path] | None = []
-    doublings = 0
-    for is_output, line, tokens in _code(source):
-        if not is_output:
-            doublings += _check_statement(tokens, line)
-        _check_expression(tokens, line)
-        path = _path(tokens) if is_output else None
-        if path is None:
-            outputs = None
-        elif outputs is not None:
-            outputs.append(path)
-        if doublings > MAX_DOUBLINGS:
-            raise InvalidTemplate("The assignments of the template combine too many values.", line=line)
-    return outputs
-
-
-def _called_functions(source: str) -> frozenset[str]:
-    """Return the names that the template calls as functions; a name that is not called is a variable."""
-    called = {
-        token.text
-        for _, _, tokens in _code(source)
-        for token, following in pairwise(tokens)
-        if token.kind == "name" and following == _Token("operator", "(")
-    }
-    return _FUNCTIONS & called
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-
-
-def _code(source: str) -> Iterator[tuple[bool, int, list[_Token]]]:
-    """Yield every `{{ }}` and `{% %}` with its line. Comments and raw text are skipped."""
-    position = counted = 0
-    line = 1
-    while opening := _OPENING.search(source, position):
-        line += source.count("\n", counted, opening.start())
-        counted = opening.start()
-        if opening[1] == "#":
-            end = source.find("#}", opening.end())
-            position = len(source) if end < 0 else end + 2
-        elif raw := _RAW.match(source, opening.start()):
-            position = raw.end()
-        else:
-            tokens, position = _tokens(source, opening.end(), line)
-            yield opening[1] == "{", line, tokens
-
-
-def _tokens(source: str, position: int, line: int) -> tuple[list[_Token], int]:
-    tokens: list[_Token] = []
-    while token := _TOKEN.match(source, position):
-        position = token.end()
-        kind = cast("str", token.lastgroup)
-        if kind == "end":
-            return tokens, position
-        tokens.append(_Token(kind, token[kind]))
-    raise InvalidTemplate("A block is not closed.", line=line)
-
-
-def _path(tokens: list[_Token]) -> Path | None:
-    names, dots = tokens[::2], tokens[1::2]
-    if len(names) != len(dots) + 1:
-        return None
-    if all(token.kind == "name" for token in names) and all(token.text == "." for token in dots):
-        return tuple(token.text for token in names)
-    return None
-
-
-def _check_statement(tokens: list[_Token], line: int) -> int:
-    """Return how often an assignment may double a value; 0 for other statements."""
-    keyword = tokens[0].text if tokens else ""
-    if keyword not in _STATEMENTS or _Token("name", "recursive") in tokens:
-        raise InvalidTemplate(f"Only if, for and set are available in templates, not {keyword or 'this'}.", line=line)
-    if keyword != "set":
-        return 0
-    equals = _Token("operator", "=")
-    if equals not in tokens:
-        raise InvalidTemplate("set needs a value: {% set name = value %}.", line=line)
-    assigned = tokens[tokens.index(equals) :]
-    mentioned = [
-        token
-        for before, token in pairwise(assigned)
-        if token.kind == "name" and token.text not in _KEYWORDS and before.text not in (".", "|")
-    ]
-    return max(len(mentioned) - 1, 0)
-
-
-def _check_expression(tokens: list[_Token], line: int) -> None:
-    before, last = _Token("", ""), _Token("", "")
-    for token in tokens:
-        if token.kind == "operator" and token.text in ("*", "**", "{"):
-            raise InvalidTemplate(f"{token.text} is not available in templates.", line=line)
-        if token.kind == "name" and last.text == "|" and last.kind == "operator" and token.text not in _FILTERS:
-            raise InvalidTemplate(f"There is no filter {token.text}.", line=line)
-        if token.text == "(" and token.kind == "operator":
-            _check_call(before, last, line)
-        before, last = last, token
-
-
-def _check_call(before: _Token, called: _Token, line: int) -> None:
-    """Raise for a forbidden call. A parenthesis after a name is a call; after an operator it only groups."""
-    is_operator = before.kind == "operator"
-    if called.kind == "name":
-        allowed = _FUNCTIONS | _KEYWORDS
-        if is_operator and before.text == ".":
-            allowed = _METHODS
-        elif is_operator and before.text == "|":
-            allowed = _FILTERS
-        if called.text not in allowed and before.text not in ("is", "not"):
-            raise InvalidTemplate(f"{called.text}() is not available in templates.", line=line)
-    elif called.text in (")", "]") or called.kind == "string":
-        raise InvalidTemplate("Only a function can be called.", line=line)
