@@ -175,7 +175,14 @@ RUNS = (
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run("webhooks", "repeated, shuffled, malformed", many_webhooks, {"webhooks": 20_000}, {"webhooks": 2_000}),
-    Run("templates", "templates that exhaust stack, memory or time", templates.run, {"templates": 20_000}, {"templates": 500}, SQLITE),
+    Run(
+        "templates",
+        "templates that exhaust stack, memory or time",
+        templates.run,
+        {"templates": 20_000},
+        {"templates": 500},
+        SQLITE,
+    ),
 )
 
 

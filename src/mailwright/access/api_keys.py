@@ -22,6 +22,7 @@ CACHE_TIME: Instant = SECOND
 # Far more than the keys of one installation. Unknown keys are never cached.
 _MAX_CACHED = 10_000
 
+_KEY = re.compile(rf"{PREFIX}[\w-]{{43}}", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S{1,200})", re.IGNORECASE)
 
 
@@ -128,6 +129,11 @@ class ApiKeys:
         if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()
         self._cached[digest] = (caller, until)
+
+
+def is_api_key(text: str) -> bool:
+    """Return whether a text has the form of an API key, valid or not."""
+    return _KEY.fullmatch(text) is not None
 
 
 def _join_scopes(scopes: frozenset[Scope]) -> str:

@@ -2,6 +2,10 @@
 
 The counts are stored in the database, so that neither another process nor a restart resets them. Within one process,
 attempts for one account or address are verified one after the other, so that parallel attempts all count.
+
+A network from which an account has signed in before is known for this account: failures from other networks do not
+block it. So an attacker with many addresses cannot lock an owner out, and all guesses together stay limited: those from
+unknown networks share one count.
 """
 
 import asyncio
@@ -18,8 +22,9 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.network import network_of
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import failed_sign_ins
+from mailwright.storage.tables import failed_sign_ins, known_networks
 
+REMEMBER_NETWORK = statement(__package__, "remember_network")
 COUNT_FAILED_SIGN_IN = statement(__package__, "count_failed_sign_in")
 
 T = TypeVar("T")
@@ -61,6 +66,11 @@ ACCOUNT_POLICY: Final = LockoutPolicy(
 )
 
 
+# How long a network stays known without a sign-in, and how many of an account do.
+KNOWN_FOR: Final[Instant] = 90 * DAY
+MAX_KNOWN_NETWORKS: Final = 20
+
+
 @dataclass(frozen=True, slots=True)
 class LockoutKey:
     """The account or network address that failures are counted for."""
@@ -73,8 +83,13 @@ def account_key(name: str) -> LockoutKey:
     return LockoutKey(f"account:{name}", ACCOUNT_POLICY)
 
 
+def known_network_key(name: str, network: str) -> LockoutKey:
+    """Return the key of an account at one of its known networks."""
+    return LockoutKey(f"account:{name} at {network}", ACCOUNT_POLICY)
+
+
 def address_key(host: str | None) -> LockoutKey:
-    return LockoutKey(f"address:{network_of(host or 'unknown')}", ADDRESS_POLICY)
+    return LockoutKey(f"address:{_network(host)}", ADDRESS_POLICY)
 
 
 class FailedSignIns:
@@ -83,12 +98,15 @@ class FailedSignIns:
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def check(self, keys: Sequence[LockoutKey], verify: Callable[[], Awaitable[T | None]]) -> T | None:
+    async def check(self, account: str, host: str | None, verify: Callable[[], Awaitable[T | None]]) -> T | None:
         """Return the result of `verify`; None counts as a failure. While a key is blocked, `verify` is not called.
 
         A success resets the account but not the address. Otherwise an attacker could sign in to an account of their
         own after every few attempts at another one, and would never be blocked.
         """
+        network = _network(host)
+        is_known = await self._is_known(account, network)
+        keys = [known_network_key(account, network) if is_known else account_key(account), address_key(host)]
         async with AsyncExitStack() as locks:
             for name in sorted(key.name for key in keys):
                 await locks.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
@@ -96,9 +114,27 @@ class FailedSignIns:
             result = await verify()
             if result is None:
                 await self._count(keys)
-            elif has_failures:
+                return None
+            if has_failures:
                 await self._reset_accounts(keys)
+            if host is not None:
+                await self._remember(account, network)
             return result
+
+    async def _is_known(self, account: str, network: str) -> bool:
+        k = known_networks.c
+        matching = (k.account == account, k.network == network, k.seen_at > self._clock.now() - KNOWN_FOR)
+        async with self._database.read() as tx:
+            return bool(await tx.execute(select(k.account).where(*matching)))
+
+    async def _remember(self, account: str, network: str) -> None:
+        k = known_networks.c
+        newest = select(k.network).where(k.account == account).order_by(k.seen_at.desc()).limit(MAX_KNOWN_NETWORKS)
+        async with self._database.write() as tx:
+            await tx.run(REMEMBER_NETWORK, account=account, network=network, now=self._clock.now())
+            await tx.execute(
+                delete(known_networks).where(k.account == account, k.network.not_in(newest.scalar_subquery()))
+            )
 
     async def delete_expired(self) -> None:
         async with self._database.write() as tx:
@@ -134,3 +170,7 @@ class FailedSignIns:
         names = [key.name for key in keys if key.policy is ACCOUNT_POLICY]
         async with self._database.write() as tx:
             await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.subject.in_(names)))
+
+
+def _network(host: str | None) -> str:
+    return network_of(host or "unknown")

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, case, delete, insert, select, update
 
 from mailwright.access.roles import Role
 from mailwright.access.users import User
@@ -58,20 +58,67 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    async def open(self, user: User, *, address: str, agent: str, lasts: Instant = MAX_SESSION_AGE) -> str:
+    async def open(self, user: User, *, address: str, agent: str) -> str:
         """Return the token for the cookie. With a second factor, the session first allows only entering the code.
 
         Raises if the password or the second factor has changed since the user proved who they are.
         """
+        token = secrets.token_urlsafe(32)
+        lasts = CODE_TIMEOUT if user.has_second_factor else MAX_SESSION_AGE
+        await self._insert(user, token_digest(token), lasts, address=address, agent=agent)
+        return token
+
+    async def open_link(self, user: User, *, agent: str) -> str:
+        """Return the token of a sign-in link. It is exchanged once for the token of a cookie, and is not one itself."""
+        token = secrets.token_urlsafe(32)
+        await self._insert(user, _link_digest(token), LINK_SESSION_AGE, address="console", agent=agent)
+        return token
+
+    async def find_link(self, token: str | None) -> str | None:
+        """Return the login of the user whom a sign-in link signs in, or None if it is used up or unknown."""
+        if not token or len(token) > 100:
+            return None
+        query = (
+            select(users.c.login)
+            .select_from(sessions.join(users, users.c.id == sessions.c.user_key))
+            .where(*self._is_open_link(token), users.c.disabled_at.is_(None))
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        return rows[0].login if rows else None
+
+    async def redeem_link(self, link_token: str, *, address: str, agent: str) -> tuple[str, bool] | None:
+        """Exchange the token of a link for the token of a cookie; None if another request was first.
+
+        Also return whether the session still awaits the code of the second factor.
+        """
+        if await self.find_link(link_token) is None:
+            return None
         token, now = secrets.token_urlsafe(32), self._clock.now()
-        ends_at = now + (CODE_TIMEOUT if user.has_second_factor else lasts)
+        values = {"digest": token_digest(token), "address": address[:100], "agent": agent[:300]}
+        times = {"created_at": now, "seen_at": now}
+        ends_at = case((sessions.c.awaits_code, now + CODE_TIMEOUT), else_=now + MAX_SESSION_AGE)
+        async with self._database.write() as tx:
+            rows = await tx.execute(
+                update(sessions)
+                .where(*self._is_open_link(link_token))
+                .values(**values, **times, ends_at=ends_at)
+                .returning(sessions.c.awaits_code)
+            )
+        return (token, bool(rows[0].awaits_code)) if rows else None
+
+    def _is_open_link(self, token: str) -> tuple[ColumnElement[bool], ...]:
+        return sessions.c.digest == _link_digest(token), sessions.c.ends_at > self._clock.now()
+
+    async def _insert(self, user: User, digest: str, lasts: Instant, *, address: str, agent: str) -> None:
+        now = self._clock.now()
         values = {
-            "digest": token_digest(token),
+            "digest": digest,
             "user_key": user.id,
             "awaits_code": user.has_second_factor,
             "created_at": now,
             "seen_at": now,
-            "ends_at": ends_at,
+            "ends_at": now + lasts,
             "address": address[:100],
             "agent": agent[:300],
         }
@@ -87,7 +134,6 @@ class Sessions:
             await tx.execute(insert(sessions).values(**values, tenant_id=tenant_id))
             await tx.execute(update(users).where(users.c.id == user.id).values(seen_at=now))
             await tx.execute(delete(sessions).where(sessions.c.ends_at < now))
-        return token
 
     async def find(self, token: str | None, *, is_seen: bool = True) -> Session | None:
         """Return the session of a token, or None if it is unknown, expired or revoked.
@@ -188,6 +234,10 @@ class Sessions:
 def token_digest(token: str) -> str:
     """Return the digest of a token. 256 random bits need no slow hash, and timing reveals nothing about a digest."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _link_digest(token: str) -> str:
+    return token_digest(f"link {token}")
 
 
 def form_token(token: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.access import failed_sign_ins, second_factor
+from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
@@ -135,9 +135,7 @@ class Users:
             is_correct = await self.passwords.is_correct(password, rows[0].password_hash if rows else None)
             return _user(rows[0]) if is_correct and rows[0].disabled_at is None else None
 
-        return await self._failed_sign_ins.check(
-            [failed_sign_ins.account_key(name), failed_sign_ins.address_key(host)], verify
-        )
+        return await self._failed_sign_ins.check(name, host, verify)
 
     async def confirm_password(self, user: User, password: str, host: str | None) -> bool:
         """Verify the password of a signed-in user again, before a sensitive change."""
@@ -154,8 +152,7 @@ class Users:
                 )
             return is_correct or None
 
-        keys = [failed_sign_ins.account_key(f"{user.login} (code)"), failed_sign_ins.address_key(host)]
-        return await self._failed_sign_ins.check(keys, verify) is True
+        return await self._failed_sign_ins.check(f"{user.login} (code)", host, verify) is True
 
     async def begin_second_factor(self, user: User) -> str:
         """Return a new secret. It takes effect when the user confirms it with a code."""

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.importer import import_from_string
 
 from mailwright.app.addresses import wait_until_moved
+from mailwright.app.http_protocol import TimedHttpProtocol
 from mailwright.app.inbound import poll_inbound_sources
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
@@ -191,7 +192,7 @@ class _Server(uvicorn.Server):
 def _configuration(engine: Engine) -> uvicorn.Config:
     return uvicorn.Config(
         app="",
-        http="httptools",
+        http=TimedHttpProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -7,7 +7,7 @@ import typer
 
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
-from mailwright.access.sessions import LINK_SESSION_AGE, Sessions
+from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, group
@@ -88,9 +88,7 @@ def link(login: Login) -> None:
 
     async def work(at: Installation) -> str:
         user = await _users(at).find(login)
-        token = await Sessions(at.database, at.clock).open(
-            user, address="console", agent="link", lasts=LINK_SESSION_AGE
-        )
+        token = await Sessions(at.database, at.clock).open_link(user, agent="link")
         return f"{at.settings.public_url}/sign-in/link?token={token}"
 
     typer.echo(run(work))

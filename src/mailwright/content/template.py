@@ -123,7 +123,7 @@ class TemplatePart:
         for name in (*_REMOVED_GLOBALS, *FUNCTIONS):
             self._environment.remove_global(name)
         for name in functions:
-            self._environment.add_function(name, _OWN_FUNCTIONS[name])
+            self._environment.add_global(name, _OWN_FUNCTIONS[name])
         with _translated_errors():
             declared = self._environment.undeclared_variables_in_str(source)
             self.variables = frozenset(declared) - functions

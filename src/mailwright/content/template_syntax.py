@@ -48,9 +48,7 @@ _KEYWORDS = frozenset(["if", "elif", "else", "for", "in", "not", "and", "or", "i
 # The engine knows only these as white space, and only ASCII digits as numbers.
 _SPACE = r"[ \t\n\r\f]"
 _OPENING = re.compile(r"\{([%{#])[-+]?")
-_RAW = re.compile(
-    rf"\{{%[-+]?{_SPACE}*raw{_SPACE}*[-+]?%\}}.*?\{{%[-+]?{_SPACE}*endraw{_SPACE}*[-+]?%\}}", re.DOTALL
-)
+_RAW = re.compile(rf"\{{%[-+]?{_SPACE}*raw{_SPACE}*[-+]?%\}}.*?\{{%[-+]?{_SPACE}*endraw{_SPACE}*[-+]?%\}}", re.DOTALL)
 _TOKEN = re.compile(
     rf"""{_SPACE}*(?:(?P<end>[-+]?[%}}]\}})|(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<name>[^\W\d]\w*)"""
     rf"""|(?P<number>[0-9][\w.]*)|(?P<operator>\*\*|//|[=!<>]=|[^ \t\n\r\f]))""",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
-from mailwright.access.sessions import LINK_SESSION_AGE, Sessions
+from mailwright.access.sessions import Sessions
 from mailwright.access.users import FIRST_LOGIN, Users
 from mailwright.app.wiring import Engine
 
@@ -24,5 +24,5 @@ async def make_sign_in(engine: Engine) -> DemoSignIn:
         password = "-".join(secrets.token_hex(2) for _ in range(3))
         await users.create(FIRST_LOGIN, password, Role.ADMIN, actor="demo")
     sessions = Sessions(engine.database, engine.clock)
-    token = await sessions.open(await users.find(FIRST_LOGIN), address="console", agent="demo", lasts=LINK_SESSION_AGE)
+    token = await sessions.open_link(await users.find(FIRST_LOGIN), agent="demo")
     return DemoSignIn(FIRST_LOGIN, token, password)

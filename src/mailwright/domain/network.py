@@ -1,7 +1,15 @@
 """Classify network addresses: public or private, and which of them share a limit."""
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+
+# Translates to IPv4 addresses (RFC 6052).
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Translation inside of a network (RFC 8215), and Teredo, whose servers choose the target.
+_LOCAL_NETWORKS = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
+# The third quarter of an ISATAP address (RFC 5214), without the bit for a global address.
+_ISATAP = 0x00005EFE
 
 
 def is_public_address(address: str) -> bool:
@@ -21,6 +29,17 @@ def is_private_host(host: str) -> bool:
     return ip is not None and not _is_public(ip)
 
 
+def is_numeric_or_local(host: str) -> bool:
+    """Return whether a host is an IP address or localhost, so that no DNS server decides where it leads."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def network_of(host: str) -> str:
     """Return the network that limits count as one client: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
@@ -33,8 +52,24 @@ def network_of(host: str) -> str:
 
 
 def _is_public(ip: IPv4Address | IPv6Address) -> bool:
-    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    return ip.is_global and not ip.is_multicast and (inner is None or inner.is_global)
+    if not ip.is_global or ip.is_multicast:
+        return False
+    if isinstance(ip, IPv4Address):
+        return True
+    if any(ip in network for network in _LOCAL_NETWORKS):
+        return False
+    return all(inner.is_global and not inner.is_multicast for inner in _embedded(ip))
+
+
+def _embedded(ip: IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses to which a translator or tunnel would forward an IPv6 address."""
+    low = IPv4Address(int(ip) & 0xFFFFFFFF)
+    found = [inner for inner in (ip.ipv4_mapped, ip.sixtofour) if inner is not None]
+    if ip in _NAT64 or int(ip) >> 32 == 0:
+        found.append(low)
+    if (int(ip) >> 32) & 0xFDFFFFFF == _ISATAP:
+        found.append(low)
+    return found
 
 
 def _parse_ip(host: str) -> IPv4Address | IPv6Address | None:

@@ -19,12 +19,18 @@ MIN_KEY_BITS = 2_048
 # The accepted issuer and subject. SNS serves only the leaf certificate; the TLS connection vouches for its chain.
 ISSUERS = frozenset({"Amazon"})
 _SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
+_PEM = re.compile(
+    rb"\s*(?:-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{1,20000}-----END CERTIFICATE-----\s*){1,5}"
+)
 
 _HASHES: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - SNS chooses
 
 
 class SnsCertificate:
     def __init__(self, content: bytes) -> None:
+        # The parser would also find a certificate inside of a web page, which anyone may be able to store.
+        if _PEM.fullmatch(content) is None:
+            raise ForgedEvent("SigningCertURL does not lead to a certificate.")
         try:
             self._certificate = x509.load_pem_x509_certificate(content)
         except ValueError as error:

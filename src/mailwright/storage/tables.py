@@ -608,6 +608,15 @@ failed_sign_ins = Table(
     Column("blocked_until", Timestamp, nullable=False),
 )
 
+# Networks from which an account has signed in: failures elsewhere do not block it there.
+known_networks = Table(
+    "known_networks",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("network", Text, primary_key=True),
+    Column("seen_at", Timestamp, nullable=False),
+)
+
 # Events of each type per tenant and minute, for charts.
 tallies = Table(
     "tallies",

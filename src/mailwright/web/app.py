@@ -34,6 +34,7 @@ from mailwright.web.api import (
     webhooks,
 )
 from mailwright.web.api.openapi import describe_app
+from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
@@ -100,6 +101,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
     app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
     app.add_middleware(RejectNul)
+    app.add_middleware(LimitBodies, import_bytes=engine.settings.import_bytes)
     app.add_middleware(RequestIds, clock=engine.clock)
     describe_app(app, server=engine.public_url)
     return app

@@ -32,12 +32,12 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
 async def read_bytes(request: Request, max_bytes: int) -> bytes:
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > max_bytes:
-        raise _too_large(max_bytes)
+        raise too_large(max_bytes)
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -47,5 +47,6 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
     return Response(body, status, media_type="application/json", headers=headers)
 
 
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"The body is larger than {max_bytes // 1024**2} MB, the maximum for this route.")
+def too_large(max_bytes: int) -> BodyTooLarge:
+    size = f"{max_bytes // 1024**2} MB" if max_bytes >= 1024**2 else f"{max_bytes // 1024} KB"
+    return BodyTooLarge(f"The body is larger than {size}, the maximum for this route.")

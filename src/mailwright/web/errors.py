@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
+from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import (
     IdempotencyConflict,
     InvalidInput,
@@ -61,6 +62,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    InvalidTemplate: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -170,6 +172,12 @@ def unavailable_detail(request: Request) -> str:
     """Hide the database's own message, which can name hosts and users; it is logged instead."""
     is_read = request.method in ("GET", "HEAD")
     return "The database is not reachable. Try again in a few seconds." if is_read else str(NotDurable())
+
+
+async def respond_to_error(error: MailwrightError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond to an error outside of all routes, for a middleware."""
+    response = await _known(Request(scope), error)
+    await response(scope, receive, send)
 
 
 async def _known(request: Request, error: Exception) -> Response:

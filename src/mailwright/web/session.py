@@ -18,6 +18,7 @@ from mailwright.access.sessions import Session, form_token, is_form_token
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.network import is_numeric_or_local
 from mailwright.web.state import engine_of
 
 FORM_FIELD: Final = "form_token"
@@ -41,7 +42,7 @@ class SecondFactorRequired(MailwrightError):
 
 
 class ForeignOrigin(Forbidden):
-    """This request did not come from a page of this dashboard. Reload the page and try again."""
+    """This request did not come from a page at MAILWRIGHT_BASE_URL. Open the dashboard there, or set it to this address."""
 
     code = "NOT_FROM_HERE"
 
@@ -163,8 +164,16 @@ def require_own_origin(request: Request) -> None:
 
 
 def _own_origins(request: Request, engine: Engine) -> set[str]:
+    """Return the configured origin, and that of the Host header if it is an IP address or localhost.
+
+    Any other Host could be a name of another site that resolves to this server (DNS rebinding).
+    """
     public = urlsplit(engine.public_url)
-    return {f"{public.scheme}://{public.netloc}", f"{request.url.scheme}://{request.headers.get('host', '')}"}
+    origins = {f"{public.scheme}://{public.netloc}"}
+    shown = request.headers.get("host", "")
+    if is_numeric_or_local(urlsplit(f"//{shown}").hostname or ""):
+        origins.add(f"{request.url.scheme}://{shown}")
+    return origins
 
 
 def _is_form(request: Request) -> bool:

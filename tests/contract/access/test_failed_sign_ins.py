@@ -9,14 +9,15 @@ from sqlalchemy import select
 from mailwright.access.failed_sign_ins import (
     ACCOUNT_POLICY,
     ADDRESS_POLICY,
+    KNOWN_FOR,
+    MAX_KNOWN_NETWORKS,
     FailedSignIns,
     TooManyFailedSignIns,
-    account_key,
     address_key,
 )
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from mailwright.storage.tables import failed_sign_ins
+from mailwright.storage.tables import failed_sign_ins, known_networks
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
@@ -28,7 +29,7 @@ async def sign_in(failures: FailedSignIns, *, is_correct: bool, host: str = "192
     async def verify() -> bool | None:
         return True if is_correct else None
 
-    return await failures.check([account_key(name), address_key(host)], verify) is True
+    return await failures.check(name, host, verify) is True
 
 
 @pytest.mark.promise("guesses-counted")
@@ -57,6 +58,52 @@ async def test_failures_at_one_account_count_across_addresses(database: Database
     # The owner is locked out for a short time only.
     clock.advance(ACCOUNT_POLICY.longest_block)
     assert await sign_in(failures, is_correct=True, host="198.51.100.1")
+
+
+@pytest.mark.promise("guesses-counted")
+async def test_known_network_enters_while_others_guess(database: Database, clock: ManualClock) -> None:
+    failures = FailedSignIns(database, clock)
+    assert await sign_in(failures, is_correct=True, host="198.51.100.1")
+    guesses = 0
+    for number in range(70):
+        try:
+            await sign_in(failures, is_correct=False, host=f"192.0.2.{number % 10}")
+            guesses += 1
+        except TooManyFailedSignIns:
+            pass
+    # All unknown networks share one count, so the guesses stay limited.
+    assert guesses == ACCOUNT_POLICY.free_failures
+    with pytest.raises(TooManyFailedSignIns):
+        await sign_in(failures, is_correct=True, host="203.0.113.1")
+    assert await sign_in(failures, is_correct=True, host="198.51.100.1")
+    # The owner's success does not give the attacker new guesses.
+    with pytest.raises(TooManyFailedSignIns):
+        await sign_in(failures, is_correct=False, host="192.0.2.1")
+
+
+@pytest.mark.promise("guesses-counted")
+async def test_guesses_from_a_known_network_are_limited(database: Database, clock: ManualClock) -> None:
+    failures = FailedSignIns(database, clock)
+    assert await sign_in(failures, is_correct=True)
+    for _ in range(ADDRESS_POLICY.free_failures):
+        assert not await sign_in(failures, is_correct=False)
+    with pytest.raises(TooManyFailedSignIns):
+        await sign_in(failures, is_correct=True)
+
+
+async def test_network_is_forgotten_and_their_number_is_limited(database: Database, clock: ManualClock) -> None:
+    failures = FailedSignIns(database, clock)
+    for number in range(MAX_KNOWN_NETWORKS + 5):
+        clock.advance(1)
+        assert await sign_in(failures, is_correct=True, host=f"198.51.100.{number}")
+    async with database.read() as tx:
+        known = {row.network for row in await tx.execute(select(known_networks))}
+    assert known == {f"198.51.100.{number}" for number in range(5, MAX_KNOWN_NETWORKS + 5)}
+    clock.advance(KNOWN_FOR)
+    for number in range(ACCOUNT_POLICY.free_failures):
+        assert not await sign_in(failures, is_correct=False, host=f"192.0.2.{number}")
+    with pytest.raises(TooManyFailedSignIns):
+        await sign_in(failures, is_correct=True, host="198.51.100.10")
 
 
 @pytest.mark.promise("guesses-counted")
@@ -154,6 +201,17 @@ async def test_without_admin_password_every_request_is_refused(database: Databas
             for credentials in ("None", "x")
         ]
     assert [response.status_code for response in responses] == [401, 401]
+
+
+async def test_api_key_at_an_administrator_route_is_no_guess(database: Database, clock: ManualClock) -> None:
+    app = an_app(database, clock, RIGHT)
+    key = await app.state.engine.keys.create(1)
+    for wrong in (key, "mw_" + "x" * 43):
+        async with client_of(app, wrong) as client:
+            responses = [await client.post("/only-administrators") for _ in range(ADDRESS_POLICY.free_failures + 1)]
+        assert {response.status_code for response in responses} == {401}
+    async with client_of(app, RIGHT) as client:
+        assert (await client.post("/only-administrators")).status_code == 200
 
 
 @pytest.mark.promise("guesses-counted")

@@ -1,5 +1,7 @@
 """Users, second factors and sessions, on both engines."""
 
+from pathlib import Path
+
 import pyotp
 import pytest
 from argon2 import PasswordHasher
@@ -319,3 +321,10 @@ async def test_wrong_codes_are_limited_like_passwords(users: Users, ada: User, c
         assert not await users.verify_code(ada, "abcdef", HERE)
     with pytest.raises(TooManyFailedSignIns):
         await users.verify_code(ada, "abcdef", HERE)
+
+
+async def test_password_hash_uses_the_documented_parameters() -> None:
+    hashed = await Passwords().hash(RIGHT)
+    assert hashed.startswith("$argon2id$v=19$m=7168,t=5,p=1$")
+    record = Path(__file__).parents[3] / "docs/decisions/0021-access.md"
+    assert "argon2id, 7 MiB and five passes" in record.read_text(encoding="utf-8")

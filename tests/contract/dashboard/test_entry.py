@@ -198,6 +198,64 @@ async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
             assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text), path
 
 
+@pytest.mark.promise("sign-in-link")
+async def test_sign_in_link_asks_first_and_works_once(site: Site) -> None:
+    ada = await site.engine.users.find("ada")
+    token = await site.engine.sessions.open_link(ada, agent="test")
+    async with site.client() as client:
+        shown = await client.get("/sign-in/link", params={"token": token})
+        assert "Sign in as ada" in shown.text
+        assert "set-cookie" not in shown.headers
+        foreign = await client.post("/sign-in/link", data={"token": token}, headers={"Origin": "https://evil.example"})
+        assert foreign.status_code == 403
+        # The token of a link is not the token of a session.
+        as_cookie = await client.get("/account", headers={"Cookie": f"mailwright={token}"})
+        assert as_cookie.headers["location"].startswith("/sign-in")
+        entered = await client.post("/sign-in/link", data={"token": token})
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert (await client.get("/account")).status_code == 200
+    async with site.client() as client:
+        for again in (
+            await client.get("/sign-in/link", params={"token": token}),
+            await client.post("/sign-in/link", data={"token": token}),
+        ):
+            assert again.status_code == 404
+            assert "already used" in again.text
+
+
+@pytest.mark.parametrize("path", ["/sign-in/code", "/sign-in?next=/sign-in/code", "/sign-in/code?next=/sign-in/code"])
+async def test_sign_in_pages_never_loop_when_signed_in(site: Site, path: str) -> None:
+    async with site.client() as client:
+        await site.sign_in(client, "ada")
+        answer = await client.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (await client.post("/sign-in/code", data={"code": "123456"})).headers["location"] == "/"
+
+
+@pytest.mark.promise("own-origin")
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("mail.example", 303),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example:80", 403),
+        ("127.0.0.1:8025", 303),
+        ("[::1]:8025", 303),
+        ("localhost:8025", 303),
+        ("192.168.1.20:8025", 303),
+    ],
+)
+async def test_only_own_or_numeric_hosts_are_own_origins(site: Site, host: str, status: int) -> None:
+    async with site.client() as client:
+        answer = await client.post(
+            "/sign-in",
+            data={"login": "ada", "password": PASSWORD},
+            headers={"Host": host, "Origin": f"http://{host}"},
+        )
+    assert answer.status_code == status
+
+
 async def test_session_cookie_is_http_only_and_same_site(site: Site, clock: ManualClock) -> None:
     async with site.client() as client:
         plain = await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})

@@ -48,9 +48,12 @@ def test_template_within_the_limits_renders() -> None:
     assert TemplatePart("text", branches).render({"x": 42}) == "42"
     chain = "{{ " + " ~ ".join(["x"] * 249) + " }}"
     assert TemplatePart("text", chain).render({"x": "a"}) == "a" * 249
-    assert TemplatePart("text", "{{ x|list }}{{ range(3)|list }}{{ 5|string }}{{ y|list }}").render(
-        {"x": "ab", "y": {"a": 1}}
-    ) == "['a', 'b'][0, 1, 2]5['a']"
+    assert (
+        TemplatePart("text", "{{ x|list }}{{ range(3)|list }}{{ 5|string }}{{ y|list }}").render(
+            {"x": "ab", "y": {"a": 1}}
+        )
+        == "['a', 'b'][0, 1, 2]5['a']"
+    )
 
 
 @pytest.mark.promise("template-limits")

@@ -448,6 +448,13 @@ CREATE TABLE failed_sign_ins (
   CONSTRAINT pk_failed_sign_ins PRIMARY KEY (subject)
 );
 
+CREATE TABLE known_networks (
+  account TEXT NOT NULL,
+  network TEXT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  CONSTRAINT pk_known_networks PRIMARY KEY (account, network)
+);
+
 CREATE TABLE tallies (
   tenant_id BIGINT NOT NULL,
   minute BIGINT NOT NULL,

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from mailwright.access import failed_sign_ins
+from mailwright.access.api_keys import is_api_key
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import Unauthorized
-from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
+from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
 from mailwright.web.state import engine_of
 
 # Marks a route in the OpenAPI description, which then gets the responses 401 and 429.
@@ -40,7 +40,8 @@ async def administrator_of(request: Request) -> Administrator:
     if authorization is None and session_token(request) is not None:
         return await _by_session(request)
     bearer = _BEARER.fullmatch(authorization or "")
-    if bearer is None:
+    # An API key is not a guess at the password: a program that uses the wrong route must not block its address.
+    if bearer is None or is_api_key(bearer[1]):
         raise _unauthorized()
     return await _by_password(request, engine_of(request), bearer[1])
 
@@ -55,10 +56,7 @@ async def _by_password(request: Request, engine: Engine, shown: str) -> Administ
         is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
         return Administrator("ADMIN_PASSWORD") if is_right else None
 
-    host = request.client.host if request.client else None
-    found = await engine.failed_sign_ins.check(
-        [failed_sign_ins.account_key(_ACCOUNT), failed_sign_ins.address_key(host)], verify
-    )
+    found = await engine.failed_sign_ins.check(_ACCOUNT, host_of(request), verify)
     if found is None:
         raise _unauthorized()
     return found

@@ -41,7 +41,7 @@ class SessionOrigin(TypedDict):
 async def show_sign_in(request: Request, engine: EngineDep) -> Response:
     visitor = await find_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
-        return RedirectResponse(local_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
+        return RedirectResponse(_after_sign_in(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
     has_users = engine.admin_password is not None or await engine.users.has_any()
     values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
     return await page(request, None, "sign_in.html", has_users=has_users, **values)
@@ -62,27 +62,35 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
 
 
 @router.get("/sign-in/link")
+async def show_sign_in_link(request: Request, engine: EngineDep) -> Response:
+    """Ask before signing in. Otherwise a page of another site could sign its visitors in as someone else."""
+    token = request.query_params.get("token", "")
+    login = await engine.sessions.find_link(token)
+    if login is None:
+        raise _link_expired()
+    return await page(request, None, "sign_in_link.html", login=login, token=token)
+
+
+@router.post("/sign-in/link")
 async def sign_in_with_link(request: Request, engine: EngineDep) -> Response:
     """Sign in with a link from `mailwright user link`. Its token works once."""
-    session = await engine.sessions.find(request.query_params.get("token"))
-    if session is None:
-        raise NotFound(
-            "This sign-in link has expired or was already used. Create a new one with `mailwright user link`."
-        )
-    if session.awaits_code:
-        response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
-        set_session_cookie(request, response, request.query_params["token"])
-        return response
-    token = await engine.sessions.renew(session, **_session_origin(request))
-    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    require_own_origin(request)
+    form = await read_fields(request)
+    redeemed = await engine.sessions.redeem_link(form["token"], **_session_origin(request))
+    if redeemed is None:
+        raise _link_expired()
+    token, awaits_code = redeemed
+    response = redirect(request, "/sign-in/code" if awaits_code else "/")
     set_session_cookie(request, response, token)
     return response
 
 
 @router.get("/sign-in/code")
 async def show_code(request: Request) -> Response:
-    visitor = await _visitor_awaiting_code(request)
     next_path = request.query_params.get("next", "")
+    visitor = await _visitor_awaiting_code(request)
+    if visitor is None:
+        return RedirectResponse(_after_sign_in(next_path), HTTPStatus.SEE_OTHER)
     values: dict[str, Any] = {"errors": Errors(), "form_token": visitor.form_token, "next": next_path}
     return await page(request, None, "code.html", **values)
 
@@ -90,6 +98,8 @@ async def show_code(request: Request) -> Response:
 @router.post("/sign-in/code")
 async def verify_code(request: Request, engine: EngineDep) -> Response:
     visitor = await _visitor_awaiting_code(request)
+    if visitor is None:
+        return redirect(request, "/")
     await require_own_form(request, visitor.token)
     form = await read_fields(request)
     try:
@@ -102,7 +112,7 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
         values: dict[str, Any] = {"errors": errors, "form_token": visitor.form_token, "next": form["next"]}
         return await page(request, None, "code.html", status=status, **values)
     token = await engine.sessions.renew(visitor.session, **_session_origin(request))
-    response = redirect(request, local_path(form["next"]))
+    response = redirect(request, _after_sign_in(form["next"]))
     set_session_cookie(request, response, token)
     return response
 
@@ -149,17 +159,28 @@ async def set_up(request: Request, engine: EngineDep) -> Response:
 
 async def _enter(request: Request, engine: EngineDep, user: User, to: str) -> Response:
     token = await engine.sessions.open(user, **_session_origin(request))
-    target = local_path(to)
+    target = _after_sign_in(to)
     response = redirect(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
     set_session_cookie(request, response, token)
     return response
 
 
-async def _visitor_awaiting_code(request: Request) -> Visitor:
+async def _visitor_awaiting_code(request: Request) -> Visitor | None:
+    """Return the visitor who must enter a code, or None if they are signed in already."""
     visitor = await find_visitor(request)
-    if visitor is None or not visitor.session.awaits_code:
+    if visitor is None:
         raise SignInRequired
-    return visitor
+    return visitor if visitor.session.awaits_code else None
+
+
+def _after_sign_in(next_path: str | None) -> str:
+    """Return the page to show after the sign-in, which is never a page of the sign-in itself."""
+    path = local_path(next_path)
+    return "/" if path.startswith("/sign-in") else path
+
+
+def _link_expired() -> NotFound:
+    return NotFound("This sign-in link has expired or was already used. Create a new one with `mailwright user link`.")
 
 
 async def _refused(request: Request, form: Fields, sentence: str, status: HTTPStatus) -> Response:
