@@ -243,10 +243,13 @@ def attempt_steps(end: EventType) -> list[str]:
 # A whole engine.
 
 
+SECRET_KEY = "k" * 32
+
+
 def settings_for(url: str, **changes: Any) -> Settings:
     """Return settings for tests. Nothing is reserved for transactional email, so that counts are easy to read."""
     defaults = {"sender": "Shop <shop@example.com>", "unsubscribe_secret": "s" * 32, "reserve_percent": 0}
-    return load(**{"database_url": url, **defaults, **changes})
+    return load(**{"database_url": url, "secret_key": SECRET_KEY, **defaults, **changes})
 
 
 class Bench:

@@ -10,7 +10,8 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from tests.builders import Bench, a_bench
+from mailwright.storage.secret_box import SecretBox
+from tests.builders import SECRET_KEY, Bench, a_bench
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
@@ -62,7 +63,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 async def database(engine: DatabaseAddress) -> AsyncIterator[Database]:
-    database = Database(engine.url)
+    database = Database(engine.url, secret_box=SecretBox(SECRET_KEY))
     yield database
     await database.close()
 

@@ -16,6 +16,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.tables import recovery_codes, sessions, tenants, users
 
 # The administrator that ADMIN_PASSWORD creates.
@@ -147,8 +148,8 @@ class Users:
         async def verify() -> bool | None:
             now = self._clock.now()
             async with self._database.write() as tx:
-                is_correct = await _accepts_code(tx, user.id, code, now) or await _consume_recovery_code(
-                    tx, user, code, now
+                is_correct = await _consume_recovery_code(tx, user, code, now) or await _accepts_code(
+                    tx, user.id, code, now, self._database.secret_box
                 )
             return is_correct or None
 
@@ -161,14 +162,16 @@ class Users:
         secret = second_factor.new_secret()
         async with self._database.write() as tx:
             matching = (users.c.id == user.id, users.c.totp_enabled_at.is_(None))
-            await tx.execute(update(users).where(*matching).values(totp_secret=secret, totp_step=0))
+            encrypted = await self._database.secret_box.encrypt(tx, secret)
+            await tx.execute(update(users).where(*matching).values(totp_secret=encrypted, totp_step=0))
         return secret
 
     async def pending_secret(self, user: User) -> str | None:
         query = select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_enabled_at.is_(None))
         async with self._database.read() as tx:
             rows = await tx.execute(query)
-        return rows[0].totp_secret if rows else None
+        stored = rows[0].totp_secret if rows else None
+        return self._database.secret_box.decrypt(stored) if stored is not None else None
 
     async def confirm_second_factor(
         self, user: User, code: str, *, keep_session: str | None = None
@@ -181,7 +184,8 @@ class Users:
             )
             if not rows or rows[0].totp_secret is None:
                 raise NotPossibleNow("There is no second factor to confirm. Set it up again.")
-            step = second_factor.matching_step(rows[0].totp_secret, code, now, 0)
+            secret = self._database.secret_box.decrypt(rows[0].totp_secret)
+            step = second_factor.matching_step(secret, code, now, 0)
             if step is None:
                 return None
             await tx.execute(update(users).where(users.c.id == user.id).values(totp_enabled_at=now, totp_step=step))
@@ -215,14 +219,15 @@ class Users:
             pass  # Another process created the user at the same time.
 
 
-async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant) -> bool:
+async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant, secret_box: SecretBox) -> bool:
     query = select(users.c.totp_secret, users.c.totp_step).where(
         users.c.id == user_id, users.c.totp_enabled_at.is_not(None)
     )
     rows = await tx.execute(query.with_for_update())
     if not rows:
         return False
-    step = second_factor.matching_step(rows[0].totp_secret, code, now, rows[0].totp_step)
+    secret = secret_box.decrypt(rows[0].totp_secret)
+    step = second_factor.matching_step(secret, code, now, rows[0].totp_step)
     if step is None:
         return False
     await tx.execute(update(users).where(users.c.id == user_id).values(totp_step=step))

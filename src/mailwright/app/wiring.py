@@ -18,6 +18,7 @@ from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
 from mailwright.app.addresses import located
+from mailwright.app.databases import open_database
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.providers import make_route, providers_of, verify_providers
@@ -187,7 +188,7 @@ class Engine:
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Engine]:
     verify(settings)
-    database = Database(settings.database_url)
+    database = open_database(settings)
     try:
         await prepare(database)
         engine = build_engine(await located(settings, database), clock or SystemClock(), database)

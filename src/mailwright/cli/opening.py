@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mailwright.app.addresses import located
+from mailwright.app.databases import open_database
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
@@ -35,7 +36,7 @@ def run(
     settings = settings_for_command()
 
     async def opened() -> Result:
-        database = Database(settings.database_url)
+        database = open_database(settings)
         try:
             await _require_file(database, creates=creates)
             found = settings if any_schema else await located(settings, database)

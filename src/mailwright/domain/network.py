@@ -3,7 +3,6 @@
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-
 # Translates to IPv4 addresses (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Translation inside of a network (RFC 8215), and Teredo, whose servers choose the target.

@@ -77,6 +77,20 @@ class Settings(BaseSettings):
             description="Password of the first administrator, `admin`. Scripts can send it as a bearer token.",
         ),
     ] = None
+    secret_key: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_SECRET_KEY",
+            description="Key of stored secrets, at least 32 characters. With several (`new,old`) the first encrypts.",
+        ),
+    ] = None
+    secret_key_file: Annotated[
+        Path,
+        Field(
+            alias="MAILWRIGHT_SECRET_KEY_FILE",
+            description="File with this key if `MAILWRIGHT_SECRET_KEY` is not set. Created on first use.",
+        ),
+    ] = Path("mailwright.key")
     unsubscribe_secret: Annotated[
         SecretStr | None,
         Field(

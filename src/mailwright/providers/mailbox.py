@@ -48,7 +48,7 @@ class MailboxProvider:
         self._make_folders()
         name = f"{message.outbox_id}.mailwright"
         part = self._folder / "tmp" / name
-        with part.open("wb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(f"Return-Path: <{message.sender}>\r\n".encode())
             file.write(f"Delivered-To: {', '.join(message.recipients)}\r\n".encode())
             file.write(message.content)
@@ -58,8 +58,9 @@ class MailboxProvider:
         return name
 
     def _make_folders(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in PARTS:
-            (self._folder / part).mkdir(parents=True, exist_ok=True)
+            (self._folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _retryable(self, code: str, reason: str) -> SendResult:
         return SendResult(

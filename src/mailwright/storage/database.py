@@ -5,6 +5,7 @@ lock that is not released) is raised as `NotDurable`, so that callers handle one
 """
 
 import asyncio
+import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -21,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
+from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write on SQLite waits for the write of another process. API clients time out if it is longer.
@@ -79,9 +81,15 @@ class Transaction:
 class Database:
     """The connections of a process. Create one per process, and close it."""
 
-    def __init__(self, url: str, *, pool_size: int = 10, is_ours: bool = True) -> None:
-        """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged."""
+    def __init__(
+        self, url: str, *, pool_size: int = 10, is_ours: bool = True, secret_box: SecretBox | None = None
+    ) -> None:
+        """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged.
+
+        `secret_box` has the key of the secrets that the database stores; without one, they cannot be used.
+        """
         self.url = parse_url(url)
+        self.secret_box = secret_box or SecretBox()
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
         if self.dialect == "sqlite":
@@ -160,6 +168,8 @@ class Database:
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
         """Run `work` with a synchronous connection, which Alembic needs."""
+        if self.dialect == "sqlite":
+            _create_private_file(Path(self.url.database or ""))
         with self._reach if read_only else self._durability:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
@@ -213,6 +223,12 @@ def parse_url(text: str) -> URL:
             return url.set(drivername="postgresql+asyncpg")
         case _:
             raise ConfigurationInvalid(f"MAILWRIGHT_DATABASE_URL: {backend} is not supported; use SQLite or PostgreSQL")
+
+
+def _create_private_file(path: Path) -> None:
+    """Create a file that only its owner can read. SQLite gives its WAL the same mode."""
+    with suppress(OSError):  # An existing file keeps its mode; any other problem is reported by SQLite.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _sqlite_file(url: URL) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mailwright.events import sendgrid
 from mailwright.sources.articles.files import MAX_FILE_BYTES
 from mailwright.web.bodies import MAX_BATCH_BYTES, too_large
 from mailwright.web.errors import respond_to_error
@@ -13,6 +14,8 @@ from mailwright.web.errors import respond_to_error
 SIGN_IN_BYTES: Final = 16 * 1024
 # Forms of signed-in users, with the source of an email.
 FORM_BYTES: Final = 4 * 1024 * 1024
+# How much of a refused body is read and discarded.
+MAX_DISCARDED_BYTES: Final = 32 * 1024 * 1024
 # The fields and boundaries around an uploaded file. The route itself reports a file that is a little too large.
 FORM_OVERHEAD: Final = 1024 * 1024
 
@@ -27,6 +30,7 @@ class LimitBodies:
             "/sign-in": SIGN_IN_BYTES,
             "/set-up": SIGN_IN_BYTES,
             "/v1/": MAX_BATCH_BYTES,
+            "/sendgrid-events": sendgrid.MAX_BODY_BYTES,
             "/v1/contacts/imports": import_bytes + FORM_OVERHEAD,
             "/imports/file": import_bytes + FORM_OVERHEAD,
             "/articles/~import": MAX_FILE_BYTES + FORM_OVERHEAD,
@@ -37,11 +41,12 @@ class LimitBodies:
             await self._app(scope, receive, send)
             return
         max_bytes = self._limit(scope["path"])
-        closing = _closing_when_refused(send)
+        body = _CountedBody(receive, max_bytes)
+        responding = _closing_when_refused(send, body)
         if _announced(scope) > max_bytes:
-            await respond_to_error(too_large(max_bytes), scope, receive, closing)
+            await respond_to_error(too_large(max_bytes), scope, receive, responding)
             return
-        await self._app(scope, _counted(receive, max_bytes), closing)
+        await self._app(scope, body.receive, responding)
 
     def _limit(self, path: str) -> int:
         return self._limits[max((prefix for prefix in self._limits if path.startswith(prefix)), key=len, default="/")]
@@ -53,27 +58,45 @@ def _announced(scope: Scope) -> int:
     return max((int(value) for value in values if value.isdigit()), default=0)
 
 
-def _counted(receive: Receive, max_bytes: int) -> Receive:
-    size = 0
+class _CountedBody:
+    """A request body that raises when it is too large."""
 
-    async def counted() -> Message:
-        nonlocal size
-        message = await receive()
-        if message["type"] == "http.request":
-            size += len(message.get("body", b""))
-            if size > max_bytes:
-                raise too_large(max_bytes)
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._size > self._max_bytes:
+            raise too_large(self._max_bytes)
         return message
 
-    return counted
+    async def discard(self) -> None:
+        """Read what the client is still sending, so that it reads the response: it would see only a lost connection."""
+        discarded = 0
+        while not self._is_complete and discarded < MAX_DISCARDED_BYTES:
+            message = await self._receive()
+            discarded += len(message.get("body", b""))
+            self._is_complete = not message.get("more_body", False)
 
 
-def _closing_when_refused(send: Send) -> Send:
-    """Close the connection after a 413, so that the client does not send the rest of its body."""
+def _closing_when_refused(send: Send, body: _CountedBody) -> Send:
+    """Close the connection after a 413, but let the client read the response first."""
+    is_refused = False
 
-    async def closing(message: Message) -> None:
+    async def responding(message: Message) -> None:
+        nonlocal is_refused
         if message["type"] == "http.response.start" and message["status"] == 413:
+            is_refused = True
             message["headers"] = [*message["headers"], (b"connection", b"close")]
+        if is_refused and message["type"] == "http.response.body" and not message.get("more_body", False):
+            await send({**message, "more_body": True})
+            await body.discard()
+            message = {"type": "http.response.body", "body": b""}
         await send(message)
 
-    return closing
+    return responding

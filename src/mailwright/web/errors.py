@@ -27,6 +27,7 @@ from mailwright.domain.errors import (
 )
 from mailwright.ops.logs import logger
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
+from mailwright.storage.secret_box import SecretKeyInvalid
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -65,6 +66,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     InvalidTemplate: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
+    SecretKeyInvalid: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 # Titles of the statuses; others use the phrase of the standard.
 TITLES: Mapping[HTTPStatus, str] = {

@@ -42,7 +42,7 @@ class SecondFactorRequired(MailwrightError):
 
 
 class ForeignOrigin(Forbidden):
-    """This request did not come from a page at MAILWRIGHT_BASE_URL. Open the dashboard there, or set it to this address."""
+    """This request did not come from MAILWRIGHT_BASE_URL. Open the dashboard there, or change the setting."""
 
     code = "NOT_FROM_HERE"
 

@@ -10,7 +10,7 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from mailwright.web.body_limits import FORM_BYTES, SIGN_IN_BYTES
+from mailwright.web.body_limits import FORM_BYTES, MAX_DISCARDED_BYTES, SIGN_IN_BYTES
 from tests.api import Api, an_api
 
 HOME = "http://mail.example"
@@ -55,7 +55,7 @@ async def test_endless_form_is_refused_while_it_is_read(
     body = Endless(start)
     answer = await api.anonymous.post(path, headers=headers, content=body)
     assert answer.status_code < 500, answer.text
-    assert body.read <= FORM_BYTES + 64 * 1024
+    assert body.read <= FORM_BYTES + MAX_DISCARDED_BYTES + 128 * 1024
     assert not list(folder.iterdir())
 
 

@@ -1,5 +1,8 @@
 """Templates that once ended the process, sent or stored before, on both engines: every route answers an error."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import httpx
 import pytest
 from sqlalchemy import update
@@ -16,15 +19,14 @@ CHAIN = "<p>{{ " + "1+" * 17_500 + "1 }}</p>"
 PASSWORD = "correct horse battery"
 
 
-async def a_visitor(api: Api) -> httpx.AsyncClient:
+@asynccontextmanager
+async def a_visitor(api: Api) -> AsyncIterator[httpx.AsyncClient]:
     await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-    client = httpx.AsyncClient(
-        transport=httpx.ASGITransport(api.app),
-        base_url="http://mail.example",
-        headers={"Origin": "http://mail.example", "Accept": "text/html"},
-    )
-    assert (await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})).status_code == 303
-    return client
+    headers = {"Origin": "http://mail.example", "Accept": "text/html"}
+    transport = httpx.ASGITransport(api.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://mail.example", headers=headers) as client:
+        assert (await client.post("/sign-in", data={"login": "ada", "password": PASSWORD})).status_code == 303
+        yield client
 
 
 @pytest.mark.promise("template-limits")
@@ -45,7 +47,7 @@ async def test_every_route_refuses_a_hostile_template(database: Database, clock:
                 path = f"/v1/campaigns/{answer.json()['campaignId']}"
                 assert (await api.client.get(path)).status_code == 200
                 assert (await api.client.post(f"{path}/start")).status_code in (409, 422)
-        async with await a_visitor(api) as visitor:
+        async with a_visitor(api) as visitor:
             for answer in (campaign, subject):
                 page = f"/campaigns/{answer.json().get('campaignId', 'none')}"
                 for part in ("", "/mail", "/content", "/checks", "/edit", "/recipients", "/forecast"):
@@ -63,6 +65,6 @@ async def test_hostile_template_stored_before_is_reported(database: Database, cl
         assert (await api.client.post("/v1/templates/old/preview", json={})).status_code == 422
         sent = await api.client.post("/v1/email/send", json={"to": "a@example.com", "templateId": "old", "data": {}})
         assert sent.status_code < 500, sent.text
-        async with await a_visitor(api) as visitor:
+        async with a_visitor(api) as visitor:
             for path in ("", "/mail", "/edit", "/diff"):
                 assert (await visitor.get(f"/templates/old{path}")).status_code < 500, path

@@ -114,9 +114,7 @@ async def test_genuine_amazon_signature_is_accepted(file: Path) -> None:
         _check(envelope, real, to_instant(datetime(2022, 8, 18, tzinfo=UTC)))
 
 
-@pytest.mark.parametrize(
-    "around", [b"<html>%s</html>", b"x%s", b"%sx", b"%s<script></script>", b"<!-- -->\n%s\n<p>"]
-)
+@pytest.mark.parametrize("around", [b"<html>%s</html>", b"x%s", b"%sx", b"%s<script></script>", b"<!-- -->\n%s\n<p>"])
 def test_certificate_inside_of_other_content_is_refused(around: bytes) -> None:
     SnsCertificate(b"\n" + SIGNER.certificate + b"\n")
     with pytest.raises(ForgedEvent, match="does not lead to a certificate"):

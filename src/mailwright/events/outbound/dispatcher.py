@@ -109,6 +109,7 @@ class WebhookDispatcher:
 
     async def _post(self, endpoint: WebhookEndpoint, claimed: ClaimedDelivery) -> DeliveryOutcome:
         began = self._clock.now()
+        keys = [self._database.secret_box.decrypt(key) for key in endpoint.keys(began)]
         is_expired = False
 
         def may_begin() -> bool:
@@ -122,9 +123,7 @@ class WebhookDispatcher:
             headers={
                 "Content-Type": "application/json",
                 signature.ID_HEADER: claimed.delivery_id,
-                signature.SIGNATURE_HEADER: signature.signature_header(
-                    endpoint.keys(began), began // SECOND, claimed.body
-                ),
+                signature.SIGNATURE_HEADER: signature.signature_header(keys, began // SECOND, claimed.body),
             },
             body=claimed.body,
             timeout_seconds=self._timeout_seconds,

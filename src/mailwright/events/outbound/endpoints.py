@@ -56,7 +56,7 @@ class TooManyWebhooks(NotPossibleNow):
 
 @dataclass(frozen=True, slots=True)
 class SigningSecret:
-    secret: str
+    secret: str  # encrypted
     until: Instant | None = None  # None for the current secret
 
     def is_valid(self, now: Instant) -> bool:
@@ -91,7 +91,7 @@ class WebhookEndpoint:
         return "failing" if self.failures else "active"
 
     def keys(self, now: Instant) -> list[str]:
-        """Return the secrets that sign now, newest first."""
+        """Return the secrets that sign now, newest first and encrypted."""
         return [secret.secret for secret in self.secrets if secret.is_valid(now)]
 
 
@@ -121,13 +121,14 @@ class WebhookEndpoints:
             count = (await tx.execute(select(func.count()).select_from(webhook_endpoints).where(mine)))[0][0]
             if count >= MAX_ENDPOINTS:
                 raise TooManyWebhooks
+            encrypted = await self._database.secret_box.encrypt(tx, secret)
             rows = await tx.execute(
                 insert(webhook_endpoints)
                 .values(
                     **_columns(values),
                     webhook_id=uuid7(now),
                     tenant_id=tenant_id,
-                    secrets=_secrets_json([SigningSecret(secret)]),
+                    secrets=_secrets_json([SigningSecret(encrypted)]),
                     after_event=await _newest_event(tx),
                     failures=0,
                     deferred_until=0,
@@ -178,8 +179,9 @@ class WebhookEndpoints:
                 for old in before.secrets
                 if old.is_valid(now)
             ]
+            encrypted = await self._database.secret_box.encrypt(tx, secret)
             # Limits the signatures of a request, however often the secret is rotated.
-            changes = {"secrets": _secrets_json([SigningSecret(secret), *previous[:2]]), "updated_at": now}
+            changes = {"secrets": _secrets_json([SigningSecret(encrypted), *previous[:2]]), "updated_at": now}
             await tx.execute(update(webhook_endpoints).where(webhook_endpoints.c.id == before.key).values(**changes))
             after = await _find(tx, webhook_id, tenant_id)
             await self._audit(tx, actor, "rotate", after)

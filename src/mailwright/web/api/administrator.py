@@ -40,7 +40,7 @@ async def administrator_of(request: Request) -> Administrator:
     if authorization is None and session_token(request) is not None:
         return await _by_session(request)
     bearer = _BEARER.fullmatch(authorization or "")
-    # An API key is not a guess at the password: a program that uses the wrong route must not block its address.
+    # An API key is no failed sign-in: a program that uses the wrong route must not block its address.
     if bearer is None or is_api_key(bearer[1]):
         raise _unauthorized()
     return await _by_password(request, engine_of(request), bearer[1])
