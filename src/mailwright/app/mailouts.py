@@ -34,6 +34,7 @@ from mailwright.sources.mailouts.status_sync import StatusSync
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
 from mailwright.sources.mailouts.verify import parse_names
 from mailwright.sources.mailouts.write_back import WriteBack
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database
 
 # The pause while there is nothing to do, and the longest pause after failures.
@@ -57,6 +58,7 @@ class MailoutService:
         database: Database,
         clock: Clock,
         templates: TemplateStore,
+        rules: SenderRules = NO_SENDER_RULES,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         steady: Clock | None = None,
@@ -67,6 +69,7 @@ class MailoutService:
         self._database = database
         self._clock = clock
         self._templates = templates
+        self._rules = rules
         self._sleep = sleep
         self._steady = steady or SteadyClock()
         self._http: HttpClient | None = None
@@ -129,6 +132,7 @@ class MailoutService:
             images=ImageCopier(self._image_http, store, public_url_of(self.settings) or self.settings.public_url),
             templates=self._templates,
             audience=self._audience(supabase),
+            rules=self._rules,
         )
         write_back = WriteBack(self._database, self._clock, setup, notion=notion, supabase=supabase)
         return MailoutSender(setup, self.runs, notion=notion, preparation=preparation, write_back=write_back)

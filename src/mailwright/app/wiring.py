@@ -201,8 +201,9 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
 
 
 def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
-    # Imported here because that module imports this one.
+    # Imported here because these modules import this one.
     from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415
+    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415
 
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
@@ -214,6 +215,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
     imports = Imports(database, clock, largest=settings.import_bytes)
     failed_sign_ins = FailedSignIns(database, clock)
     users = Users(database, clock, failed_sign_ins, secret_text(settings.admin_password))
+    rules = make_sender_rules(settings)
     return Engine(
         settings=settings,
         clock=clock,
@@ -236,11 +238,11 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         images=images,
         templates=templates,
         import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),
-        campaigns=Campaigns(database, clock, templates),
+        campaigns=Campaigns(database, clock, templates, rules),
         slices=SliceStore(database, clock, templates),
         article_previews=ArticlePreviews(database, clock, templates),
-        article_runs=ArticleRuns(database, clock, templates),
-        mailouts=MailoutService(settings, database, clock, templates),
+        article_runs=ArticleRuns(database, clock, templates, rules),
+        mailouts=MailoutService(settings, database, clock, templates, rules),
         mailout_runs=MailoutRuns(database, clock),
         open_notifications=notification_service_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,
@@ -324,7 +326,8 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         route=route,
         maintenance=Maintenance(clock, duties, lock_ttl),
         source_duties=SourceDuties(
-            CampaignScheduler(database, clock), ArticleScheduler(database, clock, engine.templates)
+            CampaignScheduler(database, clock, engine.campaigns.rules),
+            ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
         ),
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from sqlalchemy import delete, insert
 
+from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
-from mailwright.checks.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.sender_dns import check_sender
 from mailwright.checks.mailouts import check_mailouts
-from mailwright.checks.sender_dns import check_sender
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.ids import uuid7

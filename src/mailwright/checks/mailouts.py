@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
+from mailwright.app.findings import Finding, ok, problem, warning
 from mailwright.app.mailouts import mailout_setup, public_url_of
-from mailwright.checks.findings import Finding, ok, problem, warning
 from mailwright.domain.clock import SteadyClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings

@@ -188,6 +188,13 @@ def send(
         str, typer.Option("--batch", help="A UUID. The same batch is sent only once.", show_default=False)
     ],
     filters: Filters = None,
+    override_sender_rules: Annotated[
+        bool,
+        typer.Option(
+            "--override-sender-rules",
+            help="Send although the rules of the large mailbox providers are not met. The audit log records it.",
+        ),
+    ] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
@@ -197,7 +204,7 @@ def send(
 
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await tenants.find(at.database, tenant)
-        return await _service(ArticleRuns, at).start(CONSOLE, owner.id, order)
+        return await _runs(at).start(CONSOLE, owner.id, order, overrides_rules=override_sender_rules)
 
     begun, is_replay = run(work)
     if as_json:
@@ -272,6 +279,13 @@ def _service(part: type[Part], at: Installation) -> Part:
     return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
+def _runs(at: Installation) -> ArticleRuns:
+    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
+
+    templates = make_templates(at.settings, at.database, at.clock)
+    return ArticleRuns(at.database, at.clock, templates, make_sender_rules(at.settings))
+
+
 def _conditions(given: Sequence[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in given or ():
@@ -290,4 +304,6 @@ def _label(each: Slice) -> str:
 def _state(each: ArticleRun) -> str:
     if each.failure is not None:
         return f"failed: {each.failure}"
+    if each.hold_reason is not None:
+        return f"held, the sender rules are not met: {each.hold_reason}"
     return "all messages queued" if each.enqueue_ended_at is not None else "in progress"

@@ -78,6 +78,7 @@ from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
+from mailwright.sources.sender_rules import SenderRules
 
 app = group("Campaigns: one email for many recipients.")
 
@@ -191,6 +192,13 @@ def check(
 def start(
     campaign_id: CampaignId,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return at once; workers enqueue the audience.")] = False,
+    override_sender_rules: Annotated[
+        bool,
+        typer.Option(
+            "--override-sender-rules",
+            help="Start although the rules of the large mailbox providers are not met. The audit log records it.",
+        ),
+    ] = False,
 ) -> None:
     """Start a campaign: freeze its content and enqueue its audience. All errors are reported at once.
 
@@ -199,7 +207,7 @@ def start(
 
     async def work(at: Installation) -> tuple[View, str]:
         _print_warnings((await _examined(at, await _found(at, campaign_id))).warnings)
-        campaign = await _campaigns(at).start(ACTOR, campaign_id)
+        campaign = await _campaigns(at).start(ACTOR, campaign_id, overrides_rules=override_sender_rules)
         if not no_wait:
             await _enqueue(at, campaign)
         view = await _view(at, campaign_id)
@@ -212,6 +220,12 @@ def start(
         raise typer.Exit(INTERRUPTED) from None
     planned = view.numbers.counts.planned if view.numbers else 0
     out.print(f"{view.campaign.name}: {_people(planned)}; {how}.", markup=False, soft_wrap=True)
+
+
+@app.command("override-sender-rules")
+def override_sender_rules(campaign_id: CampaignId) -> None:
+    """Send a campaign that is held because it does not meet the rules of the large mailbox providers."""
+    _act(lambda campaigns: campaigns.override_rules(ACTOR, campaign_id))
 
 
 @app.command()
@@ -473,7 +487,13 @@ def _act(work: Callable[[Campaigns], Awaitable[Campaign]]) -> None:
 
 
 def _campaigns(at: Installation) -> Campaigns:
-    return Campaigns(at.database, at.clock, _templates(at))
+    return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at))
+
+
+def _sender_rules(at: Installation) -> SenderRules:
+    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - as above
+
+    return make_sender_rules(at.settings)
 
 
 def _templates(at: Installation) -> TemplateStore:
@@ -543,13 +563,14 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
         now=at.clock.now(),
         facts=PresendContext(postal_address=at.settings.postal_address, sender=sender_problems),
         counts_excluded=True,
+        rules=_sender_rules(at),
     )
 
 
 async def _sender_problems(at: Installation) -> tuple[str, ...]:
     """Return the DNS problems of the sender's domain."""
-    from mailwright.checks.findings import Verdict  # noqa: PLC0415 - as above
-    from mailwright.checks.sender_dns import check_sender  # noqa: PLC0415
+    from mailwright.app.findings import Verdict  # noqa: PLC0415 - as above
+    from mailwright.app.sender_dns import check_sender  # noqa: PLC0415
 
     found = [each async for each in check_sender(at.settings) if each.verdict is Verdict.PROBLEM]
     return tuple(f"{each.name.upper()}: {each.summary}" for each in found)

@@ -6,7 +6,7 @@ from typing import Final
 import typer
 from rich.text import Text
 
-from mailwright.checks.findings import Finding, TxtRecord, Verdict, problem
+from mailwright.app.findings import Finding, TxtRecord, Verdict, problem
 from mailwright.checks.installation import check as check_installation
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command

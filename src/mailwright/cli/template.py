@@ -8,10 +8,10 @@ import orjson
 import typer
 from rich.text import Text
 
+from mailwright.app.findings import Verdict
 from mailwright.app.link_checks import dead_links
+from mailwright.app.sender_dns import check_sender
 from mailwright.app.templates import make_templates
-from mailwright.checks.findings import Verdict
-from mailwright.checks.sender_dns import check_sender
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group

@@ -34,6 +34,7 @@ class CampaignAction(StrEnum):
     CHOOSE_WINNER = "choose_winner"
     EXTEND = "extend"
     TEST = "test"
+    OVERRIDE_RULES = "override_sender_rules"
 
 
 ALLOWED_STATUSES = {
@@ -48,6 +49,7 @@ ALLOWED_STATUSES = {
     CampaignAction.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
     CampaignAction.TEST: frozenset(CampaignStatus),
+    CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
 }
 
 # Reason codes of lane deferrals. The policies define further ones.
@@ -57,5 +59,6 @@ CANCELLED = "cancelled"
 AWAITING_WINNER = "waits_for_winner"
 # The results of an A/B test do not decide it; a person must choose the winner.
 UNDECIDED = "ab_test_undecided"
+SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are not met
 # The end of a deferral that only a person ends.
 INDEFINITELY: int = 253_370_764_800_000

@@ -84,6 +84,7 @@ class Remedy(StrEnum):
     CHOOSE_VARIANT = "choose_variant"
     RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
     RESOLVE_MESSAGES = "resolve_messages"
+    MEET_SENDER_RULES = "meet_sender_rules"
 
 
 class LimitScope(StrEnum):

@@ -235,6 +235,15 @@ class Settings(BaseSettings):
             description="Postal address of the sender, available in templates as `{{ postal_address }}`.",
         ),
     ] = None
+    sender_rules_limit: Annotated[
+        int,
+        Field(
+            alias="MAILWRIGHT_SENDER_RULES_LIMIT",
+            ge=1,
+            description="Bulk email to more recipients than this must meet the rules of the large mailbox providers: "
+            "SPF, DKIM, DMARC, one-click unsubscribe and a postal address.",
+        ),
+    ] = 1000
     images: Annotated[
         Path, Field(alias="MAILWRIGHT_IMAGES", description="Folder of uploaded images, shared by all processes.")
     ] = Path("var/images")

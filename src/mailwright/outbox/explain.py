@@ -9,7 +9,15 @@ from typing import Any
 
 from mailwright.domain.actions import Action, ActionKind, campaign_actions
 from mailwright.domain.address import domain_of
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, UNDECIDED, CampaignStatus
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    CANCELLED,
+    PAUSED,
+    SCHEDULED,
+    SENDER_RULES,
+    UNDECIDED,
+    CampaignStatus,
+)
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import (
@@ -365,6 +373,10 @@ def _awaiting_winner(facts: MessageFacts) -> MessageExplanation:
     return _lane_deferred(facts, remedy=Remedy.CHOOSE_WINNER, actions=_explain_campaign(facts.message))
 
 
+def _sender_rules(facts: MessageFacts) -> MessageExplanation:
+    return _lane_deferred(facts, remedy=Remedy.MEET_SENDER_RULES, actions=_explain_campaign(facts.message))
+
+
 _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     QUOTA_EXHAUSTED: _quota_exhausted,
     PROVIDER_RATE: _provider_rate,
@@ -375,6 +387,7 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     UNDECIDED: lambda facts: _lane_deferred(
         facts, remedy=Remedy.CHOOSE_VARIANT, actions=_explain_campaign(facts.message)
     ),
+    SENDER_RULES: _sender_rules,
 }
 
 

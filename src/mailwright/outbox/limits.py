@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import ColumnElement, select
 
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, UNDECIDED
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, SENDER_RULES, UNDECIDED
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
@@ -30,7 +30,7 @@ LIMIT_COLUMNS = (
     "one_at_a_time",
 )
 # Reasons of deferrals that no limit causes: a change of a limit does not end them.
-NON_LIMIT_REASONS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER, UNDECIDED)
+NON_LIMIT_REASONS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER, UNDECIDED, SENDER_RULES)
 
 
 @dataclass(frozen=True, slots=True)

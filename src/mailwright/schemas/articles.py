@@ -50,6 +50,10 @@ class ArticleSendRequest(SnakeRequestModel):
         Field(description='For example `{"state": "OH"}`: by division, attribute, `list` or `ocd_id`.'),
     ] = None
     send_batch_id: BatchId
+    override_sender_rules: Annotated[
+        bool,
+        Field(description="Send although the rules of the large mailbox providers are not met; the audit log says so."),
+    ] = False
 
     def run_request(self) -> RunRequest:
         return RunRequest(self.campaign_tag, self.article_key, self.send_batch_id, self.audience_filter or {})
@@ -162,6 +166,7 @@ class ArticleRunResponse(SnakeResponseModel):
     recipients: int
     skipped: int
     failure: str | None
+    hold_reason: str | None
 
 
 class ArticleSendResponse(ArticleRunResponse):
@@ -258,6 +263,7 @@ def article_run_response(run: ArticleRun) -> ArticleRunResponse:
         recipients=run.recipients,
         skipped=run.skipped,
         failure=run.failure,
+        hold_reason=run.hold_reason,
     )
 
 

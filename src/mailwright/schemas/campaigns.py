@@ -190,6 +190,15 @@ class CampaignCheckResponse(ResponseModel):
     warnings: list[CampaignWarningResponse]
 
 
+class CampaignStartQuery(RequestModel):
+    override_sender_rules: Annotated[
+        bool,
+        Field(
+            description="Start although the rules of the large mailbox providers are not met; the audit log says so."
+        ),
+    ] = False
+
+
 class CampaignStartResponse(CampaignResponse):
     warnings: list[CampaignWarningResponse]
 

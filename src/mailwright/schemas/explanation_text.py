@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
 
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED, UNDECIDED
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    CANCELLED,
+    INDEFINITELY,
+    PAUSED,
+    SCHEDULED,
+    SENDER_RULES,
+    UNDECIDED,
+)
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import (
     MAX_POSITION,
@@ -80,6 +88,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     SCHEDULED: "scheduled",
     AWAITING_WINNER: "A/B test",
     UNDECIDED: "undecided A/B test",
+    SENDER_RULES: "sender rules",
 }
 
 
@@ -251,6 +260,9 @@ def _held(times: _Times, message: MessageExplanation) -> str:
             return f"Campaign {message.campaign} is running an A/B test. {chosen}"
         case "ab_test_undecided":
             return f"The A/B test of campaign {message.campaign} is undecided. {_UNDECIDED_NEXT}"
+        case "sender_rules":
+            again = f"They are checked again at {times.at(message.until)}."
+            return f"Campaign {message.campaign} does not meet the rules of the large mailbox providers. {again}"
         case "outside_hours" if message.limit is None:
             return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."
         case _:
@@ -340,6 +352,11 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
         return (
             f"A/B test running. It ends at {times.at(campaign.until)}. If the results are clear then, the winner is "
             "sent to all other recipients."
+        )
+    if campaign.reason == SENDER_RULES:
+        return (
+            "Held: the audience has grown, and email to this many recipients must meet the rules of the large mailbox "
+            f"providers. They are checked again at {times.at(campaign.until)}."
         )
     if campaign.limit is None:
         return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
@@ -441,6 +458,10 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CHOOSE_WINNER: "Choose the winner now, or wait for the result.",
     Remedy.CHOOSE_VARIANT: "Choose the variant that all other recipients receive.",
     Remedy.RETRY_OR_ACCEPT_FAILURES: "Retry the failed recipients, or accept the failures.",
+    Remedy.MEET_SENDER_RULES: (
+        "Set up SPF, DKIM, DMARC, a public https URL and a postal address; `mailwright check` says what is missing. "
+        "You can also override the rules."
+    ),
     Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision on each message.",
 }
 
@@ -501,6 +522,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     SCHEDULED: DeferralLabel("Scheduled", "for"),
     AWAITING_WINNER: DeferralLabel("A/B test running"),
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
+    SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
 }
 
 

@@ -17,6 +17,10 @@ class MailoutRequest(RequestModel):
     notion_page_id: Annotated[
         str, Field(min_length=1, max_length=2_000, description="Id of the Notion page, or its address in the browser.")
     ]
+    override_sender_rules: Annotated[
+        bool,
+        Field(description="Send although the rules of the large mailbox providers are not met; the audit log says so."),
+    ] = False
 
 
 class MailoutCountsResponse(ResponseModel):

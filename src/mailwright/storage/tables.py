@@ -743,6 +743,9 @@ campaign_runs = Table(
     Column("started_at", Timestamp, nullable=False),
     Column("enqueue_ended_at", Timestamp),
     Column("failure", Text),  # Why the run stopped.
+    # The decision about the rules of the large mailbox providers, and which of them are not met while the run is held.
+    Column("sender_rules", Text),
+    Column("hold_reason", Text),
     # The newest message key when the run started, as for campaigns.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
@@ -776,6 +779,8 @@ mailouts = Table(
     Column("fingerprint", Text),  # Of the page's properties, if polling found it.
     Column("is_test", Boolean),
     Column("is_local", Boolean, nullable=False, server_default=text("false")),  # To the local mailbox only.
+    # A user decided to send although the rules of the large mailbox providers are not met.
+    Column("overrides_rules", Boolean, nullable=False, server_default=text("false")),
     Column("subject", Text),
     Column("status", Text, nullable=False),
     Column("template_key", BigInteger),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from mailwright.app.mailouts import drain_mailouts
+from mailwright.app.mailouts import MailoutService, drain_mailouts
 from mailwright.audience.erasure import erase
 from mailwright.domain.clock import DAY, HOUR, SECOND
 from mailwright.domain.message import Source
@@ -21,6 +21,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
+from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
@@ -37,6 +38,7 @@ from mailwright.sources.mailouts.runs import (
     store_errors,
 )
 from mailwright.sources.mailouts.write_back import LOG_BATCH_SIZE
+from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.tables import (
     accepted_counts,
     deliveries,
@@ -1091,3 +1093,34 @@ async def _say_nothing(_held: RunLease) -> None: ...
 
 def _campaigns(bench: MailoutBench) -> Campaigns:
     return Campaigns(bench.database, bench.clock, bench.bench.engine.templates)
+
+
+# The rules of the large mailbox providers.
+
+
+@pytest.mark.promise("sender-rules")
+async def test_mailout_to_many_is_refused_until_rules_are_met(bench: MailoutBench) -> None:
+    async def find_unmet(sender: str | None) -> tuple[str, ...]:
+        return (f"SPF: {sender} has no SPF record.",)
+
+    engine = bench.bench.engine
+    bench.service = MailoutService(
+        engine.settings,
+        engine.database,
+        bench.clock,
+        engine.templates,
+        SenderRules(1, find_unmet),
+        sleep=bench.clock.sleep,
+        steady=bench.clock,
+    )
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    assert (run.status, run.error_code) == (MailoutRunStatus.REFUSED, "sender_rules")
+    assert "SPF: news@example.com has no SPF record." in str(run.error_message)
+    assert bench.reached == []
+    overridden = await (await bench.mailouts()).send(page, actor="ann", overrides_rules=True)
+    await bench.finish(overridden)
+    assert bench.reached == ["ada@example.com", "bob@example.com"]
+    entries = await list_entries(bench.database, tenant_id=None, limit=9, subject=overridden.mailout_id)
+    assert "mailout.override_sender_rules" in {entry.action for entry in entries}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.checks.findings import Finding
+from mailwright.app.findings import Finding
 from mailwright.checks.mailouts import check_mailouts
 from mailwright.ops.settings import load
 from tests.mailouts import SETTINGS

@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mailwright.checks.findings import Finding, TxtRecord, Verdict
-from mailwright.checks.sender_dns import DnsUnavailable, check_sender
+from mailwright.app.findings import Finding, TxtRecord, Verdict
+from mailwright.app.sender_dns import DnsUnavailable, check_sender
 from mailwright.cli.check import print_findings
 from mailwright.content.dkim_key import DkimKey
 from mailwright.ops.settings import Settings

@@ -15,7 +15,8 @@ from sqlalchemy import update
 
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.campaign import SENDER_RULES
+from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.message import Source
@@ -28,6 +29,7 @@ from mailwright.sources.articles.assembly import SliceSelection, SliceSet
 from mailwright.sources.articles.compose import ArticleVariant, compose, store_variant
 from mailwright.sources.articles.recipients import ArticleRecipient
 from mailwright.sources.articles.runs import ArticleRun, content_of, open_runs
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -39,6 +41,9 @@ MOVE_RUN = statement(__package__, "move_run")
 
 # Commits stay short, because workers wait for them.
 BATCH_SIZE = 2_000
+
+# How often the rules of a held run are checked again.
+RECHECK_EVERY: Instant = 10 * MINUTE
 
 log = logger(__name__)
 
@@ -54,11 +59,15 @@ class _RunCache:
 class ArticleScheduler:
     """Enqueues the batches of open runs. Several workers may do this at the same time."""
 
-    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, templates: TemplateStore, rules: SenderRules = NO_SENDER_RULES
+    ) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
+        self._rules = rules
         self._caches: dict[int, _RunCache] = {}
+        self._held_until: dict[int, Instant] = {}
 
     async def tick(self) -> bool:
         """Enqueue one batch of each run. Return true if there may be more to do."""
@@ -90,6 +99,8 @@ class ArticleScheduler:
         matching = [recipient for recipient in candidates if audience.includes(recipient)]
         select = cache.slices.select
         selected = [(recipient, chosen) for recipient in matching if (chosen := select(recipient.divisions))]
+        if await self._is_held(run, len(selected), now):
+            return False
         await self._compose(run, cache, selected)
         is_last = len(candidates) < BATCH_SIZE
         batch = _Batch(
@@ -109,6 +120,23 @@ class ArticleScheduler:
         stored = await self._database.transact(lambda tx: _store(tx, run, cache, batch, now))
         metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
         return True
+
+    async def _is_held(self, run: ArticleRun, more: int, now: Instant) -> bool:
+        """Check the rules of the large mailbox providers before the run exceeds their limit: its audience has grown."""
+        recipients = run.recipients + more
+        if run.sender_rules is not None or not self._rules.apply_to(recipients):
+            return False
+        if self._held_until.get(run.id, 0) > now:
+            return True
+        unmet = await self._rules.unmet(recipients, has_postal_address=bool(self._rules.postal_address))
+        if unmet:
+            log.warning("article_run_held", run_id=run.run_id, reason=SENDER_RULES, unmet=list(unmet))
+            self._held_until[run.id] = now + RECHECK_EVERY
+        decided = {"hold_reason": " ".join(unmet)} if unmet else {"sender_rules": SenderRulesDecision.MET.value}
+        undecided = (campaign_runs.c.id == run.id, campaign_runs.c.sender_rules.is_(None))
+        async with self._database.write() as tx:
+            await tx.execute(update(campaign_runs).where(*undecided).values(**{"hold_reason": None, **decided}))
+        return bool(unmet)
 
     async def _compose(
         self, run: ArticleRun, cache: _RunCache, selected: Sequence[tuple[ArticleRecipient, SliceSelection]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, and_, insert, select
+from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.template import InvalidTemplate, Template
@@ -23,6 +23,7 @@ from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, publ
 from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.recipients import ArticleAudience
 from mailwright.sources.articles.slices import list_slices, slices_from_json, slices_to_json
+from mailwright.sources.sender_rules import CODE, NO_SENDER_RULES, SenderRules, SenderRulesDecision, refusal_text
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs, run_variants
@@ -50,6 +51,15 @@ class EmptyAudience(InvalidInput):
     """No subscriber in the audience would receive this article."""
 
     code = "EMPTY_AUDIENCE"
+
+
+class SenderRulesUnmet(InvalidInput):
+    """The run does not meet the rules of the large mailbox providers."""
+
+    code = CODE
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason} Then send it again, or override the rules.", field="override_sender_rules")
 
 
 class BatchIdReused(IdempotencyConflict):
@@ -83,6 +93,8 @@ class ArticleRun:
     started_at: Instant
     enqueue_ended_at: Instant | None
     failure: str | None
+    sender_rules: str | None
+    hold_reason: str | None
     messages_after_key: int
 
     @property
@@ -103,26 +115,41 @@ class RunVariant:
 
 
 class ArticleRuns:
-    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, templates: TemplateStore, rules: SenderRules = NO_SENDER_RULES
+    ) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
+        self._rules = rules
 
-    async def start(self, actor: str, tenant_id: int, request: RunRequest) -> tuple[ArticleRun, bool]:
-        """Return the run, and whether it already existed. A worker enqueues its messages."""
+    async def start(
+        self, actor: str, tenant_id: int, request: RunRequest, *, overrides_rules: bool = False
+    ) -> tuple[ArticleRun, bool]:
+        """Return the run, and whether it already existed. A worker enqueues its messages.
+
+        `overrides_rules` sends although the rules of the large mailbox providers are not met, also for an existing run
+        that is held. The audit log says so.
+        """
         if (existing := await self._find_batch(tenant_id, request)) is not None:
+            if overrides_rules and existing.sender_rules is None and existing.enqueue_ended_at is None:
+                existing = await self._override_rules(actor, existing)
             return existing, True
         now = self._clock.now()
         async with self._database.read() as tx:
             published_slices = await _published_slices(tx, tenant_id, request.article_key, now)
             audience = await recipients.resolve_audience(tx, tenant_id, request.article_key, request.audience_filter)
-            if not await _has_recipients(tx, tenant_id, audience, SliceSet(published_slices), now):
+            most = self._rules.limit + 1 if self._rules.find_unmet is not None else 1
+            slices = SliceSet(published_slices)
+            number = await _count_recipients(tx, tenant_id, audience, slices, now, most=most)
+            if not number:
                 raise EmptyAudience(field="audience_filter")
         await self._check_content(tenant_id, published_slices)
+        decision = await self._decide(number, overrides_rules=overrides_rules)
         try:
             async with self._database.write() as tx:
                 return await self._insert(
-                    tx, _NewRun(actor, tenant_id, request, audience.list_key, published_slices)
+                    tx, _NewRun(actor, tenant_id, request, audience.list_key, published_slices, decision)
                 ), False
         except IntegrityError:  # Another process started it after our check.
             return await self.find_batch(tenant_id, request), True
@@ -181,6 +208,24 @@ class ArticleRuns:
             raise BatchIdReused
         return runs[0] if runs else None
 
+    async def _decide(self, recipients: int, *, overrides_rules: bool) -> SenderRulesDecision | None:
+        """Decide about the rules of the large mailbox providers, or raise if they are not met."""
+        if overrides_rules:
+            return SenderRulesDecision.OVERRIDDEN
+        if not self._rules.apply_to(recipients):
+            return None
+        unmet = await self._rules.unmet(recipients, has_postal_address=bool(self._rules.postal_address))
+        if unmet:
+            raise SenderRulesUnmet(refusal_text(unmet, self._rules.limit))
+        return SenderRulesDecision.MET
+
+    async def _override_rules(self, actor: str, run: ArticleRun) -> ArticleRun:
+        decided = {"sender_rules": SenderRulesDecision.OVERRIDDEN.value, "hold_reason": None}
+        async with self._database.write() as tx:
+            await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**decided))
+            await _record_override(tx, self._clock.now(), actor, run)
+        return await self.find(run.tenant_id, run.run_id)
+
     async def _check_content(self, tenant_id: int, published_slices: list[Slice]) -> None:
         """Check that all slices together, the longest possible email, make a valid template."""
         try:
@@ -205,6 +250,7 @@ class ArticleRuns:
             "skipped": 0,
             "enqueued_to": "",
             "started_at": now,
+            "sender_rules": new.sender_rules,
             "messages_after_key": await newest_message_key(tx),
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
@@ -218,6 +264,8 @@ class ArticleRuns:
             tenant_id=new.tenant_id,
             detail={"article_key": run.article_key, "campaign_tag": run.campaign_tag},
         )
+        if new.sender_rules is SenderRulesDecision.OVERRIDDEN:
+            await _record_override(tx, now, new.actor, run)
         return run
 
 
@@ -230,6 +278,19 @@ class _NewRun:
     request: RunRequest
     list_key: str
     published_slices: list[Slice]
+    sender_rules: SenderRulesDecision | None = None
+
+
+async def _record_override(tx: Transaction, now: Instant, actor: str, run: ArticleRun) -> None:
+    await audit_log.record(
+        tx,
+        now,
+        actor=actor,
+        action="article.override_sender_rules",
+        subject=run.run_id,
+        tenant_id=run.tenant_id,
+        detail={"article_key": run.article_key, "campaign_tag": run.campaign_tag},
+    )
 
 
 def run_from_row(row: Any) -> ArticleRun:
@@ -266,15 +327,18 @@ def message_location(run: ArticleRun) -> dict[str, Any]:
     }
 
 
-async def _has_recipients(
-    tx: Transaction, tenant_id: int, audience: ArticleAudience, slices: SliceSet, now: Instant
-) -> bool:
-    after = ""
+async def _count_recipients(
+    tx: Transaction, tenant_id: int, audience: ArticleAudience, slices: SliceSet, now: Instant, *, most: int
+) -> int:
+    """Count the recipients, and stop as soon as there are `most`."""
+    after, number = "", 0
     while page := await recipients.page(tx, tenant_id, audience, now, after=after, limit=_PAGE_SIZE):
-        if any(audience.includes(recipient) and slices.select(recipient.divisions) for recipient in page):
-            return True
+        for recipient in page:
+            number += audience.includes(recipient) and bool(slices.select(recipient.divisions))
+            if number >= most:
+                return number
         after = page[-1].email
-    return False
+    return number
 
 
 async def _select(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[ArticleRun]:

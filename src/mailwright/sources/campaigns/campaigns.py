@@ -32,13 +32,14 @@ from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns import failure_actions
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold
-from mailwright.sources.campaigns.checks import NO_FACTS, filter_with_segment
+from mailwright.sources.campaigns.checks import filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QueueEntry, find_entry, update_entry
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
@@ -69,10 +70,13 @@ class Actor:
 
 
 class Campaigns:
-    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, templates: TemplateStore, rules: SenderRules = NO_SENDER_RULES
+    ) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
+        self.rules = rules
 
     async def create(self, actor: Actor, tenant_id: int, definition: CampaignDefinition) -> Campaign:
         now = self._clock.now()
@@ -127,14 +131,18 @@ class Campaigns:
         copy = original.definition.model_copy(update=changes)
         return await self.create(actor, original.tenant_id, copy)
 
-    async def start(self, actor: Actor, campaign_id: str) -> Campaign:
+    async def start(self, actor: Actor, campaign_id: str, *, overrides_rules: bool = False) -> Campaign:
         """Freeze the content and join the queue, or raise an error with all problems at once."""
-        return (await self.start_with_warnings(actor, campaign_id, NO_FACTS))[0]
+        facts = PresendContext(postal_address=self.rules.postal_address)
+        return (await self.start_with_warnings(actor, campaign_id, facts, overrides_rules=overrides_rules))[0]
 
     async def start_with_warnings(
-        self, actor: Actor, campaign_id: str, facts: PresendContext
+        self, actor: Actor, campaign_id: str, facts: PresendContext, *, overrides_rules: bool = False
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
-        """Start the campaign, and return the warnings of the pre-send checks."""
+        """Start the campaign, and return the warnings of the pre-send checks.
+
+        `overrides_rules` sends although the rules of the large mailbox providers are not met. The audit log says so.
+        """
         draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
         _check(draft, CampaignAction.START)
         now = self._clock.now()
@@ -146,6 +154,8 @@ class Campaigns:
             campaign_id=campaign_id,
             now=now,
             facts=facts,
+            rules=self.rules,
+            overrides_rules=overrides_rules,
         )
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.START)
@@ -165,6 +175,9 @@ class Campaigns:
                 messages_after_key=await newest_message_key(tx),
             )
             await self._record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned)
+            if overrides_rules:
+                unmet = list(frozen.unmet_rules)
+                await self._record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign, unmet=unmet)
             await announce(tx, _announced(campaign), EventType.CAMPAIGN_STARTED, now)
             return await _find(tx, campaign_id, actor.tenant_id), frozen.warnings
 
@@ -278,6 +291,17 @@ class Campaigns:
             await announce(tx, _announced(campaign), EventType.CAMPAIGN_RESUMED, now)
             await self._record(tx, actor, CampaignAction.EXTEND, campaign, planned=added, segment=segment)
             return await _find(tx, campaign_id, actor.tenant_id), added
+
+    async def override_rules(self, actor: Actor, campaign_id: str) -> Campaign:
+        """Send although the rules of the large mailbox providers are not met. The audit log says who decided it."""
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.OVERRIDE_RULES)
+            entry = await _entry(tx, campaign)
+            content = replace(entry.content, sender_rules=SenderRulesDecision.OVERRIDDEN)
+            await update_entry(tx, campaign.key, content=content.as_text())
+            await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER))
+            await self._record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign)
+            return campaign
 
     async def test_send(
         self, actor: Actor, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None

@@ -26,6 +26,7 @@ from mailwright.sources.campaigns.variants import (
     build_drafts,
     compile_bodies,
 )
+from mailwright.sources.sender_rules import CODE, NO_SENDER_RULES, SenderRules, refusal_text
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
@@ -56,6 +57,8 @@ class CampaignCheck:
     filter: dict[str, Any] | None
     planned: int
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only if asked for
+    unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, a sentence each
+    has_postal_address: bool = True
 
 
 async def check_campaign(
@@ -67,6 +70,8 @@ async def check_campaign(
     now: Instant,
     facts: PresendContext = NO_FACTS,
     counts_excluded: bool = False,
+    rules: SenderRules = NO_SENDER_RULES,
+    overrides_rules: bool = False,
 ) -> CampaignCheck:
     """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
     problems: list[CampaignProblem] = []
@@ -98,7 +103,22 @@ async def check_campaign(
         excluded: Mapping[Exclusion, int] = {}
         if counts_excluded and not audience_problems:
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
-    return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned, excluded)
+    has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in warnings)
+    unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
+    if unmet and overrides_rules:
+        warnings[PresendIssue(IssueLevel.WARNING, CODE, refusal_text(unmet, rules.limit), "sender")] = None
+    elif unmet:
+        problems.append(CampaignProblem("from", CODE, refusal_text(unmet, rules.limit)))
+    return CampaignCheck(
+        tuple(dict.fromkeys(problems)),
+        tuple(warnings),
+        tuple(drafts),
+        filter_,
+        planned,
+        excluded,
+        unmet,
+        has_postal,
+    )
 
 
 async def require_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> None:

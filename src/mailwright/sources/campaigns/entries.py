@@ -8,6 +8,7 @@ from sqlalchemy import Select, select, update
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.sources.sender_rules import SenderRulesDecision
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
@@ -77,19 +78,32 @@ class CampaignSnapshot:
     filter: dict[str, Any] | None
     ab_test: RunningAbTest | None = None  # None without an A/B test, and after its winner is chosen
     decision: AbTestDecision | None = None
+    sender_rules: SenderRulesDecision | None = None  # None while the audience does not exceed the limit
+    has_postal_address: bool = True
 
     def as_text(self) -> str:
         """Serialize for `queue_entries.content`, whose keys must stay readable for campaigns that have started."""
         stored = {"versions": self.variants, "payload": self.payload, "lists": self.lists, "filter": self.filter}
-        return orjson.dumps({**stored, "contest": self.ab_test, "decision": self.decision}).decode()
+        rules = {"senderRules": self.sender_rules, "hasPostalAddress": self.has_postal_address}
+        ab_test = {"contest": self.ab_test, "decision": self.decision}
+        return orjson.dumps({**stored, **ab_test, **rules}).decode()
 
     @classmethod
     def read(cls, text: str) -> "CampaignSnapshot":
         stored = orjson.loads(text)
         variants = tuple(CampaignVariant(**variant) for variant in stored["versions"])
         ab_test = RunningAbTest(**stored["contest"]) if stored["contest"] else None
-        decision = _decision(stored.get("decision"))
-        return cls(variants, stored["payload"], tuple(stored["lists"]), stored["filter"], ab_test, decision)
+        rules = SenderRulesDecision(stored["senderRules"]) if stored.get("senderRules") else None
+        return cls(
+            variants,
+            stored["payload"],
+            tuple(stored["lists"]),
+            stored["filter"],
+            ab_test,
+            _decision(stored.get("decision")),
+            rules,
+            stored.get("hasPostalAddress", True),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, UNDECIDED, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, SENDER_RULES, UNDECIDED, CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
@@ -230,6 +230,7 @@ _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     SCHEDULED: _scheduled,
     AWAITING_WINNER: _awaiting_winner,
     UNDECIDED: lambda facts: _deferred(facts, remedy=Remedy.CHOOSE_VARIANT, actions=_possible_winners(facts)),
+    SENDER_RULES: lambda facts: _deferred(facts, remedy=Remedy.MEET_SENDER_RULES),
     QUOTA_EXHAUSTED: lambda facts: _deferred(
         facts, remedy=Remedy.MORE_QUOTA, limit=ReachedLimit(QUOTA_EXHAUSTED, LimitScope.PROVIDER)
     ),

@@ -21,6 +21,8 @@ from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, a
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.progress import COUNT_LANE
+from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unmet
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
@@ -49,9 +51,10 @@ class OpenEntry:
 
 
 class CampaignScheduler:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, rules: SenderRules = NO_SENDER_RULES) -> None:
         self._database = database
         self._clock = clock
+        self._rules = rules
         self._rechecked_at: Instant | None = None
 
     async def tick(self) -> bool:
@@ -73,6 +76,8 @@ class CampaignScheduler:
         if entry.completed_at is not None:
             return await self._recheck(entry)
         if entry.enqueue_ended_at is None:
+            if await hold_if_rules_are_unmet(self._database, self._clock, self._rules, entry.campaign_key):
+                return False
             return await enqueue_batch(self._database, self._clock, entry.campaign_key) is not None
         return await self._complete(entry)
 

@@ -8,10 +8,11 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.locales import DEFAULT_LOCALE
-from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
+from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
 from mailwright.sources.campaigns.variants import CampaignNotStartable, VariantDraft
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
 
 
@@ -20,6 +21,7 @@ class FrozenCampaign:
     content: CampaignSnapshot
     planned: int
     warnings: tuple[PresendIssue, ...] = ()
+    unmet_rules: tuple[str, ...] = ()  # that the start overrides
 
 
 async def freeze(
@@ -31,16 +33,39 @@ async def freeze(
     campaign_id: str,
     now: Instant,
     facts: PresendContext = NO_FACTS,
+    rules: SenderRules = NO_SENDER_RULES,
+    overrides_rules: bool = False,
 ) -> FrozenCampaign:
     """Store the content of the campaign, or raise an error with all problems and store nothing."""
-    check = await check_campaign(database, store, definition, tenant_id=tenant_id, now=now, facts=facts)
+    check = await check_campaign(
+        database,
+        store,
+        definition,
+        tenant_id=tenant_id,
+        now=now,
+        facts=facts,
+        rules=rules,
+        overrides_rules=overrides_rules,
+    )
     if check.problems:
         raise CampaignNotStartable(list(check.problems))
     variants = [await _store_variant(store, tenant_id, campaign_id, draft) for draft in check.drafts]
     content = CampaignSnapshot(
-        tuple(variants), _payload(campaign_id, definition), definition.lists, check.filter, _running_ab_test(definition)
+        tuple(variants),
+        _payload(campaign_id, definition),
+        definition.lists,
+        check.filter,
+        _running_ab_test(definition),
+        sender_rules=_decision(check, rules, overrides_rules=overrides_rules),
+        has_postal_address=check.has_postal_address,
     )
-    return FrozenCampaign(content, check.planned, check.warnings)
+    return FrozenCampaign(content, check.planned, check.warnings, check.unmet_rules)
+
+
+def _decision(check: CampaignCheck, rules: SenderRules, *, overrides_rules: bool) -> SenderRulesDecision | None:
+    if overrides_rules:
+        return SenderRulesDecision.OVERRIDDEN
+    return SenderRulesDecision.MET if rules.apply_to(check.planned) else None
 
 
 async def _store_variant(

@@ -42,11 +42,13 @@ from mailwright.sources.mailouts.refusals import (
     no_test_emails,
     no_test_property,
     only_local_mailbox,
+    sender_rules_unmet,
 )
 from mailwright.sources.mailouts.rendering import ContentIssue, ImageCopier, framed, render
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import SupabaseRefused
+from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, refusal_text
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import mailout_recipients
@@ -92,6 +94,7 @@ class MailoutPreparation:
         images: ImageCopier,
         templates: TemplateStore,
         audience: MailoutAudience,
+        rules: SenderRules = NO_SENDER_RULES,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -100,6 +103,7 @@ class MailoutPreparation:
         self._images = images
         self._templates = templates
         self._audience = audience
+        self._rules = rules
         self._warned: set[str] = set()
 
     async def step(self, lease: RunLease) -> MailoutRun:
@@ -241,15 +245,25 @@ class MailoutPreparation:
         else:
             async for page in self._audience.pages(run.tenant_id):
                 await self._stage(lease, page)
+        async with self._database.read() as tx:
+            planned = int((await tx.execute(select(func.count()).select_from(mailout_recipients).where(mine)))[0][0])
+        if planned == 0:
+            raise no_recipients(self._audience.empty_reason)
+        await self._check_sender_rules(run, planned)
         now = self._clock.now()
         async with self._database.write() as tx:
-            planned = int((await tx.execute(select(func.count()).select_from(mailout_recipients).where(mine)))[0][0])
-            if planned == 0:
-                raise no_recipients(self._audience.empty_reason)
             key = await external.enqueue_external(tx, self._campaign(run, planned), now)
             return await lease.change(
                 tx, status=MailoutRunStatus.QUEUEING, campaign_key=key, planned=planned, due_at=now, failures=0
             )
+
+    async def _check_sender_rules(self, run: MailoutRun, planned: int) -> None:
+        """Check the rules of the large mailbox providers. The footer always has a postal address."""
+        if run.overrides_rules:
+            return
+        unmet = await self._rules.unmet(planned, sender=self._setup.from_email, has_postal_address=True)
+        if unmet:
+            raise sender_rules_unmet(refusal_text(unmet, self._rules.limit))
 
     async def _stage(self, lease: RunLease, people: list[tuple[str, str | None]]) -> None:
         rows = [{"email": email, "from_name": name} for email, name in deduplicate(people).items()]

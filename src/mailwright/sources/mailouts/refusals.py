@@ -15,6 +15,7 @@ FOOTER_ENV_MISSING: Final = "footer_env_missing"
 RECIPIENTS_EMPTY: Final = "recipients_empty"
 CONTENT_INVALID: Final = "content_invalid"
 LIST_NOT_FOUND: Final = "list_not_found"
+SENDER_RULES_UNMET: Final = "sender_rules"
 NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
@@ -86,3 +87,7 @@ def unknown_list(list_key: str) -> MailoutRefused:
         LIST_NOT_FOUND,
         f"MAILWRIGHT_MAILOUT_LIST names the list {list_key}, which does not exist. Create it, or change the setting.",
     )
+
+
+def sender_rules_unmet(reason: str) -> MailoutRefused:
+    return MailoutRefused(SENDER_RULES_UNMET, f"{reason} Then send the page again, or override the rules.")

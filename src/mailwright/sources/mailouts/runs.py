@@ -53,6 +53,7 @@ class MailoutRun:
     fingerprint: str | None
     is_test: bool | None
     is_local: bool
+    overrides_rules: bool
     subject: str | None
     template_key: int | None
     campaign_key: int | None
@@ -114,7 +115,15 @@ class MailoutRuns:
         self._clock = clock
         self._lease_duration = lease_duration
 
-    async def accept(self, tenant_id: int, page: str, *, actor: str, fingerprint: str | None = None) -> MailoutRun:
+    async def accept(
+        self,
+        tenant_id: int,
+        page: str,
+        *,
+        actor: str,
+        fingerprint: str | None = None,
+        overrides_rules: bool = False,
+    ) -> MailoutRun:
         """Store the run durably. Any worker continues it."""
         now = self._clock.now()
         values = {
@@ -123,6 +132,7 @@ class MailoutRuns:
             "page_id": notion_id(page),
             "actor": actor,
             "fingerprint": fingerprint,
+            "overrides_rules": overrides_rules,
             "status": MailoutRunStatus.ACCEPTED,
             "created_at": now,
             "due_at": now,
@@ -136,6 +146,11 @@ class MailoutRuns:
             await audit_log.record(
                 tx, now, actor=actor, action="mailout.send", subject=run.mailout_id, tenant_id=tenant_id, detail=detail
             )
+            if overrides_rules:
+                override = "mailout.override_sender_rules"
+                await audit_log.record(
+                    tx, now, actor=actor, action=override, subject=run.mailout_id, tenant_id=tenant_id, detail=detail
+                )
         return run
 
     async def find(self, mailout_id: str, *, tenant_id: int | None) -> MailoutRun:

@@ -69,9 +69,11 @@ async def send(request: Request, engine: EngineDep, administrator: Administrator
     The response is sent once the run is stored; a worker then enqueues the messages. The same batch again returns 200
     and the existing run; nothing is sent twice.
     """
-    order = parse_strict(ArticleSendRequest, await read_json(request)).run_request()
+    wanted = parse_strict(ArticleSendRequest, await read_json(request))
     tenant = await tenants.find(engine.database, tenants.DEFAULT)
-    run, is_replay = await engine.article_runs.start(administrator.actor, tenant.id, order)
+    run, is_replay = await engine.article_runs.start(
+        administrator.actor, tenant.id, wanted.run_request(), overrides_rules=wanted.override_sender_rules
+    )
     status = HTTPStatus.OK if is_replay else HTTPStatus.ACCEPTED
     return json_response(article_send_response(run, is_replay=is_replay), status)
 

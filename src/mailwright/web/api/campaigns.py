@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.api_keys import Caller
@@ -22,6 +23,7 @@ from mailwright.schemas.campaigns import (
     CampaignRequest,
     CampaignResponse,
     CampaignRetryResponse,
+    CampaignStartQuery,
     CampaignStartResponse,
     CampaignTestRequest,
     CampaignTestResponse,
@@ -121,15 +123,29 @@ async def preflight(campaignId: str, engine: EngineDep, caller: CallerDep) -> Re
     "/{campaignId}/start",
     responses=describe_responses({HTTPStatus.OK: CampaignStartResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def start(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def start(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[CampaignStartQuery, Query()],
+) -> Response:
     """Freeze the content and put the campaign in the queue; a worker then enqueues the messages.
 
     An error lists every reason why the campaign cannot start.
     """
     with _problems_are_field_errors():
-        campaign, warnings = await engine.campaigns.start_with_warnings(_actor(caller), campaignId, _context(engine))
+        campaign, warnings = await engine.campaigns.start_with_warnings(
+            _actor(caller), campaignId, _context(engine), overrides_rules=query.override_sender_rules
+        )
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
+
+
+@router.post("/{campaignId}/override-sender-rules", responses=_CAMPAIGN_RESPONSES)
+async def override_sender_rules(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Send although the rules of the large mailbox providers are not met. The audit log records it."""
+    campaign = await engine.campaigns.override_rules(_actor(caller), campaignId)
+    return json_response(await _campaign_response(engine, campaign))
 
 
 @router.post("/{campaignId}/pause", responses=_CAMPAIGN_RESPONSES)
@@ -299,6 +315,7 @@ async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:
         now=engine.clock.now(),
         facts=_context(engine),
         counts_excluded=True,
+        rules=engine.campaigns.rules,
     )
 
 

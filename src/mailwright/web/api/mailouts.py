@@ -48,7 +48,9 @@ async def send(request: Request, engine: EngineDep, administrator: Administrator
     if not engine.mailouts.is_configured:
         raise MailoutsNotConfigured
     mailouts = await engine.mailouts.open()
-    run = await mailouts.send(wanted.notion_page_id, actor=administrator.actor)
+    run = await mailouts.send(
+        wanted.notion_page_id, actor=administrator.actor, overrides_rules=wanted.override_sender_rules
+    )
     if run.status is MailoutRunStatus.REFUSED:
         return _refusal(run, await mailouts.list_errors(run))
     waits = await find_waits(engine.database, engine.clock, [run])

@@ -58,7 +58,10 @@ async def send(request: Request, engine: EngineDep, visitor: EditorDep, article_
         if form["confirmed"] != "yes":
             coverage = await engine.article_previews.coverage(visitor.tenant_id, article_key, order.audience_filter)
             return await _form_page(request, engine, visitor, article_key, form, coverage=coverage)
-        run, is_replay = await engine.article_runs.start(visitor.actor, visitor.tenant_id, order)
+        overrides = bool(form["overrideSenderRules"])
+        run, is_replay = await engine.article_runs.start(
+            visitor.actor, visitor.tenant_id, order, overrides_rules=overrides
+        )
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, engine, visitor, article_key, form, error)
     words = "This batch was already sent." if is_replay else "Run started."

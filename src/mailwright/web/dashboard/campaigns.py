@@ -192,6 +192,7 @@ async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaig
             now=engine.clock.now(),
             facts=PresendContext(postal_address=engine.postal_address),
             counts_excluded=True,
+            rules=engine.campaigns.rules,
         )
 
     examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
@@ -319,11 +320,17 @@ async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaig
         if form["when"] == "later" and begins_at is None:
             raise InvalidInput("Choose a date and time.", field="scheduledAt")
         await _reschedule(engine, acting, campaign, begins_at)
-        await engine.campaigns.start(acting, campaign_id)
+        await engine.campaigns.start(acting, campaign_id, overrides_rules=bool(form["overrideSenderRules"]))
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error)
     words = "Campaign scheduled." if begins_at else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
+
+
+@router.post("/{campaign_id}/override-sender-rules")
+async def override_sender_rules(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    words = "Sender rules overridden. The audit log records it."
+    return await _act(request, campaign_id, engine.campaigns.override_rules(_acting(visitor), campaign_id), words)
 
 
 @router.post("/{campaign_id}/pause")

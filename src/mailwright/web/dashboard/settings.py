@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User
+from mailwright.app.sender_dns import check_sender
 from mailwright.app.wiring import Engine
-from mailwright.checks.sender_dns import check_sender
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from mailwright.app.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.app.wiring import dkim_key
-from mailwright.checks.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.domain import address
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings

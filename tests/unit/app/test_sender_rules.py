@@ -1,0 +1,71 @@
+"""The rules of the large mailbox providers, with a fake resolver."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from mailwright.app.sender_dns import DnsUnavailable
+from mailwright.app.sender_rules import leaves_this_machine, make_sender_rules
+from mailwright.ops.settings import Settings, load
+
+GOOD = {"example.org": ["v=spf1 mx -all"], "_dmarc.example.org": ["v=DMARC1; p=none"]}
+MANY = 1_001
+
+
+def settings(tmp_path: Path, **changes: Any) -> Settings:
+    given = {
+        "database_url": f"sqlite:///{tmp_path / 'x.db'}",
+        "sender": "Shop <shop@example.org>",
+        "provider": "sendgrid",
+        "sendgrid_api_key": SecretStr("key"),
+        "base_url": "https://mail.example.org",
+        "postal_address": "1 Example Street",
+    }
+    return load(**{**given, **changes})
+
+
+async def unmet(found: Settings, records: dict[str, list[str]] | None, *, recipients: int = MANY, **more: Any) -> str:
+    async def look_up(name: str) -> list[str]:
+        if records is None:
+            raise DnsUnavailable
+        return records.get(name, [])
+
+    rules = make_sender_rules(found, look_up)
+    return " ".join(await rules.unmet(recipients, **{"has_postal_address": bool(rules.postal_address), **more}))
+
+
+@pytest.mark.promise("sender-rules")
+async def test_many_recipients_need_every_rule(tmp_path: Path) -> None:
+    assert await unmet(settings(tmp_path), GOOD) == ""
+    bare = settings(tmp_path, base_url="http://localhost:8000", postal_address=None)
+    missing = await unmet(bare, {})
+    for rule in ("SPF", "DMARC", "One-click unsubscribe", "postal address"):
+        assert rule in missing
+    assert await unmet(bare, {}, recipients=1_000) == ""
+    assert await unmet(settings(tmp_path, sender_rules_limit=5_000), {}, recipients=5_000) == ""
+
+
+async def test_unknown_dns_counts_as_unmet(tmp_path: Path) -> None:
+    assert "DNS does not respond" in await unmet(settings(tmp_path), None)
+
+
+async def test_smtp_server_needs_own_signature_and_providers_sign(tmp_path: Path) -> None:
+    smtp = settings(tmp_path, provider="smtp", smtp_url=SecretStr("smtp://relay.example.org:587"))
+    assert "DKIM: messages are not signed" in await unmet(smtp, GOOD)
+
+
+async def test_own_sender_of_a_campaign_is_checked(tmp_path: Path) -> None:
+    assert "other.example.net" in await unmet(settings(tmp_path), GOOD, sender="News <news@other.example.net>")
+
+
+async def test_rules_apply_only_where_email_leaves(tmp_path: Path) -> None:
+    local = (
+        settings(tmp_path, provider="mailbox"),
+        settings(tmp_path, provider="smtp", smtp_url=SecretStr("smtp://127.0.0.1:2525")),
+        settings(tmp_path, sendgrid_url="http://localhost:9000"),
+    )
+    for found in local:
+        assert not leaves_this_machine(found)
+        assert await unmet(found, None) == ""
