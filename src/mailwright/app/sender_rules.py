@@ -44,7 +44,7 @@ def _is_local(name: str, settings: Settings) -> bool:
 
 
 async def _dns_problems(settings: Settings, look_up: TxtLookup) -> tuple[str, ...]:
-    """Return what is missing in DNS. What cannot be determined counts as missing, except for the provider's own DKIM."""
+    """Return what is missing in DNS. What is unknown counts as missing, except a provider's own DKIM."""
     is_signed = providers_of(settings).keys() <= _SIGNING
     return tuple(
         f"{finding.name.upper()}: {finding.summary}."

@@ -6,11 +6,12 @@ import orjson
 import typer
 
 from mailwright.audience import segments
+from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import out, print_json, print_rows
+from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -41,6 +42,7 @@ def create(
         made = await segments.create(
             at.database, at.clock, owner.id, key, filter_=_parsed(filter_), name=name, actor=CONSOLE
         )
+        await _warn_of_case(at, owner.id, made.filter)
         return made, await _count(at, owner.id, made.filter)
 
     made, number = run(work, creates=True)
@@ -72,6 +74,7 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
         found = await segments.find(at.database, owner.id, key)
         async with at.database.read() as tx:
             people = await segments.list_members(tx, owner.id, found.filter, at.clock.now(), limit=limit)
+        await _warn_of_case(at, owner.id, found.filter)
         return found, await _count(at, owner.id, found.filter), people
 
     found, number, people = run(work)
@@ -94,6 +97,12 @@ def delete(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
 
     run(work)
     out.print(f"Deleted the segment {key}.", markup=False)
+
+
+async def _warn_of_case(at: Installation, tenant_id: int, filter_: Any) -> None:
+    async with at.database.read() as tx:
+        for name, existing in (await find_case_mistakes(tx, tenant_id, filter_)).items():
+            aside.print(case_mistake_sentence(name, existing), style="yellow", markup=False, soft_wrap=True)
 
 
 async def _count(at: Installation, tenant_id: int, filter_: Any) -> int:

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from mailwright.audience import contacts as contact_store
 from mailwright.audience import lists
+from mailwright.audience.attribute_names import find_case_mistakes
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
@@ -254,3 +255,16 @@ async def test_unknown_list_or_segment_is_refused_before_creation(database: Data
                 await require_audience(tx, DEFAULT_TENANT, a_definition(**wrong))
             assert refused.value.field == field
         await require_audience(tx, DEFAULT_TENANT, a_definition(lists=[GENERAL]))
+
+
+# Names of attributes.
+
+
+async def test_attribute_in_another_case_is_reported_with_the_existing_name(
+    database: Database, clock: ManualClock
+) -> None:
+    await a_subscriber(database, ADA, attributes='{"plan": "pro"}')
+    filter_ = {"any": [{"attribute": "Plan", "is": "pro"}, {"not": {"attribute": "city", "exists": False}}]}
+    async with database.read() as tx:
+        assert await find_case_mistakes(tx, DEFAULT_TENANT, filter_) == {"Plan": "plan"}
+        assert await find_case_mistakes(tx, DEFAULT_TENANT, {"attribute": "plan", "is": "pro"}) == {}

@@ -62,9 +62,7 @@ def a_body() -> dict[str, str]:
 
 
 @pytest.mark.promise("sender-rules")
-async def test_campaign_to_many_recipients_is_refused_until_rules_are_met(
-    desk: CampaignHarness, given: Rules
-) -> None:
+async def test_campaign_to_many_recipients_is_refused_until_rules_are_met(desk: CampaignHarness, given: Rules) -> None:
     await join(desk.database, [address_of(number) for number in range(LIMIT + 1)])
     campaign_id = await desk.create(content=a_body(), **{"from": "News <news@example.org>"})
     with pytest.raises(CampaignNotStartable) as refused:
@@ -142,7 +140,7 @@ async def test_article_to_many_recipients_is_refused_or_overridden(bench: Bench,
     await write_slices(bench)
     await recipients_in_ohio(bench, 0, LIMIT + 1)
     runs = ArticleRuns(bench.database, bench.clock, bench.engine.templates, given.rules)
-    with pytest.raises(SenderRulesUnmet, match="SPF: example.org has no SPF record"):
+    with pytest.raises(SenderRulesUnmet, match="has no SPF record"):
         await runs.start(ACTOR, DEFAULT_TENANT, a_run_request())
     run, _ = await runs.start(ACTOR, DEFAULT_TENANT, a_run_request(), overrides_rules=True)
     entries = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=9, subject=run.run_id)

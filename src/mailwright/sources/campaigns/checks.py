@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
 
+from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.eligibility import Exclusion, is_known
 from mailwright.audience.exclusions import NamedAudience, count_excluded
 from mailwright.audience.segments import audience_query, lacks_attribute
@@ -100,6 +101,8 @@ async def check_campaign(
             # Without an audience, report the variables that no contact of the tenant has.
             known = is_known(tenant_id)
             problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
+        if filter_ is not None and not audience_problems:
+            warnings.update(dict.fromkeys(await _attribute_warnings(tx, tenant_id, filter_)))
         excluded: Mapping[Exclusion, int] = {}
         if counts_excluded and not audience_problems:
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
@@ -204,6 +207,12 @@ def _audience_query(
         problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
         # Without the filter, so that the other checks can still run.
         return audience_query(tenant_id, definition.lists, None, now)
+
+
+async def _attribute_warnings(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> list[PresendIssue]:
+    mistakes = await find_case_mistakes(tx, tenant_id, filter_)
+    sentences = [case_mistake_sentence(name, existing) for name, existing in mistakes.items()]
+    return [PresendIssue(IssueLevel.WARNING, "ATTRIBUTE_CASE", sentence, "filter") for sentence in sentences]
 
 
 def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:

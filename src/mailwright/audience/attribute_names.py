@@ -1,0 +1,49 @@
+"""Find attributes of a filter that no contact has, while contacts have the same name in another case."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import select, true
+
+from mailwright.audience.eligibility import is_known
+from mailwright.storage.database import Transaction
+from mailwright.storage.expressions import json_members, json_text, lower_ascii
+from mailwright.storage.tables import contacts
+
+
+async def find_case_mistakes(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> dict[str, str]:
+    """Return the existing name of each attribute that the filter spells in another case.
+
+    A name that some contact has costs one short lookup; only others need a scan.
+    """
+    mistakes: dict[str, str] = {}
+    for name in sorted(set(_attribute_names(filter_))):
+        if not await _is_used(tx, tenant_id, name) and (existing := await _find_other_case(tx, tenant_id, name)):
+            mistakes[name] = existing
+    return mistakes
+
+
+def case_mistake_sentence(name: str, existing: str) -> str:
+    return f"No contact has the attribute {name}, but contacts have {existing}. Names of attributes are case-sensitive."
+
+
+def _attribute_names(given: Any) -> Iterator[str]:
+    if isinstance(given, Mapping):
+        if isinstance(given.get("attribute"), str):
+            yield given["attribute"]
+        given = list(given.values())
+    if isinstance(given, list | tuple):
+        for inner in given:
+            yield from _attribute_names(inner)
+
+
+async def _is_used(tx: Transaction, tenant_id: int, name: str) -> bool:
+    has_it = json_text(contacts.c.attributes, name).is_not(None)
+    return bool(await tx.execute(select(contacts.c.id).where(is_known(tenant_id), has_it).limit(1)))
+
+
+async def _find_other_case(tx: Transaction, tenant_id: int, name: str) -> str | None:
+    member = json_members(contacts.c.attributes).table_valued("key")
+    named = select(member.c.key).select_from(contacts.join(member, true()))
+    rows = await tx.execute(named.where(is_known(tenant_id), lower_ascii(member.c.key) == name.lower()).limit(1))
+    return str(rows[0].key) if rows else None
