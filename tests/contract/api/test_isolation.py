@@ -11,6 +11,7 @@ from mailwright.outbox import message_records
 from mailwright.sources.articles.runs import RunRequest
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
+from tests.builders import a_subscriber
 from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt
 
 OURS = "only-ours@example.com"
@@ -122,6 +123,7 @@ async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> 
     written = {"article_key": "our-article", "body_md": OURS, "publish_status": "published"}
     ours["articleKey"] = ["our-article"]
     ours["sliceId"] = [(await api.client.put("/v1/slices", json=written)).json()["slice_id"]]
+    await a_subscriber(database, "subscriber@example.com")
     order = RunRequest("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
     ours["runId"] = [(await api.engine.article_runs.start("test", 1, order))[0].run_id]
     before = await everything(api)
