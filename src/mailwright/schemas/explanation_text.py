@@ -249,7 +249,7 @@ def _limited(times: _Times, message: MessageExplanation) -> str:
     return f"{limit} Sending resumes at {times.at(message.until)}."
 
 
-def _held(times: _Times, message: MessageExplanation) -> str:
+def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 - a table
     match message.reason:
         case "paused":
             return f"Campaign {message.campaign} is paused."
