@@ -224,11 +224,11 @@ class HookedDatabase:
         self._database = database
         self.before_transact: Callable[[], Awaitable[None]] | None = None
 
-    async def transact(self, work: Any) -> Any:
+    async def transact(self, work: Any, **options: Any) -> Any:
         hook, self.before_transact = self.before_transact, None
         if hook is not None:
             await hook()
-        return await self._database.transact(work)
+        return await self._database.transact(work, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 
 from mailwright.cli.exit_codes import report_error
 from mailwright.domain.clock import DAY, SystemClock
-from mailwright.domain.errors import NotFound
+from mailwright.domain.errors import DatabaseDamaged, NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Settlement
 from mailwright.domain.report import ContactVerdict, Report
@@ -391,6 +391,23 @@ async def test_wrong_usage_exits_2(tmp_path: Path) -> None:
         assert ended.code == 2
         assert "Traceback" not in ended.err
     assert "Did you mean" in (await nowhere.run("mesage")).err
+
+
+async def test_newer_database_has_an_exit_code_of_its_own(commands: Commands, database: Database) -> None:
+    async with database.write() as tx:
+        await tx.execute(text("UPDATE alembic_version SET version_num = '9001'"))
+    try:
+        for arguments in (("message", "list"), ("serve", "--port", "0"), ("db", "upgrade")):
+            ended = await commands.run(*arguments)
+            assert (ended.code, "a newer version upgraded it" in ended.err) == (4, True), ended
+    finally:
+        async with database.write() as tx:
+            await tx.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+
+
+def test_damaged_file_exits_3_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(DatabaseDamaged("The database is damaged. Restore the latest backup.")) == 3
+    assert capsys.readouterr().err == "The database is damaged. Restore the latest backup.\n"
 
 
 def test_unexpected_error_exits_70_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, Unauthorized
-from mailwright.storage.database import Database
+from mailwright.storage.database import PROMPT_SECONDS, Database
 from mailwright.storage.tables import api_keys, tenants
 
 PREFIX = "mw_"
@@ -118,7 +118,7 @@ class ApiKeys:
             .select_from(api_keys.join(tenants, tenants.c.id == api_keys.c.tenant_id))
             .where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None))
         )
-        async with self._database.read() as tx:
+        async with self._database.read(within=PROMPT_SECONDS) as tx:
             rows = await tx.execute(query)
         if not rows:
             self._cached.pop(digest, None)

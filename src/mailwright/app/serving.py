@@ -21,10 +21,11 @@ from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.wiring import Engine, make_worker
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.tallies import EventTallier
+from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.worker.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -72,6 +73,7 @@ class Shutdown:
 async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool) -> None:
     """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
     create_app = import_from_string(WEB_APPLICATION)
+    await _log_unsafe_settings(engine)
     worker = await make_worker(engine) if with_worker else None
     server = _Server(_configuration(engine))
     _capture_library_logs()
@@ -99,6 +101,7 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
     """
     _capture_library_logs()
     _freeze_loaded_modules()
+    await _log_unsafe_settings(engine)
     worker = await make_worker(engine)
     if drain:
         await _drain(engine, worker, shutdown)
@@ -110,6 +113,12 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
         background.cancel()
         # cancel() returns False if the task has already ended.
         return not following.cancel() and not following.cancelled()
+
+
+async def _log_unsafe_settings(engine: Engine) -> None:
+    with contextlib.suppress(NotDurable):  # Whatever needs the database reports the outage.
+        for name, risk in (await find_unsafe_settings(engine.database)).items():
+            log.warning("unsafe_database_setting", setting=name, value="off", risk=risk)
 
 
 async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:

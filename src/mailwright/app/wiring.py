@@ -52,6 +52,7 @@ from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.outbox.workers import WorkerRegistry
+from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
@@ -121,6 +122,7 @@ class Engine:
     api_messages: ApiMessages
     operations: Operations
     gauges: QueueGauges
+    write_probe: WriteProbe
     reports: Reports
     inbound_webhooks: InboundWebhooks
     webhook_endpoints: WebhookEndpoints
@@ -232,6 +234,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         api_messages=ApiMessages(database, clock, acceptor),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
+        write_probe=WriteProbe(database, clock),
         reports=reports,
         inbound_webhooks=make_webhooks(settings, reports, clock),
         webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),

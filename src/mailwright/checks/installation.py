@@ -3,21 +3,19 @@
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from sqlalchemy import delete, insert
-
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.checks.mailouts import check_mailouts
 from mailwright.domain.clock import Clock, SystemClock
-from mailwright.domain.errors import MailwrightError
-from mailwright.domain.ids import uuid7
+from mailwright.domain.errors import DatabaseDamaged, MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.outbox.workers import list_present
+from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import current_revision, newest_revision
-from mailwright.storage.tables import counters
+from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
+from mailwright.storage.server_settings import find_unsafe_settings
 
 
 async def check(settings: Settings) -> AsyncIterator[Finding]:
@@ -46,6 +44,8 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
         found = await _database(database, clock)
         yield found
         if found.verdict is Verdict.OK:
+            async for unsafe in _server_settings(database):
+                yield unsafe
             yield await _workers(database, clock)
     finally:
         await database.close()
@@ -56,11 +56,15 @@ async def _database(database: Database, clock: Clock) -> Finding:
     if _is_missing(database):
         return problem("database", f"{where} does not exist yet", "run `mailwright serve` or `mailwright db upgrade`")
     try:
-        current, newest = await current_revision(database), newest_revision()
+        current, newest = await known_revision(database), newest_revision()
         if current != newest:
             state = f"has schema {current}, this version needs {newest}" if current else "is empty"
             return problem("database", f"{where} {state}", "run `mailwright db upgrade`")
-        await _write(database, clock)
+        await probe_write(database, clock)
+    except UnknownSchema as error:
+        return problem("database", f"{where}: {error}", "install the newer version of Mailwright")
+    except DatabaseDamaged as error:
+        return problem("database", str(error), "restore the latest backup")
     except MailwrightError as error:
         return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
     return ok("database", f"{where}: reachable, schema up to date ({newest}), writable")
@@ -71,12 +75,9 @@ def _is_missing(database: Database) -> bool:
     return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 
-async def _write(database: Database, clock: Clock) -> None:
-    """Insert and delete a row: only a commit reveals a full disk or a read-only server."""
-    name = f"check:{uuid7(clock.now())}"
-    async with database.write() as tx:
-        await tx.execute(insert(counters).values(name=name, used=0, expires_at=clock.now()))
-        await tx.execute(delete(counters).where(counters.c.name == name))
+async def _server_settings(database: Database) -> AsyncIterator[Finding]:
+    for name, risk in (await find_unsafe_settings(database)).items():
+        yield warning("database", f"PostgreSQL runs with {name} = off: {risk}", f"set {name} = on in postgresql.conf")
 
 
 async def _workers(database: Database, clock: Clock) -> Finding:

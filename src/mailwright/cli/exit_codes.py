@@ -4,16 +4,17 @@ import re
 import sys
 from typing import Final
 
-from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, InvalidInput, MailwrightError, NotDurable
 
 NEGATIVE: Final = 1
 USAGE: Final = 2
 DATABASE: Final = 3
+NEWER_DATABASE: Final = 4
 BUG: Final = 70  # EX_SOFTWARE of sysexits.h
 
 EXIT_CODES: Final = (
     "0 success; 1 not found, not possible now, or a check failed; 2 wrong usage or settings; "
-    "3 database unreachable or not set up; 70 a bug in Mailwright."
+    "3 database unreachable, damaged or not set up; 4 database of a newer version; 70 a bug in Mailwright."
 )
 
 _NOT_SET_UP: Final = re.compile(
@@ -36,8 +37,12 @@ def report_error(error: BaseException) -> int:
             )
         case InvalidInput():
             return _say(USAGE, _with_field(error), *_next_steps(error))
+        case DatabaseDamaged():
+            return _say(DATABASE, str(error))
         case NotDurable():
             return _say(DATABASE, str(error), *_database_advice(str(error)))
+        case MailwrightError(code="UNKNOWN_SCHEMA"):
+            return _say(NEWER_DATABASE, str(error))
         case MailwrightError():
             return _say(NEGATIVE, sentence(str(error)))
         case _:

@@ -14,6 +14,7 @@ from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.storage.database import Database
+from mailwright.storage.migrate import known_revision
 
 Result = TypeVar("Result")
 
@@ -39,6 +40,8 @@ def run(
         database = open_database(settings)
         try:
             await _require_file(database, creates=creates)
+            if not any_schema:
+                await known_revision(database)
             found = settings if any_schema else await located(settings, database)
             return await work(Installation(found, SystemClock(), database))
         finally:

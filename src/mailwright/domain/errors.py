@@ -47,6 +47,10 @@ class NotDurable(MailwrightError):
     code = "NOT_DURABLE"
 
 
+class DatabaseDamaged(NotDurable):
+    """The database is damaged. Restore a backup."""  # Retrying does not help.
+
+
 class ConfigurationInvalid(MailwrightError):
     """The configuration has errors. Nothing was started."""
 

@@ -18,7 +18,7 @@ from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -66,7 +66,9 @@ class Acceptor:
         await self._group_commit.close()
 
     async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
-        accepted = await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
+        accepted = await self._database.transact(
+            lambda tx: accept(tx, messages, self._clock.now()), within=PROMPT_SECONDS
+        )
         fresh = [message.source for message, result in zip(messages, accepted, strict=True) if not result.is_replay]
         for source, count in Counter(fresh).items():
             metrics.ACCEPTED.labels(source).inc(count)

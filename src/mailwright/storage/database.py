@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, Programmin
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, NotDurable
 from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.statements import Dialect, Statement
@@ -29,6 +29,8 @@ from mailwright.storage.statements import Dialect, Statement
 SQLITE_BUSY_MILLISECONDS = 5_000
 POSTGRESQL_CONNECT_SECONDS = 5
 POSTGRESQL_COMMAND_SECONDS = 60
+# Callers that must get a response soon (accepts, sign-ins, health checks) wait this long for a stalled server.
+PROMPT_SECONDS = 4.5
 
 WAL = "journal_mode = WAL"  # The only one that is stored in the file.
 SQLITE_PRAGMAS = (
@@ -104,8 +106,9 @@ class Database:
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
             self._hot = PostgresqlHotPath(self.url, POSTGRESQL_ARGUMENTS, pool_size)
             self._write_lock = None
-        self._durability = _Durability(self._hot, "The database cannot store this now")
-        self._reach = _Durability(self._hot, "The database cannot be reached")
+        name = str(self.url.database)
+        self._durability = _Durability(self._hot, "The database cannot store this now", name)
+        self._reach = _Durability(self._hot, "The database cannot be reached", name)
 
     @asynccontextmanager
     async def _exclusive_write(self) -> AsyncIterator[None]:
@@ -130,21 +133,27 @@ class Database:
                 async with self._begin(self._writer) as connection:
                     yield Transaction(connection, self.dialect)
 
-    async def transact(self, work: Work[T]) -> T:
-        """Run a write on the hot path, with the same guarantee as `write` but without SQLAlchemy."""
+    async def transact(self, work: Work[T], *, within: float | None = None) -> T:
+        """Run a write on the hot path, with the same guarantee as `write` but without SQLAlchemy.
+
+        `within`: give up after this many seconds without a response of the server.
+        """
         async with self._exclusive_write():
             with self._durability:
-                return await self._hot.transact(work)
+                return await self._hot.transact(work, within)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Transaction]:
-        """Read one snapshot with all statements of the block, on PostgreSQL too, so that their results agree."""
+    async def read(self, *, within: float | None = None) -> AsyncIterator[Transaction]:
+        """Read one snapshot with all statements of the block, on PostgreSQL too, so that their results agree.
+
+        `within`: give up after this many seconds without a response of the server.
+        """
         with self._reach:
             if self.dialect == "sqlite":
                 async with self._begin(self._reader) as connection:
                     yield Transaction(connection, self.dialect)
                 return
-            async with self._reader.connect() as connection:
+            async with self._reader.connect() as connection, _abandoned_after(within, connection):
                 await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 async with connection.begin():
                     yield Transaction(connection, self.dialect)
@@ -187,6 +196,21 @@ class Database:
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
+
+
+@asynccontextmanager
+async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -> AsyncIterator[None]:
+    """End the connection if the block takes longer. Cancelling would wait for the server, which does not respond."""
+    if seconds is None:
+        yield
+        return
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    watchdog = asyncio.get_running_loop().call_later(seconds, driver.terminate)
+    try:
+        yield
+    finally:
+        watchdog.cancel()
 
 
 async def finish_despite_cancellation(running: Coroutine[Any, Any, T]) -> T:
@@ -271,8 +295,9 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
 class _Durability:
     """Turns every failure of an unreachable database into `NotDurable` with the given message."""
 
-    def __init__(self, hot: HotPath, message: str) -> None:
+    def __init__(self, hot: HotPath, message: str, database: str) -> None:
         self._message = message
+        self._database = database
         self._programming_errors: ErrorTypes = (IntegrityError, ProgrammingError, *hot.programming_errors)
         self._outage_errors: ErrorTypes = (DBAPIError, PoolTimeout, *hot.outage_errors, OSError, TimeoutError)
 
@@ -283,7 +308,24 @@ class _Durability:
             return
         is_wrapped = isinstance(error, StatementError) and isinstance(error.orig, OSError)
         if is_wrapped or isinstance(error, self._outage_errors):
-            raise NotDurable(f"{self._message} ({_plain_reason(error)}). Retry shortly.") from error
+            reason = _plain_reason(error)
+            if _DAMAGE.search(reason):
+                raise DatabaseDamaged(_damage_message(self._database, reason)) from error
+            raise NotDurable(f"{self._message} ({reason}). Retry shortly.") from error
+
+
+# What SQLite and PostgreSQL report for a file whose content is wrong.
+_DAMAGE = re.compile(
+    r"malformed|file is not a database|invalid page in block|could not read block|missing chunk number"
+)
+
+
+def _damage_message(database: str, reason: str) -> str:
+    return (
+        f"The database {database} is damaged ({reason}). Retrying does not help. Stop all Mailwright processes, keep a "
+        "copy of it, and restore the latest backup; `mailwright check` verifies the result. For a SQLite file, "
+        "`sqlite3 FILE .recover` saves what is still readable."
+    )
 
 
 _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)

@@ -68,6 +68,9 @@ class GroupCommit(Generic[Item, Result]):
             try:
                 results = await self._commit([item for submission in group for item in submission.items])
             except NotDurable as error:
+                # Submissions that arrived meanwhile fail too, instead of waiting for the same database again.
+                group += self._waiting
+                self._waiting = []
                 for submission in group:
                     submission.fail(error)
             except Exception:  # One caller's items cannot be stored; the other callers must not fail with it.

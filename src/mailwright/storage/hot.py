@@ -48,7 +48,9 @@ class HotPath(Protocol):
     # Errors of an unreachable database, unless they are programming errors.
     outage_errors: ErrorTypes
 
-    async def transact(self, work: Work[T]) -> T: ...
+    async def transact(self, work: Work[T], within: float | None = None) -> T:
+        """Run the work in a transaction. `within`: the longest time in seconds to wait for a stalled server."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -71,7 +73,8 @@ class SqliteHotPath:
         self._queries: dict[str, _Query] = {}  # By statement text.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
 
-    async def transact(self, work: Work[T]) -> T:
+    async def transact(self, work: Work[T], _within: float | None = None) -> T:
+        # A SQLite file has no server that could stall, and `busy_timeout` limits the wait for other processes.
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
 
     async def close(self) -> None:

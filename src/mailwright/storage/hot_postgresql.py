@@ -46,17 +46,26 @@ class PostgresqlHotPath:
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
-    async def transact(self, work: Work[T]) -> T:
+    async def transact(self, work: Work[T], within: float | None = None) -> T:
         for _ in range(MAX_DEADLOCK_RETRIES):
             with suppress(asyncpg.DeadlockDetectedError):
-                return await self._transact(work)
-        return await self._transact(work)
+                return await self._transact(work, within)
+        return await self._transact(work, within)
 
-    async def _transact(self, work: Work[T]) -> T:
+    async def _transact(self, work: Work[T], within: float | None) -> T:
         pool = self._pool or await self._open()
         # No longer than connecting may take: callers get an error instead of queueing for a stalled server.
-        async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():
-            return await work(_PostgresqlRunner(connection))
+        async with pool.acquire(timeout=within or self._arguments["timeout"]) as connection:
+            if within is None:
+                async with connection.transaction():
+                    return await work(_PostgresqlRunner(connection))
+            # Ending the connection fails every await on it at once. Cancelling would wait for the stalled server.
+            watchdog = asyncio.get_running_loop().call_later(within, connection.terminate)
+            try:
+                async with connection.transaction():
+                    return await work(_PostgresqlRunner(connection))
+            finally:
+                watchdog.cancel()
 
     async def close(self) -> None:
         if self._pool is not None:

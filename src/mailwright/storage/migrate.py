@@ -41,14 +41,15 @@ _POSTGRESQL: Final = {
 
 
 class UnknownSchema(MailwrightError):
-    """The database has a schema revision that this version does not know."""
+    """A newer version of Mailwright upgraded the database."""
 
     code = "UNKNOWN_SCHEMA"
 
     def __init__(self, revision: str) -> None:
         super().__init__(
-            f"The database has the schema revision {revision}, which this version of Mailwright does not know. "
-            "Use the version that created it, or start with a new database."
+            f"The database has the schema revision {revision}, which this version of Mailwright does not know "
+            f"(it knows up to {newest_revision()}): a newer version upgraded it. Install that version or a later one. "
+            "Nothing was changed."
         )
         self.revision = revision
 
@@ -60,11 +61,16 @@ async def upgrade(database: Database) -> None:
 
 
 async def needs_upgrade(database: Database) -> bool:
-    """Return whether the schema is older than this version; raise UnknownSchema if it is not one of ours."""
+    """Return whether the schema is older than this version; raise UnknownSchema if it is newer."""
+    return await known_revision(database) != newest_revision()
+
+
+async def known_revision(database: Database) -> str | None:
+    """Return the schema revision, or None if the database is empty; raise UnknownSchema if it is newer."""
     current = await current_revision(database)
     if current is not None and current not in _down_revisions():
         raise UnknownSchema(current)
-    return current != newest_revision()
+    return current
 
 
 async def current_revision(database: Database) -> str | None:

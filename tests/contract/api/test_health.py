@@ -2,25 +2,32 @@
 
 import asyncio
 import sqlite3
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import asyncpg
 import httpx
 import pytest
 import uvicorn
 
+from mailwright.app.schema import prepare
 from mailwright.domain.clock import MINUTE, ManualClock
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import DatabaseDamaged, NotDurable
 from mailwright.outbox import message_records
 from mailwright.outbox.queue_gauges import FRESH
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.storage.database import Database
+from mailwright.outbox.write_probe import PROBE_TTL
+from mailwright.storage.database import POSTGRESQL_ARGUMENTS, Database
 from mailwright.web.api import health
 from mailwright.web.app import create_app
 from tests.api import Api, a_request, an_api, an_engine, client_of
+from tests.builders import a_message
 from tests.conftest import DatabaseAddress
+from tests.engines import PostgresServer
+from tests.standins.stalling_proxy import stalling_proxy
 
 
 @pytest.fixture
@@ -66,17 +73,24 @@ async def _read_only(url: str, value: str) -> None:
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")
-async def test_unreachable_database_is_503_until_it_recovers(api: Api, engine: DatabaseAddress) -> None:
+@pytest.mark.promise("health-ready")
+async def test_unreachable_database_is_503_until_it_recovers(
+    api: Api, engine: DatabaseAddress, clock: ManualClock
+) -> None:
     async with unwritable(engine):
         answer = await api.client.post("/v1/email/send", json=a_request())
         assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE"), answer.text
         assert answer.headers["Retry-After"] == "5"
         assert answer.headers["content-type"] == "application/problem+json"
+        readiness = await api.anonymous.get("/readyz")
+        assert (readiness.status_code, readiness.json()["parts"]["database"]) == (503, "not_writable")
+        clock.advance(PROBE_TTL)
     for _ in range(20):  # The pool can hold several connections that the server has cut.
         answer = await api.client.post("/v1/email/send", json=a_request())
         if answer.status_code == 202:
             break
     assert answer.status_code == 202
+    assert (await api.anonymous.get("/readyz")).status_code == 200
     assert len(await message_records.search(api.engine.database, 1, message_records.MessageSearch(), limit=10)) == 1
 
 
@@ -131,7 +145,7 @@ async def test_not_ready_without_a_database(clock: ManualClock, engine: Database
 
 @pytest.mark.promise("api-never-accepts-in-vain")
 async def test_read_request_reports_unreachable_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(_database: Database) -> NoReturn:
+    def away(_database: Database, **_options: float) -> NoReturn:
         raise NotDurable("at db.internal")
 
     monkeypatch.setattr(Database, "read", away)
@@ -202,3 +216,65 @@ async def test_it_works_over_a_real_socket(api: Api) -> None:
         assert too_large.status_code == 413
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/")).json()["service"] == "Mailwright"
+
+
+async def test_health_checks_share_one_write(api: Api, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes = 0
+    transact = Database.transact
+
+    async def count_and_transact(database: Database, *arguments: Any, **options: Any) -> Any:
+        nonlocal probes
+        probes += 1
+        return await transact(database, *arguments, **options)
+
+    monkeypatch.setattr(Database, "transact", count_and_transact)
+    await asyncio.gather(*(api.anonymous.get("/readyz") for _ in range(5)))
+    assert probes == 1
+    clock.advance(PROBE_TTL)
+    await api.anonymous.get("/readyz")
+    assert probes == 2
+
+
+@pytest.mark.promise("api-never-accepts-in-vain")
+async def test_frozen_server_refuses_every_waiting_accept_soon(
+    postgres_server: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("outbox.accept", "outbox.write_probe", "access.api_keys", "web.api.health"):
+        monkeypatch.setattr(f"mailwright.{module}.PROMPT_SECONDS", 0.2)
+    monkeypatch.setitem(POSTGRESQL_ARGUMENTS, "timeout", 1.0)
+    url = await postgres_server.create()
+    with tempfile.TemporaryDirectory() as folder:  # The path of a socket has at most 107 characters.
+        async with stalling_proxy(url, Path(folder)) as (proxied, proxy):
+            database = Database(proxied)
+            async with an_api(database, clock) as api:
+                await api.send()
+                await api.anonymous.get("/readyz")
+                proxy.flows.clear()
+                clock.advance(MINUTE)  # The API key is looked up again, too.
+                async with asyncio.timeout(10):  # Without a limit, a statement waits for 60 seconds.
+                    sends = [api.client.post("/v1/email/send", json=a_request()) for _ in range(3)]
+                    answers = await asyncio.gather(*sends, api.anonymous.get("/readyz"))
+                    with pytest.raises(NotDurable):
+                        await api.engine.acceptor.accept([a_message()])
+                assert [answer.status_code for answer in answers] == [503] * 4
+                proxy.flows.set()
+                clock.advance(MINUTE)
+                await api.send()
+            await database.close()
+    await postgres_server.drop(url)
+
+
+async def test_damaged_file_is_reported_as_such(tmp_path: Path, clock: ManualClock) -> None:
+    file = tmp_path / "mailwright.db"
+    file.write_bytes(b"This is not a database. " * 1_000)
+    database = Database(f"sqlite:///{file}")
+    engine = an_engine(database, clock)
+    app = create_app(engine)
+    async with client_of(app) as client:
+        response = await client.get("/readyz")
+    assert (response.status_code, response.json()["parts"]) == (503, {"database": "damaged"})
+    with pytest.raises(DatabaseDamaged, match="restore the latest backup"):
+        await prepare(database)
+    await app.state.finish()
+    await engine.close()
+    await database.close()

@@ -11,12 +11,12 @@ from sqlalchemy.exc import ProgrammingError
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import DatabaseDamaged, NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.health import LivenessResponse, ReadinessResponse
-from mailwright.storage.database import Database
+from mailwright.storage.database import PROMPT_SECONDS
 from mailwright.storage.migrate import newest_revision
 from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
@@ -45,11 +45,12 @@ async def healthz() -> Response:
     responses=describe_success({HTTPStatus.OK: ReadinessResponse, HTTPStatus.SERVICE_UNAVAILABLE: ReadinessResponse}),
 )
 async def readyz(engine: EngineDep) -> Response:
-    """Report whether the database is reachable and migrated, and whether the worker of this process runs, if any.
+    """Report whether messages can be accepted: the database is reachable, migrated and stores what is written.
 
+    Also reports whether the worker of this process runs, if any.
     Providers do not affect readiness: while one is unavailable, messages are accepted and wait, or use another one.
     """
-    parts = await _database_parts(engine.database)
+    parts = await _database_parts(engine)
     providers = await _providers(engine) if set(parts.values()) == {"ok"} else {}
     if engine.is_worker_alive is not None:
         parts["worker"] = "ok" if engine.is_worker_alive() else "stopped"
@@ -81,13 +82,17 @@ async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
     return providers
 
 
-async def _database_parts(database: Database) -> dict[str, str]:
+async def _database_parts(engine: Engine) -> dict[str, str]:
     try:
-        async with database.read() as tx:
+        async with engine.database.read(within=PROMPT_SECONDS) as tx:
             rows = await tx.execute(_REVISION)
+    except DatabaseDamaged:
+        return {"database": "damaged"}
     except NotDurable:
         return {"database": "unreachable"}
     except ProgrammingError:
         return {"database": "ok", "schema": "missing"}
-    is_newest = bool(rows) and rows[0].version_num == expected_revision()
-    return {"database": "ok", "schema": "ok" if is_newest else "behind"}
+    if not rows or rows[0].version_num != expected_revision():
+        return {"database": "ok", "schema": "behind"}
+    failure = await engine.write_probe.find_failure()
+    return {"database": "ok" if failure is None else "not_writable", "schema": "ok"}

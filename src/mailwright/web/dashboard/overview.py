@@ -21,6 +21,7 @@ from mailwright.sources.campaigns.progress import (
     count_messages_of,
     list_positions,
 )
+from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
@@ -187,6 +188,7 @@ async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str,
         "is_worker_alive": engine.is_worker_alive() if engine.is_worker_alive is not None else None,
         "oldest_due": oldest,
         "engine": engine.database.dialect,
+        "unsafe_settings": await find_unsafe_settings(engine.database),
     }
 
 
