@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, text
+from sqlalchemy import delete
+from sqlalchemy import text as sql
 
 from mailwright.cli.exit_codes import report_error
 from mailwright.domain.clock import DAY, SystemClock
@@ -395,14 +396,14 @@ async def test_wrong_usage_exits_2(tmp_path: Path) -> None:
 
 async def test_newer_database_has_an_exit_code_of_its_own(commands: Commands, database: Database) -> None:
     async with database.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = '9001'"))
+        await tx.execute(sql("UPDATE alembic_version SET version_num = '9001'"))
     try:
         for arguments in (("message", "list"), ("serve", "--port", "0"), ("db", "upgrade")):
             ended = await commands.run(*arguments)
             assert (ended.code, "a newer version upgraded it" in ended.err) == (4, True), ended
     finally:
         async with database.write() as tx:
-            await tx.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+            await tx.execute(sql("UPDATE alembic_version SET version_num = '0001'"))
 
 
 def test_damaged_file_exits_3_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -403,6 +403,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         settings.postal_address or "",
         settings.public_url,
         WebViewTokens(secret),
+        tags_bounces=settings.bounce_tag,
     )
 
 

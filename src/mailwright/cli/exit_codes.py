@@ -37,14 +37,11 @@ def report_error(error: BaseException) -> int:
             )
         case InvalidInput():
             return _say(USAGE, _with_field(error), *_next_steps(error))
-        case DatabaseDamaged():
-            return _say(DATABASE, str(error))
         case NotDurable():
-            return _say(DATABASE, str(error), *_database_advice(str(error)))
-        case MailwrightError(code="UNKNOWN_SCHEMA"):
-            return _say(NEWER_DATABASE, str(error))
+            return _say(DATABASE, str(error), *_database_advice(error))
         case MailwrightError():
-            return _say(NEGATIVE, sentence(str(error)))
+            code = NEWER_DATABASE if error.code == "UNKNOWN_SCHEMA" else NEGATIVE
+            return _say(code, sentence(str(error)))
         case _:
             return _say(
                 BUG,
@@ -84,8 +81,8 @@ def _counted(problems: tuple[str, ...]) -> str:
     return "The configuration has an error:" if len(problems) == 1 else f"The configuration has {len(problems)} errors:"
 
 
-def _database_advice(message: str) -> list[str]:
-    if "`mailwright " in message:
+def _database_advice(error: NotDurable) -> list[str]:
+    if isinstance(error, DatabaseDamaged) or "`mailwright " in str(error):
         return []
     return ["Check that the database is running and that MAILWRIGHT_DATABASE_URL is right: `mailwright check`."]
 

@@ -158,11 +158,10 @@ def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
         return ContactVerdict.NOTHING
     if recipient.kind is BounceKind.HARD:
         return ContactVerdict.HARD_BOUNCE
-    return (
-        ContactVerdict.SOFT_BOUNCE
-        if is_about_address(recipient.status, recipient.diagnostic)
-        else ContactVerdict.NOTHING
-    )
+    # Only a stated temporary code makes a final failure temporary.
+    code = recipient.status or str(recipient.reply_code or "")
+    is_counted = is_about_address(recipient.status, recipient.diagnostic, is_permanent=not code.startswith("4"))
+    return ContactVerdict.SOFT_BOUNCE if is_counted else ContactVerdict.NOTHING
 
 
 def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:

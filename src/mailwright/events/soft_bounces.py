@@ -1,6 +1,7 @@
-"""Decide whether a temporary rejection is about the address or about the sender, the content or the server.
+"""Decide whether a rejection is about the address or about the sender, the content or the server.
 
-Only rejections about the address count as soft bounces: a bad reputation says nothing about the recipient.
+Only rejections about the address and unexplained permanent ones count as soft bounces: a bad reputation says nothing
+about the recipient.
 """
 
 import re
@@ -19,14 +20,15 @@ _MAILBOX_PHRASES = re.compile(
 )
 
 
-def is_about_address(status: str | None, text: str) -> bool:
-    """Return whether a temporary rejection is about the address.
+def is_about_address(status: str | None, text: str, *, is_permanent: bool = False) -> bool:
+    """Return whether a rejection that is not a hard bounce counts as a soft bounce.
 
-    Without a status code, the text must mention the mailbox.
+    `is_permanent`: the server will never accept the message. Without a reason this counts; without a status code, the
+    text of a temporary rejection must mention the mailbox.
     """
     normalized = " ".join(text[:4_000].lower().split())
     if _ABOUT_US.search(normalized):
         return False
     if status and not status.endswith(".0.0"):
         return _ABOUT_ADDRESS.fullmatch(status.strip()) is not None
-    return _MAILBOX_PHRASES.search(normalized) is not None
+    return is_permanent or _MAILBOX_PHRASES.search(normalized) is not None

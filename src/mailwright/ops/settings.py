@@ -204,6 +204,14 @@ class Settings(BaseSettings):
             description="Envelope sender, to which bounces are sent. Defaults to the From address.",
         ),
     ] = None
+    bounce_tag: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_BOUNCE_TAG",
+            description="Add the message id to the bounce address (`bounces+ID@example.com`), so that every bounce is "
+            "attributed. Set it to false if the SMTP server forbids that.",
+        ),
+    ] = True
     dkim_domain: Annotated[
         str | None,
         Field(

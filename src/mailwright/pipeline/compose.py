@@ -29,6 +29,7 @@ from mailwright.storage.database import Database
 log = logger(__name__)
 
 COPIES = ("cc", "bcc")
+MAX_LOCAL_PART = 64  # RFC 5321, section 4.5.3.1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,15 @@ class SenderIdentity:
     # The URL of the public pages, and the tokens for links to the web view; None if there is no web view.
     public_url: str = ""
     web_view_tokens: WebViewTokens | None = None
+    tags_bounces: bool = True
+
+    def envelope_sender(self, outbox_id: str, sender: str) -> str:
+        """Return the address for bounces. Its message id attributes even a bounce that quotes nothing."""
+        if self.bounce_address is None:
+            return sender
+        local, _, domain = self.bounce_address.rpartition("@")
+        tagged = f"{local}+{outbox_id}"
+        return f"{tagged}@{domain}" if self.tags_bounces and len(tagged) <= MAX_LOCAL_PART else self.bounce_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +187,7 @@ class Composer:
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return OutgoingMessage(
             claimed.outbox_id,
-            address.deliverable(self._identity.bounce_address or sender.address),
+            address.deliverable(self._identity.envelope_sender(claimed.outbox_id, sender.address)),
             (address.deliverable(to.address), *copies),
             content,
             is_canonical=True,

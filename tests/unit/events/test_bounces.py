@@ -85,7 +85,7 @@ def test_content_type_variant_does_not_matter(content_type: str) -> None:
         ("deliverable", "2.1.5", DsnAction.DELIVERED, None),
         ("relayed", "2.1.9", DsnAction.RELAYED, None),
         ("expanded", "2.1.5", DsnAction.EXPANDED, None),
-        ("failed", "2.0.0", DsnAction.DELIVERED, None),
+        ("failed", "2.0.0", DsnAction.FAILED, SOFT),  # never delivered if the server says that it failed
         ("", "5.1.1", DsnAction.FAILED, HARD),
         ("", "4.2.2", DsnAction.DELAYED, SOFT),
         ("", "2.1.5", DsnAction.DELIVERED, None),
@@ -118,6 +118,74 @@ def test_action_and_status_decide_together(
 def test_most_specific_status_wins(status: str, diagnostic: str, wanted: str | None, code: int | None) -> None:
     reader = only_recipient(a_report(a_group(action="failed", status=status, diagnostic=diagnostic), text=""))
     assert (reader.status, reader.reply_code) == (wanted, code)
+
+
+@pytest.mark.promise("bounce-words-first")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "250 of your messages were refused",
+        "<ann@reader.example>: after 2.0.0 attempts: 250 ok was never received",
+        "Delivered 0 of 1. Version 2.1.5 of our server gave up.",
+    ],
+)
+def test_digits_in_text_never_mean_delivered(text: str) -> None:
+    assert only_recipient(a_report(a_group(action="failed", status="", diagnostic=text))).action is DsnAction.FAILED
+    assert only_recipient(a_report(a_group(action="", status="5.0.0", diagnostic=text))).action is DsnAction.FAILED
+    found = parse_bounce_mail(a_text(f"Your message could not be delivered to ann@reader.example.\n\n{text}"))
+    assert isinstance(found, BounceReport)
+    assert {each.action for each in found.recipients} == {DsnAction.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("sender", "subject", "text"),
+    [
+        (
+            "imss@mx.reader.example",
+            "Mail could not be delivered",
+            "****** Message from InterScan Messaging Security Suite ******\n\nSent <<< RCPT TO:<ann@reader.example>\n"
+            "Received >>> 550 5.1.1 unknown user.\n\nUnable to deliver message to <ann@reader.example>.",
+        ),
+        ("MAILER-DAEMON@sina.example", "", "sina.example.\n\n<ann@reader.example>:\n"),
+        (
+            "post_master@vtext.example",
+            "Undeliverable Message",
+            "Message could not be delivered to mobile ann@reader.example.\nError: No valid recipients for this MM",
+        ),
+        (
+            "Postmaster@ezweb.example",
+            "Mail System Error - Returned Mail",
+            "The following addresses had delivery errors:\n  > ann@reader.example\n  Could not be delivered",
+        ),
+        ('"Postmaster" <postmaster@mail.example>', "Undeliverable", "Unknown user: ann@reader.example\n\n"),
+        (
+            "MDaemon@mail.example",
+            "Warning: ann@reader.example - User unknown!",
+            "ann@reader.example - no such user here.",
+        ),
+        (
+            "admin@mail.example",
+            "Delivery failure",
+            "Could not deliver message to:\nFailed Recipient: ann@reader.example",
+        ),
+    ],
+)
+def test_recipient_in_free_text_is_found(sender: str, subject: str, text: str) -> None:
+    found = parse_bounce_mail(a_text(text, sender=sender, subject=subject, more="To: bounces@sender.example\n"))
+    assert isinstance(found, BounceReport)
+    assert [each.address for each in found.recipients] == [READER]
+
+
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize("identity", [OURS, "5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11"])
+@pytest.mark.parametrize("field", ["To", "Delivered-To", "X-Original-To"])
+def test_tagged_address_identifies_the_message(identity: str, field: str) -> None:
+    """Notifications have ids of version 5, everything else of version 7. A server may change the case."""
+    text = "Your message could not be delivered."
+    for spelling in (identity, identity.upper()):
+        found = parse_bounce_mail(a_text(text, more=f"{field}: <bounces+{spelling}@sender.example>\n"))
+        assert isinstance(found, BounceReport)
+        assert found.original.outbox_id == identity
 
 
 def test_each_recipient_has_its_own_outcome() -> None:

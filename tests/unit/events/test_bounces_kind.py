@@ -37,7 +37,32 @@ def test_dead_address_is_hard(status: str) -> None:
     ],
 )
 def test_status_not_about_address_is_soft(status: str) -> None:
-    assert classify_bounce(status, 550, "user unknown") is SOFT
+    assert classify_bounce(status, 550, "refused") is SOFT
+
+
+@pytest.mark.promise("bounce-words-first")
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        ("5.7.1", "nonexistent user", HARD),
+        ("5.7.1", "Recipient unknown", HARD),
+        ("5.1.351", "Remote server returned unknown recipient or mailbox unavailable", HARD),
+        ("5.3.0", "Unrouteable address", HARD),
+        ("5.7.27", "The domain has a null MX", HARD),
+        ("5.4.7", "No MX record found for domain", HARD),
+        ("5.7.0", "User ann (ann@reader.example) not listed in Domino Directory", HARD),
+        ("4.7.1", "user unknown", HARD),
+        ("4.4.4", "host or domain name not found", SOFT),  # the name servers may return
+        ("5.1.1", "5.7.1 Service unavailable; client host blacklisted, see spamhaus.org", SOFT),
+        ("5.1.1", "rate limit exceeded", SOFT),
+        ("5.1.2", "IP has been blocked", SOFT),
+        ("5.2.1", "too many messages", SOFT),
+        ("5.1.1", "user unknown, see https://spam.example/why", HARD),  # the code decides between contradicting words
+        ("5.0.0", "user unknown, or blocked by our spam filter", SOFT),
+    ],
+)
+def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKind) -> None:
+    assert classify_bounce(status, 550, text) is kind
 
 
 @pytest.mark.parametrize("status", [None, "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.1", "5.5.0", "5.5.1"])
@@ -69,8 +94,8 @@ def test_text_decides_without_specific_status(status: str | None, text: str, kin
 
 
 def test_temporary_code_is_soft_except_unknown_user() -> None:
-    assert classify_bounce(None, 450, "user unknown") is SOFT
-    assert classify_bounce("4.0.0", 450, "user unknown") is SOFT
+    assert classify_bounce(None, 450, "refused") is SOFT
+    assert classify_bounce("4.0.0", 450, "refused") is SOFT
     assert classify_bounce("4.1.1", 450, "user unknown") is HARD
     assert classify_bounce("4.1.1", 450, "greylisted") is SOFT
 

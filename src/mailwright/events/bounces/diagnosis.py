@@ -14,9 +14,9 @@ MAX_DIAGNOSTIC = 1_000
 ADDRESS = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\-\x80-\U0010ffff]{1,64}@[A-Za-z0-9.\-\x80-\U0010ffff]{1,253}"
 
 _ADDRESS = re.compile(ADDRESS)
-_CODE = r"[245]\.\d{1,3}\.\d{1,3}(?!\.?\d)"
-_STATUS = re.compile(rf"(?<![\d.]){_CODE}")
-_STATUS_AFTER_REPLY = re.compile(rf"(?<![\d.])[245]\d\d[ -][ '\"#(]{{0,3}}({_CODE})")
+_SUBCODES = r"\.\d{1,3}\.\d{1,3}(?!\.?\d)"
+_STATUS = re.compile(rf"(?<![\d.])[245]{_SUBCODES}")
+_STATUS_AFTER_REPLY = re.compile(rf"(?<![\d.])[245]\d\d[ -][ '\"#(]{{0,3}}([245]{_SUBCODES})")
 _REPLY_CODE = re.compile(r"(?<![\w.#/:-])([245][0-5]\d)(?=[ :-]|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
 
@@ -36,9 +36,11 @@ class RecipientFields:
 def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedRecipient:
     diagnostic = one_line(fields.diagnostic)
     reason = diagnostic or one_line(fields.explanation)
-    status = _find_status(fields.status, reason)
-    reply_code = _find_reply_code(reason) or _find_reply_code(fields.status)
-    action = _resolve_action(fields.action, status, reply_code)
+    action = fields.action or _action_of(fields.status)
+    # In prose about a failure only failures count: "on 250 servers" must not turn it into a delivery.
+    classes = "45" if action in (DsnAction.FAILED, DsnAction.DELAYED) else "245"
+    status = _find_status(fields.status, reason, classes)
+    reply_code = _find_reply_code(reason, classes) or _find_reply_code(fields.status, classes)
     return BouncedRecipient(
         identity=digest(email_identity, fields.address or "", status or "", action),
         address=fields.address,
@@ -77,23 +79,22 @@ def _deliverable(text: str) -> str | None:
         return None
 
 
-def _find_status(field: str, diagnostic: str) -> str | None:
+def _find_status(field: str, diagnostic: str, classes: str) -> str | None:
     """Return the status field, or the more specific status of the diagnostic if the field is generic (x.0.0)."""
     stated = _STATUS.search(field)
     if stated and not stated[0].endswith(".0.0"):
         return stated[0]
-    quoted = _STATUS_AFTER_REPLY.search(diagnostic)
-    specific = quoted[1] if quoted else None
-    if specific is None and (bare := _STATUS.search(diagnostic)):
-        specific = bare[0]
+    quoted = (match[1] for match in _STATUS_AFTER_REPLY.finditer(diagnostic))
+    bare = (match[0] for match in _STATUS.finditer(diagnostic))
+    specific = next((code for code in (*quoted, *bare) if code[0] in classes), None)
     if stated is None:
         return specific
     return specific if specific and specific[0] == stated[0][0] else stated[0]
 
 
-def _find_reply_code(text: str) -> int | None:
-    match = _REPLY_CODE.search(text[:MAX_TEXT].replace(";", " "))
-    return int(match[1]) if match else None
+def _find_reply_code(text: str, classes: str) -> int | None:
+    codes = (match[1] for match in _REPLY_CODE.finditer(text[:MAX_TEXT].replace(";", " ")))
+    return next((int(code) for code in codes if code[0] in classes), None)
 
 
 def _bounce_kind(action: DsnAction, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
@@ -108,14 +109,13 @@ def _bounce_kind(action: DsnAction, status: str | None, reply_code: int | None, 
             assert_never(action)
 
 
-def _resolve_action(stated: DsnAction | None, status: str | None, reply_code: int | None) -> DsnAction:
-    first_digit = status[0] if status else str(reply_code or "")[:1]
-    match stated, first_digit:
-        case DsnAction.FAILED | None, "2":
+def _action_of(status_field: str) -> DsnAction:
+    """Return the action that the status field implies. Text never makes a message delivered."""
+    stated = _STATUS.search(status_field)
+    match stated[0][0] if stated else "":
+        case "2":
             return DsnAction.DELIVERED
-        case None, "4":
+        case "4":
             return DsnAction.DELAYED
-        case None, _:
+        case _:
             return DsnAction.FAILED
-        case action, _:
-            return action

@@ -15,10 +15,11 @@ _HEADERS_ONLY = frozenset({"text/rfc822-headers", "message/rfc822-headers", "mes
 # Headers in which a report or a reply repeats the Message-ID of the original message.
 _REFERRING_FIELDS = ("x-original-message-id", "original-message-id", "in-reply-to", "references")
 
-# UUID version 7, like our ids; other programs use random UUIDs (version 4) in their Message-IDs.
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+# Our ids are UUIDs of version 7, or of version 5 for notifications. Other programs use random ones (version 4) in their
+# Message-IDs.
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[57][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _OURS = re.compile(_UUID)
-_TAGGED = re.compile(rf"[+=.-]({_UUID})@")
+_TAGGED = re.compile(rf"[+=.-]({_UUID})@", re.IGNORECASE)
 _MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]")
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
 _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:[ \t]{{0,10}}({_UUID})|<({_UUID})@[^<>\s]{{1,255}}>", re.I)
@@ -73,4 +74,4 @@ def _quoted_id(parts: Sequence[EmailPart]) -> str | None:
 
 
 def _first_match(pattern: re.Pattern[str], values: Iterable[str]) -> str | None:
-    return next((found[1] for value in values if (found := pattern.search(value))), None)
+    return next((found[1].lower() for value in values if (found := pattern.search(value))), None)
