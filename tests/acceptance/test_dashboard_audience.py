@@ -223,7 +223,7 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     file = tmp_path / "people.csv"
     file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
     open_page(ada, dashboard, "/imports?list=news")
-    ada.get_by_label("CSV file").set_input_files(file)
+    ada.get_by_label("CSV or Excel file").set_input_files(file)
     ada.get_by_role("button", name="Show preview").click()
     expect(ada.get_by_role("alert")).to_contain_text("No column contains the address")
     ada.get_by_label("Contact").select_option("email")

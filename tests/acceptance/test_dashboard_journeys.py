@@ -52,7 +52,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_label("Opt-in").select_option("single")
         page.get_by_role("button", name="Create list").click()
         page.get_by_role("link", name="Import", exact=True).click()
-        page.get_by_label("CSV file").set_input_files(people)
+        page.get_by_label("CSV or Excel file").set_input_files(people)
         page.get_by_role("button", name="Show preview").click()
         expect(page.locator("tbody")).to_contain_text("Reader 4")
         page.get_by_role("button", name="Start import").click()

@@ -20,6 +20,7 @@ MAX_ATTRIBUTES_BYTES: Final = 64 * 1024
 MAX_TAGS: Final = 50
 
 _TIMEZONES: Final = {zone.lower(): zone for zone in available_timezones()}
+_OFFSET: Final = re.compile(r"(utc|gmt|msk|мск)? ?(?:([+-]) ?([0-9]{1,2})(?::?00)?)?")
 _NO_NAME: Final = re.compile(r"\W+")
 
 
@@ -69,12 +70,25 @@ def normalize_locale(text: str) -> str | None:
 
 
 def normalize_timezone(text: str) -> str | None:
-    """Normalize any spelling of an IANA name, for example `europe/lisbon`."""
+    """Normalize any spelling of an IANA name, for example `europe/lisbon`, or an offset such as `UTC+3`."""
     if not text.strip():
         return None
-    if (zone := _TIMEZONES.get(text.strip().lower().replace(" ", "_"))) is None:
+    if (zone := _TIMEZONES.get(text.strip().lower().replace(" ", "_")) or _zone_of_offset(text)) is None:
         raise InvalidContact("This is not an IANA time zone such as Europe/Lisbon.", field="timezone")
     return zone
+
+
+def _zone_of_offset(text: str) -> str | None:
+    """Return the zone of whole hours from UTC or Moscow time. The signs in names such as Etc/GMT-3 are inverted."""
+    found = _OFFSET.fullmatch(text.strip().lower().replace("\u2212", "-"))
+    if found is None:
+        return None
+    base, sign, hours = found.groups()
+    is_moscow = base in ("msk", "мск")
+    if hours is None:
+        return "Europe/Moscow" if is_moscow else None
+    offset = int(f"{sign}{hours}") + (3 if is_moscow else 0)
+    return _TIMEZONES.get("etc/utc" if offset == 0 else f"etc/gmt{-offset:+d}")
 
 
 def normalize_tag(text: str) -> str:

@@ -11,9 +11,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from mailwright.audience import export, lists, segments
 from mailwright.audience.export import ExportSelection
+from mailwright.audience.importing.columns import SKIPPED, ImportColumn
+from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.importing.spreadsheets import as_csv
+from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant
@@ -26,7 +30,7 @@ from mailwright.schemas.imports import import_preview_response, import_response
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
-File = Annotated[Path, typer.Argument(metavar="FILE.csv", exists=True, dir_okay=False, show_default=False)]
+File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, show_default=False)]
 ListKey = Annotated[
     str | None,
     typer.Option("--list", help="Subscribe the contacts to this list; it is created if missing.", show_default=False),
@@ -41,7 +45,7 @@ def import_command(
         list[str] | None,
         typer.Option(
             "--map",
-            help="Map a column: `E-Mail=email`, `Plan=tariff`, or `Notes=-` to ignore it.",
+            help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, or `Notes=-` to ignore it.",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +76,7 @@ def import_command(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Import contacts from a file. Unsubscribed and bounced contacts keep that status. Run it again to resume."""
+    """Import contacts from a CSV or .xlsx file. Unsubscribed and bounced contacts stay so. Run it again to resume."""
     basis = legal_basis_record(legal_basis, legal_basis_source, CONSOLE)
     purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding, basis)
     if dry_run:
@@ -130,7 +134,9 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOpt
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
         aside.print(f"The list {purpose.list_key} would be created.")
         purpose = replace(purpose, list_key=None)
-    return await Imports(at.database, at.clock, largest=at.settings.import_bytes).preview(owner.id, file, purpose)
+    largest = at.settings.import_bytes
+    with as_csv(file, largest=largest) as readable:
+        return await Imports(at.database, at.clock, largest=largest).preview(owner.id, readable, purpose)
 
 
 async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
@@ -139,10 +145,16 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOpti
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
         await lists.create(at.database, at.clock, owner.id, purpose.list_key)
         aside.print(f"Created the list {purpose.list_key}.")
-    begun = done = await imports.begin(owner.id, file, purpose, actor=CONSOLE)
+    with as_csv(file, largest=at.settings.import_bytes) as readable:
+        begun = await imports.begin(owner.id, readable, purpose, file_name=file.name, actor=CONSOLE)
+        return await _run(imports, begun, readable, report)
+
+
+async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Import:
+    done = begun
     if begun.records:
         aside.print(f"Resuming after row {begun.records}.")
-    for warning in begun.plan.file_format.warnings:
+    for warning in begun.plan.warnings:
         aside.print(warning, markup=False)
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]} rows"), TimeRemainingColumn())
     with Progress(*columns, console=aside, transient=True) as progress:
@@ -171,11 +183,13 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
     if as_json:
         print_json(import_preview_response(seen).to_dict())
         return
-    for warning in seen.plan.file_format.warnings:
+    for warning in seen.plan.warnings:
         aside.print(warning, markup=False)
+    file_format = seen.plan.file_format
+    aside.print(f"Read as {file_format.encoding}, separated by {DELIMITER_NAMES[file_format.delimiter]}.")
     print_rows(
         ("Column", "Imported as"),
-        ((column.title, "ignored" if column.target == "-" else column.target) for column in seen.plan.columns),
+        ((column.title, _imported_as(column)) for column in seen.plan.columns),
         nothing="No columns.",
     )
     print_rows(
@@ -183,6 +197,12 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
         (_preview_row(line, row) for line, row in seen.rows),
         nothing="No rows.",
     )
+
+
+def _imported_as(column: ImportColumn) -> str:
+    if column.target == SKIPPED:
+        return "ignored"
+    return f"{column.target}: {LABELS[ColumnFormat(column.format)]}" if column.format else column.target
 
 
 def _preview_row(line: int, row: ContactRow | str) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ class ImportQuery(RequestModel):
     list_key: Annotated[str | None, Field(max_length=63, description="List to subscribe the contacts to.")] = None
     tag: Annotated[tuple[str, ...], Field(max_length=50, description="Tag for every contact in the file.")] = ()
     map: Annotated[
-        tuple[str, ...], Field(max_length=200, description="Meaning of a column, for example `E-Mail=email`.")
+        tuple[str, ...], Field(max_length=200, description="Meaning of a column: `E-Mail=email`, `Born=birthday:dmy`.")
     ] = ()
     encoding: Annotated[str | None, Field(max_length=40, description="For example cp1251. Detected if left out.")] = (
         None
@@ -44,6 +44,7 @@ class ImportQuery(RequestModel):
 class ImportColumnResponse(ResponseModel):
     title: str
     target: str
+    format: str
 
 
 class ImportResponse(ResponseModel):
@@ -98,7 +99,7 @@ def import_response(import_: Import) -> ImportResponse:
         list_key=import_.plan.list_key,
         legal_basis=None if import_.plan.legal_basis is None else import_.plan.legal_basis.basis,
         columns=import_.plan.columns,
-        warnings=import_.plan.file_format.warnings,
+        warnings=import_.plan.warnings,
         size_bytes=import_.size_bytes,
         read_bytes=import_.read_bytes,
         rows=import_.records,
@@ -116,7 +117,7 @@ def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
     return ImportPreviewResponse(
         encoding=file_format.encoding,
         delimiter=file_format.delimiter,
-        warnings=file_format.warnings,
+        warnings=preview.plan.warnings,
         columns=preview.plan.columns,
         rows=[_preview_row(line, row) for line, row in preview.rows],
     )

@@ -15,10 +15,9 @@ from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing import imports as importing
 from mailwright.audience.importing import records
 from mailwright.audience.importing.columns import InvalidColumns
-from mailwright.audience.importing.file_format import FileFormat
+from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions
-from mailwright.audience.importing.records import FileUnreadable
 from mailwright.audience.lists import UnknownList
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock

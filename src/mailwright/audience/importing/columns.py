@@ -12,6 +12,7 @@ from mailwright.audience.contact_fields import (
     attribute_name_from_title,
     check_attribute_name,
 )
+from mailwright.audience.importing.value_formats import ColumnFormat
 from mailwright.domain.errors import InvalidInput
 
 # The contact fields. First and last names are attributes, and form the name if there is no other.
@@ -19,24 +20,51 @@ FIELDS: Final = ("email", "name", "locale", "timezone", "tags")
 SKIPPED: Final = "-"
 MAX_COLUMNS: Final = 200
 
-# Usual titles, in lower case and without punctuation.
-TITLES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("email", "mail", "emailaddress", "mailaddress", "eмail", "почта", "электроннаяпочта", "адресэлектроннойпочты",
-         "емейл", "имейл", "correio", "correioeletronico", "enderecodeemail", "correo", "correoelectronico"),
-        "email",
-    ),
-    **dict.fromkeys(("name", "fullname", "имя", "фио", "полноеимя", "nome", "nomecompleto", "nombre"), "name"),
-    **dict.fromkeys(("firstname", "givenname", "primeironome"), "first_name"),
-    **dict.fromkeys(("lastname", "surname", "familyname", "фамилия", "sobrenome", "apelido"), "last_name"),
-    **dict.fromkeys(("locale", "language", "lang", "язык", "idioma", "lingua"), "locale"),
-    **dict.fromkeys(("timezone", "tz", "часовойпояс", "fusohorario"), "timezone"),
-    **dict.fromkeys(("tags", "tag", "labels", "теги", "метки", "etiquetas"), "tags"),
-    # Exports contain these, and imports never change them.
-    **dict.fromkeys(("status", "lists", "createdat", "contactid"), SKIPPED),
-}  # fmt: skip
-
 _BETWEEN: Final = re.compile(r"[\W_]+")
+
+
+# Usual titles in many languages.
+_TITLES: Final[Mapping[str, Sequence[str]]] = {
+    "email": (
+        "email", "e-mail", "mail", "email address", "mailaddress", "eмail", "почта", "эл. почта", "электронная почта",
+        "адрес электронной почты", "адрес эл. почты", "емейл", "имейл", "электронна пошта", "пошта", "correio",
+        "correio eletrônico", "endereço de email", "correo", "correo electrónico", "dirección de correo",
+        "E-Mail-Adresse", "Mailadresse", "courriel", "adresse e-mail", "adressemail", "adresse électronique",
+        "posta elettronica", "indirizzo email", "e-mailadres", "adres e-mail", "adres email", "e-posta", "e-postadress",
+        "emailová adresa", "sähköposti", "メール", "メールアドレス", "邮箱", "电子邮件", "电子邮箱", "이메일",
+    ),
+    "name": (
+        "name", "full name", "имя", "фио", "полное имя", "имя и фамилия", "ім'я", "піб", "nome", "nome completo",
+        "nombre", "nombre completo", "vollständiger name", "nom complet", "nominativo", "volledige naam", "naam",
+        "imię i nazwisko", "ad soyad", "jméno a příjmení", "namn", "nimi", "氏名", "名前", "姓名", "이름",
+    ),
+    "first_name": (
+        "first name", "given name", "primeiro nome", "vorname", "prénom", "voornaam", "imię", "förnamn", "fornavn",
+        "jméno", "nome di battesimo", "primer nombre", "etunimi",
+    ),
+    "last_name": (
+        "last name", "surname", "family name", "фамилия", "прізвище", "sobrenome", "apelido", "apellido", "apellidos",
+        "nachname", "familienname", "nom de famille", "cognome", "achternaam", "nazwisko", "soyad", "soyadı",
+        "efternamn", "etternavn", "příjmení", "sukunimi",
+    ),
+    "locale": (
+        "locale", "language", "lang", "язык", "мова", "idioma", "língua", "lingua", "sprache", "langue", "taal",
+        "język", "dil", "språk", "sprog", "jazyk", "kieli", "言語", "语言", "언어",
+    ),
+    "timezone": (
+        "timezone", "time zone", "tz", "часовой пояс", "часовая зона", "таймзона", "часовий пояс", "fuso horário",
+        "fuso", "zona horaria", "huso horario", "zeitzone", "fuseau horaire", "fuso orario", "tijdzone",
+        "strefa czasowa", "saat dilimi", "zaman dilimi", "časové pásmo", "tidszon", "tidssone", "tidszone",
+        "aikavyöhyke", "タイムゾーン", "时区", "시간대",
+    ),
+    "tags": (
+        "tags", "tag", "labels", "теги", "тег", "тэги", "метки", "теги и метки", "мітки", "etiquetas", "marcadores",
+        "schlagwörter", "schlagworte", "étiquettes", "etichette", "labels", "tagi", "etykiety", "etiketler", "štítky",
+        "taggar", "タグ", "标签", "태그",
+    ),
+    # Exports contain these, and imports never change them.
+    SKIPPED: ("status", "lists", "created at", "contact id"),
+}  # fmt: skip
 
 
 class InvalidColumns(InvalidInput):
@@ -49,6 +77,7 @@ class InvalidColumns(InvalidInput):
 class ImportColumn:
     title: str
     target: str  # one of FIELDS, SKIPPED, or the name of an attribute
+    format: str = ""  # the format of its numbers or dates; empty if values are stored as written
 
 
 def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[ImportColumn, ...]:
@@ -60,7 +89,7 @@ def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[Impor
     if unknown := [title for title in chosen if _plain(title) not in known_titles]:
         known = ", ".join(title.strip() for title in titles[:20])
         raise InvalidColumns(f"There is no column {unknown[0]!r}. Columns: {known}.", field="map")
-    mapped = tuple(ImportColumn(title.strip(), targets.get(_plain(title)) or suggest_target(title)) for title in titles)
+    mapped = tuple(_column(title, targets.get(_plain(title)) or (suggest_target(title), "")) for title in titles)
     _check(mapped)
     return mapped
 
@@ -74,15 +103,23 @@ def columns_without_header(first: Sequence[str], email_at: int) -> tuple[ImportC
 
 def suggest_target(title: str) -> str:
     """Return the target that a title suggests."""
-    return TITLES.get(_plain(title)) or attribute_name_from_title(title) or SKIPPED
+    return _TARGETS.get(_plain(title)) or attribute_name_from_title(title) or SKIPPED
 
 
-def _target(text: str) -> str:
-    plain = text.strip()
+def _column(title: str, target: tuple[str, str]) -> ImportColumn:
+    return ImportColumn(title.strip(), *target)
+
+
+def _target(text: str) -> tuple[str, str]:
+    """Split a chosen target into the field or attribute, and the format if one is given: `birthday:dmy`."""
+    plain, colon, format_ = text.strip().partition(":")
+    if colon and format_ not in list(ColumnFormat):
+        options = ", ".join(ColumnFormat)
+        raise InvalidColumns(f"There is no format {format_!r}. Formats: {options}.", field="map")
     if plain in FIELDS or plain == SKIPPED:
-        return plain
+        return plain, ""
     try:
-        return check_attribute_name(plain)
+        return check_attribute_name(plain), format_
     except InvalidContact as error:
         raise InvalidColumns(f"{plain!r}: {error}", field="map") from error
 
@@ -108,3 +145,6 @@ def _plain(title: str) -> str:
     """Drop case, accents and punctuation: `E-Mail` and `email` are the same title."""
     decomposed = unicodedata.normalize("NFD", title.strip().casefold())
     return _BETWEEN.sub("", "".join(char for char in decomposed if not unicodedata.combining(char) or char == "\u0306"))
+
+
+_TARGETS: Final = {_plain(title): target for target, titles in _TITLES.items() for title in titles}

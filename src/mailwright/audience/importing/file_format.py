@@ -8,16 +8,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.audience.contact_fields import is_address
+from mailwright.domain.errors import InvalidInput
 
 SAMPLE_BYTES: Final = 256 * 1024
+MAX_RECORD_LENGTH: Final = 64 * 1024
 DELIMITERS: Final = ",;\t|"
+DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE_RECORDS: Final = 50
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+_SINGLE_QUOTED: Final = re.compile(r"(?:^|[,;\t|])'[^']*'(?:$|[,;\t|])")
 _HIGH_RUN: Final = re.compile(rb"[\x80-\xff]+")
+
+
+class FileUnreadable(InvalidInput):
+    """The file cannot be read as rows."""
+
+    code = "FILE_UNREADABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +44,24 @@ def detect_format(sample: bytes) -> FileFormat:
     """Detect the format from the first `SAMPLE_BYTES` of a file."""
     encoding, warning = _encoding(sample)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+    if len(_CONTROL.findall(text)) > len(text) // 50:
+        raise FileUnreadable("The file is not text. Save the contacts as CSV or .xlsx and upload that.", field="file")
     lines = text.splitlines()[: _SAMPLE_RECORDS + 1]
     if len(lines) > 1 and len(sample) >= SAMPLE_BYTES:
         lines.pop()  # may be incomplete
+    if lines and len(lines[0]) > MAX_RECORD_LENGTH:
+        raise FileUnreadable(
+            f"The first line is longer than {MAX_RECORD_LENGTH // 1024} KB. It must contain the titles of at most 200 "
+            "columns.",
+            field="file",
+        )
+    lines = [line for line in lines if len(line) <= MAX_RECORD_LENGTH]
     quote = _quote(lines)
-    delimiter = _delimiter(lines, quote)
-    first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote), [])
+    try:
+        delimiter = _delimiter(lines, quote)
+        first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote), [])
+    except csv.Error as error:
+        raise FileUnreadable("A quote at the beginning of the file is not closed.", field="file") from error
     has_header = not any(is_address(cell.strip()) for cell in first)
     warnings = [warning] if warning else []
     if not has_header:
@@ -69,8 +92,10 @@ def _eight_bit(sample: bytes) -> str:
 
 
 def _quote(lines: list[str]) -> str:
-    single = sum(line.startswith("'") or ",'" in line or ";'" in line or "\t'" in line for line in lines)
-    return "'" if single * 2 > len(lines) and not any('"' in line for line in lines) else '"'
+    """Single quotes are used if they enclose cells of the header and of most lines, and no double quote occurs."""
+    quoted = [bool(_SINGLE_QUOTED.search(line)) for line in lines]
+    is_single = bool(quoted) and quoted[0] and sum(quoted) * 2 > len(lines)
+    return "'" if is_single and not any('"' in line for line in lines) else '"'
 
 
 def _delimiter(lines: list[str], quote: str) -> str:

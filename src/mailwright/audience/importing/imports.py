@@ -271,10 +271,11 @@ def _make_batch(records_read: list[Record], reader: RowReader, records: int, rea
         email = contact.email
         if email in contacts:
             is_new = contacts[email].merge(contact)
-            lines.append((line, email, RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, REPEATED))
+            outcome = RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED
+            lines.append((line, email, outcome, _join(REPEATED, contact.remark)))
         else:
             contacts[email] = contact
-            lines.append((line, email, RowOutcome.ADDED, ""))
+            lines.append((line, email, RowOutcome.ADDED, contact.remark))
     return _ImportBatch(
         contacts, contact_values(contacts.values()), lines, format_report_lines(lines), records, read_bytes
     )
@@ -305,12 +306,18 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
 
 def _final_line(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
     """Show the stored result on the first line of an address; a refusal on all of its lines."""
-    number, email, read, _ = line
+    number, email, read, remark = line
     result = results.get(email)
     if result is None or read is RowOutcome.REFUSED:
         return line
     outcome, why = result
-    return (number, email, outcome, why) if read is RowOutcome.ADDED or outcome is RowOutcome.REFUSED else line
+    if outcome is RowOutcome.REFUSED:
+        return number, email, outcome, why
+    return (number, email, outcome, _join(why, remark)) if read is RowOutcome.ADDED else line
+
+
+def _join(*remarks: str) -> str:
+    return "; ".join(filter(None, remarks))
 
 
 def _import(row: Row[Any]) -> Import:

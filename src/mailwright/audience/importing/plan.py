@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from mailwright.audience import contact_fields
+from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing import columns, file_format
 from mailwright.audience.importing.columns import ImportColumn
-from mailwright.audience.importing.file_format import FileFormat
-from mailwright.audience.importing.records import FileUnreadable, Record, RecordReader
-from mailwright.audience.importing.rows import ContactRow, parse_row
+from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
+from mailwright.audience.importing.records import Record, RecordReader
+from mailwright.audience.importing.rows import ContactRow, has_format, parse_row
+from mailwright.audience.importing.value_formats import OddCells, convert, judge_columns
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 
 PREVIEW_ROWS: Final = 5
@@ -38,21 +40,28 @@ class ImportPlan:
     list_key: str | None
     tags: tuple[str, ...]
     legal_basis: LegalBasisRecord | None = None
+    notes: tuple[str, ...] = ()  # about the formats of values
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self.file_format.warnings, *self.notes)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "form": {name: getattr(self.file_format, name) for name in FileFormat.__slots__},
-            "columns": [[column.title, column.target] for column in self.columns],
+            "columns": [[column.title, column.target, column.format] for column in self.columns],
             "listKey": self.list_key,
             "tags": list(self.tags),
             "legalBasis": self.legal_basis,
+            "notes": list(self.notes),
         }
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "ImportPlan":
         file_format_ = FileFormat(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
         columns_ = tuple(ImportColumn(*column) for column in stored["columns"])
-        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]), _basis(stored["legalBasis"]))
+        basis, notes = _basis(stored["legalBasis"]), tuple(stored["notes"])
+        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]), basis, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +82,46 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
     line, cells, problem = first
     if problem:
         raise FileUnreadable(f"Line {line}: {problem}.", field="file")
-    return ImportPlan(
-        format_,
-        _columns(cells, format_, options),
-        options.list_key,
-        contact_fields.normalize_tags(options.tags),
-        options.legal_basis,
-    )
+    columns_, notes = detect_value_formats(path, format_, _columns(cells, format_, options))
+    tags = contact_fields.normalize_tags(options.tags)
+    return ImportPlan(format_, columns_, options.list_key, tags, options.legal_basis, notes)
+
+
+def detect_value_formats(
+    path: Path, format_: FileFormat, columns_: Sequence[ImportColumn]
+) -> tuple[tuple[ImportColumn, ...], tuple[str, ...]]:
+    """Judge the numbers and dates of every attribute by the whole file, and note what is not certain."""
+    unknown = {number: column.title for number, column in enumerate(columns_) if _is_unknown(column)}
+    with path.open("rb") as file, RecordReader(file, format_) as records:
+        values = judge_columns(unknown, _rows(records, format_))
+    judged, notes = list(columns_), []
+    for number, column in values.items():
+        found, question = column.judge()
+        judged[number] = replace(judged[number], format=found)
+        notes += [question] if question else []
+    return tuple(judged), (*notes, *_odd_cells(path, format_, judged))
+
+
+def _odd_cells(path: Path, format_: FileFormat, judged: Sequence[ImportColumn]) -> list[str]:
+    odd = {n: OddCells(each.title, each.format) for n, each in enumerate(judged) if has_format(each)}
+    if not odd:
+        return []
+    with path.open("rb") as file, RecordReader(file, format_) as records:
+        for line, cells in _rows(records, format_):
+            for number, column in odd.items():
+                text = cells[number].strip() if number < len(cells) else ""
+                if text and convert(unescape_formula(text), column.format) is None:
+                    column.add(line)
+    return [note for column in odd.values() if (note := column.note())]
+
+
+def _rows(records: RecordReader, format_: FileFormat) -> Iterator[tuple[int, list[str]]]:
+    rows = islice(records, 1 if format_.has_header else 0, None)
+    return ((line, cells) for line, cells, problem in rows if problem is None)
+
+
+def _is_unknown(column: ImportColumn) -> bool:
+    return column.target not in columns.FIELDS and column.target != columns.SKIPPED and not column.format
 
 
 def read_column_titles(path: Path, encoding: str | None = None) -> tuple[str, ...]:

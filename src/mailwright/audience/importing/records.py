@@ -8,10 +8,8 @@ from functools import partial
 from itertools import islice, repeat
 from typing import BinaryIO, Final
 
-from mailwright.audience.importing.file_format import FileFormat
-from mailwright.domain.errors import InvalidInput
+from mailwright.audience.importing.file_format import MAX_RECORD_LENGTH, FileFormat, FileUnreadable
 
-MAX_RECORD_LENGTH: Final = 64 * 1024
 # An open quote swallows the following lines. A few are mistakes; more means that the file has another format.
 MAX_OPEN_QUOTES: Final = 100
 # How many lines are parsed together. Nearly always each is a row, and they are parsed at the speed of C.
@@ -19,12 +17,6 @@ _LINES_AT_ONCE: Final = 1_000
 
 # The first line (from 1), the cells, and why the record cannot be read (then without cells).
 Record = tuple[int, list[str], str | None]
-
-
-class FileUnreadable(InvalidInput):
-    """The file cannot be read as rows."""
-
-    code = "FILE_UNREADABLE"
 
 
 class _RecordTooLong(Exception):

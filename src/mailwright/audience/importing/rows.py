@@ -8,6 +8,7 @@ from mailwright.audience import contact_fields
 from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
+from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class ContactRow:
     timezone: str | None
     tags: tuple[str, ...]
     attributes: dict[str, Any]
+    remark: str = ""  # for the report
 
     def merge(self, later: "ContactRow") -> bool:
         """Merge another row of the same address, and return whether it changes anything."""
@@ -46,6 +48,7 @@ class RowReader:
             if column.target not in FIELDS and column.target != SKIPPED
         ]
         self._tags = tuple(tags)
+        self._formats = [(column.target, column.title, column.format) for column in columns if has_format(column)]
 
     def read(self, cells: list[str]) -> ContactRow:
         if len(cells) != self._width:
@@ -62,18 +65,32 @@ class RowReader:
                     attributes[key] = text
         if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
+        name = self._name(cells, attributes)
         return ContactRow(
-            contact_fields.normalize_deliverable_email(cells[self._email].strip()),
-            self._name(cells, attributes),
+            contact_fields.normalize_deliverable_email(unescape_formula(cells[self._email].strip())),
+            name,
             contact_fields.normalize_locale(cells[self._locale]) if self._locale is not None else None,
             contact_fields.normalize_timezone(cells[self._timezone]) if self._timezone is not None else None,
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
+            self._convert(attributes) if self._formats else "",
         )
 
     def address(self, cells: list[str]) -> str:
         """Return the cell of the address."""
-        return cells[self._email].strip() if self._email < len(cells) else ""
+        return unescape_formula(cells[self._email].strip()) if self._email < len(cells) else ""
+
+    def _convert(self, attributes: dict[str, Any]) -> str:
+        """Convert numbers and dates, and return a remark about values that do not have the format of their column."""
+        remarks = []
+        for target, title, format_ in self._formats:
+            if (text := attributes.get(target)) is None:
+                continue
+            if (value := convert(text, format_)) is None:
+                remarks.append(odd_cell_remark(title, text, format_))
+            else:
+                attributes[target] = value
+        return "; ".join(remarks)
 
     def _fit(self, cells: list[str]) -> None:
         """Adjust the number of cells: spreadsheets omit empty cells at the end of a row, or add some."""
@@ -97,6 +114,11 @@ class RowReader:
         return contact_fields.normalize_tags(
             [*self._tags, *(unescape_formula(tag.strip()) for tag in text.replace(";", ",").split(","))]
         )
+
+
+def has_format(column: ImportColumn) -> bool:
+    """Return whether the values of a column are converted."""
+    return column.format not in ("", ColumnFormat.TEXT)
 
 
 def parse_row(cells: Sequence[str], columns: Sequence[ImportColumn]) -> ContactRow:

@@ -25,6 +25,7 @@ ADD_IMPORTED = statement(_PACKAGE, "add_imported")
 CHANGE_IMPORTED = statement(_PACKAGE, "change_imported")
 ERASED_IMPORTED = statement(_PACKAGE, "erased_imported")
 SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
+SUPPRESSED_IMPORTED = statement(_PACKAGE, "suppressed_imported")
 KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
 RECORD_LEGAL_BASIS = statement(_PACKAGE, "record_legal_basis")
 TAG_IMPORTED = statement(_PACKAGE, "tag_imported")
@@ -87,6 +88,7 @@ async def store_batch(
     settled: set[str] = set()
     if added < len(contacts):
         results, settled = await _update_known(tx, contacts, rows, added, target)
+    await _remark_suppressed(tx, contacts, results, target)
     tagged = [
         (email, tag)
         for email, contact in contacts.items()
@@ -170,6 +172,24 @@ async def _update_known(
     if changes:
         await tx.count(CHANGE_IMPORTED, contacts=changes)
     return results, settled
+
+
+async def _remark_suppressed(
+    tx: Runner, contacts: Mapping[str, ContactRow], results: dict[str, RowResult], target: ImportTarget
+) -> None:
+    """Add to the results which addresses receive no email although they are stored."""
+    suppressed = await tx.run(
+        SUPPRESSED_IMPORTED,
+        contacts=[(email,) for email in contacts],
+        tenant_id=target.tenant_id,
+        list_key=target.list_key,
+    )
+    for row in suppressed:
+        outcome, why = results.get(row.email, (RowOutcome.ADDED, ""))
+        if why and why != REPEATED:
+            continue  # already explained
+        kind = "email" if row.list_key == "*" else "bulk email"
+        results[row.email] = (outcome, f"suppressed ({row.reason.replace('_', ' ')}); receives no {kind}")
 
 
 async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from mailwright.audience.importing.records import FileUnreadable
+from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.report import report_path
+from mailwright.audience.importing.spreadsheets import convert_spreadsheet, is_spreadsheet
 from mailwright.domain.errors import NotFound
 
 # A staged file is deleted after this time.
@@ -31,6 +32,7 @@ class UploadFolder:
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         try:
             await self._write(path, content)
+            await asyncio.to_thread(self._convert, path)
             yield path
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -63,6 +65,17 @@ class UploadFolder:
                 if size > self._largest:
                     raise FileUnreadable(f"The file is larger than {self._largest // 1024**2} MB.", field="file")
                 await asyncio.to_thread(file.write, chunk)
+
+    def _convert(self, path: Path) -> None:
+        """Replace a spreadsheet by its first sheet as CSV."""
+        if not is_spreadsheet(path):
+            return
+        converted = path.with_suffix(".sheet")
+        try:
+            convert_spreadsheet(path, converted, largest=self._largest)
+            converted.rename(path)
+        finally:
+            converted.unlink(missing_ok=True)
 
     def _delete_expired(self) -> None:
         """Use the clock of the file system, because the times of the files come from it."""

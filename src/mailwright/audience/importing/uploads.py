@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
-from mailwright.audience.importing.records import FileUnreadable
 from mailwright.audience.importing.upload_folder import UploadFolder
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound

@@ -14,7 +14,9 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
+from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.schemas.contacts import legal_basis_record
@@ -57,7 +59,7 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
     form = await read_fields(request)
     file = (await request.form()).get("file")
     if not isinstance(file, UploadFile) or not file.filename:
-        error = InvalidInput("Choose a CSV file.", field="file")
+        error = InvalidInput("Choose a CSV or Excel file.", field="file")
         return await _page(request, engine, visitor, form, field_errors(error))
     try:
         _legal_basis(form, visitor)
@@ -157,10 +159,11 @@ async def _preview(
     values: dict[str, Any] = {
         "form": form,
         "columns": [
-            (number, title, form[f"column-{number}"] or suggest_target(title), _options(title))
+            (number, title, form[f"column-{number}"] or _suggestion(title, seen, number), _options(title))
             for number, title in enumerate(titles)
         ],
         "seen": seen,
+        "delimiter": DELIMITER_NAMES[seen.plan.file_format.delimiter] if seen else "",
         "asks_agreement": not purpose.is_confirmed and await _asks_agreement(engine, visitor, purpose.list_key),
         "error": str(error) if error is not None else "",
     }
@@ -188,8 +191,16 @@ def _options(title: str) -> list[tuple[str, str]]:
     """Return the possible targets of a column: a field, an attribute named after its title, or none."""
     found = [(name, _FIELD_WORDS[name]) for name in FIELDS]
     names = {name for name in (attribute_name_from_title(title), suggest_target(title)) if name} - {*FIELDS, SKIPPED}
-    found += [(name, f"Attribute “{name}”") for name in sorted(names)]
+    for name in sorted(names):
+        found.append((name, f"Attribute “{name}”"))
+        found += [(f"{name}:{each}", f"Attribute “{name}”, {label}") for each, label in LABELS.items()]
     return [*found, (SKIPPED, "Ignore")]
+
+
+def _suggestion(title: str, seen: ImportPreview | None, number: int) -> str:
+    """Return the target that the import would choose, with the format of the values."""
+    column = seen.plan.columns[number] if seen else None
+    return f"{column.target}:{column.format}" if column and column.format else suggest_target(title)
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:

@@ -1,0 +1,157 @@
+"""Read spreadsheets (.xlsx) as CSV, within bounds, and name other files that are not CSV."""
+
+import csv
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from mailwright.audience.importing.columns import MAX_COLUMNS
+from mailwright.audience.importing.file_format import FileUnreadable
+
+_SIGNATURE_BYTES: Final = 8
+_ZIP: Final = b"PK\x03\x04"
+# How other files begin, and what they are.
+_OTHER_FILES: Final = {
+    b"PK\x05\x06": "an empty ZIP archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls) or one with a password",
+    b"\x1f\x8b": "a gzip archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"Rar!": "a RAR archive",
+    b"%PDF": "a PDF document",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"SQLite f": "a database",
+}
+_REMEDY: Final = "Save the contacts as CSV or .xlsx and upload that."
+
+_MAX_ROWS: Final = 1_048_576  # of the format
+_MAX_MEMBERS: Final = 1_000
+# Everything except the sheets is read into memory at once.
+_MAX_MEMBER_BYTES: Final = 64 * 1024**2
+_MAX_RATIO: Final = 200  # real sheets are compressed by a factor of 5 to 50
+_MIN_CHECKED_BYTES: Final = 1024**2
+
+
+def is_spreadsheet(path: Path) -> bool:
+    """Return whether a file is an .xlsx, or raise if it is of another kind that cannot be CSV."""
+    with path.open("rb") as file:
+        start = file.read(_SIGNATURE_BYTES)
+    for signature, what in _OTHER_FILES.items():
+        if start.startswith(signature):
+            raise FileUnreadable(f"The file is {what}. {_REMEDY}", field="file")
+    if not start.startswith(_ZIP):
+        return False
+    names = _member_names(path)
+    if "xl/workbook.xml" not in names:
+        what = "an OpenDocument file" if "content.xml" in names else "a ZIP archive"
+        raise FileUnreadable(f"The file is {what}. {_REMEDY}", field="file")
+    return True
+
+
+@contextmanager
+def as_csv(path: Path, *, largest: int) -> Iterator[Path]:
+    """Yield a file that can be read as CSV: the file itself, or its first sheet in a temporary file."""
+    if not is_spreadsheet(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="mailwright-") as folder:
+        converted = Path(folder) / "sheet.csv"
+        convert_spreadsheet(path, converted, largest=largest)
+        yield converted
+
+
+def convert_spreadsheet(path: Path, target: Path, *, largest: int) -> None:
+    """Write the first sheet as CSV in UTF-8. Lines have the numbers of the sheet's rows."""
+    _check_size(path, largest)
+    try:
+        _convert(path, target, largest)
+    except FileUnreadable:
+        raise
+    except Exception as error:  # the library raises whatever a damaged file causes
+        raise FileUnreadable(f"The spreadsheet cannot be read. {_REMEDY}", field="file") from error
+
+
+def _convert(path: Path, target: Path, largest: int) -> None:
+    from openpyxl import load_workbook  # noqa: PLC0415 - takes a while, and only spreadsheets need it
+
+    with path.open("rb") as source, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles that are not read
+        workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
+        if not workbook.worksheets:
+            raise FileUnreadable("The spreadsheet has no sheets.", field="file")
+        sheet: Any = workbook.worksheets[0]
+        sheet.reset_dimensions()  # the stated size can be wrong
+        # One column more than allowed, so that too many are reported.
+        rows = sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS + 1, max_row=_MAX_ROWS)
+        with target.open("w", encoding="utf-8", newline="") as file:
+            writer, empty = csv.writer(file, lineterminator="\n"), 0
+            for values in rows:
+                if not (cells := _trimmed([_text(value) for value in values])):
+                    empty += 1
+                    continue
+                file.write("\n" * empty)
+                empty = 0
+                writer.writerow(cells)
+                if file.tell() > largest:
+                    raise FileUnreadable(f"The sheet is larger than {largest // 1024**2} MB.", field="file")
+
+
+def _text(value: Any) -> str:
+    """Return a cell as text. Typed values are written in the way that filters compare."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            is_day = value.time() == time()
+            return value.date().isoformat() if is_day else value.isoformat(sep=" ", timespec="seconds")
+        case date() | time():
+            return value.isoformat()
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        case _:
+            # One line per row, so that line numbers are row numbers.
+            return " ".join(str(value).splitlines())
+
+
+def _trimmed(cells: list[str]) -> Sequence[str]:
+    """Drop empty cells at the end of a row."""
+    while cells and not cells[-1]:
+        cells.pop()
+    return cells
+
+
+def _member_names(path: Path) -> set[str]:
+    return {member.filename for member in _members(path)}
+
+
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise FileUnreadable(f"The file is a damaged ZIP archive. {_REMEDY}", field="file") from error
+
+
+def _check_size(path: Path, largest: int) -> None:
+    """Refuse archives that would become far larger. No member is unpacked beyond its stated size."""
+    members = _members(path)
+    size = sum(member.file_size for member in members)
+    if len(members) > _MAX_MEMBERS or size > max(largest, _MAX_MEMBER_BYTES):
+        raise FileUnreadable(f"The spreadsheet is larger than {largest // 1024**2} MB when unpacked.", field="file")
+    for member in members:
+        is_sheet = member.filename.startswith("xl/worksheets/")
+        if not is_sheet and member.file_size > _MAX_MEMBER_BYTES:
+            raise FileUnreadable(
+                f"The spreadsheet has more than {_MAX_MEMBER_BYTES // 1024**2} MB of text. Save it as CSV.",
+                field="file",
+            )
+        is_bomb = member.file_size > _MIN_CHECKED_BYTES and member.file_size > _MAX_RATIO * member.compress_size
+        if is_bomb:
+            raise FileUnreadable(f"The spreadsheet is compressed too much to be read safely. {_REMEDY}", field="file")
