@@ -57,8 +57,8 @@ async def test_invalid_article_is_refused_with_a_message(tmp_path: Path) -> None
     )
     await commands.ok("db", "upgrade")
     unknown = await commands.run(*SEND)
-    assert (unknown.code, f"article_key: There is no article {KEY}" in unknown.err) == (2, True)
+    assert (unknown.code, f"--key: There is no article {KEY}" in unknown.err) == (2, True)
     wrong = await commands.run("article", "send", "--tag", "Big", "--key", KEY, "--batch", "1")
-    assert (wrong.code, wrong.err.count("campaign_tag: "), wrong.err.count("send_batch_id: ")) == (2, 1, 1)
+    assert (wrong.code, wrong.err.count("--tag: "), wrong.err.count("--batch: ")) == (2, 1, 1)
     assert (await commands.run("article", "coverage", KEY, "--filter", "state")).code == 2
     assert (await commands.ok("article", "runs", "--json")).json == []

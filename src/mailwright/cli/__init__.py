@@ -121,4 +121,11 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("MAILWRIGHT_DEBUG"):
             raise
-        sys.exit(report_error(error))
+        sys.exit(report_error(error, _option_name))
+
+
+def _option_name(field: str) -> str:
+    from mailwright.cli.option_names import option_name  # noqa: PLC0415 - only for errors
+
+    name, *arguments = sys.argv[1:]
+    return option_name(field, _load(ALIASES.get(name, name)), arguments)

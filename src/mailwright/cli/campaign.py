@@ -68,6 +68,7 @@ from mailwright.schemas.exclusions import exclusion_sentence
 from mailwright.schemas.explanation_text import campaign_text, deferral_text
 from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
+from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_audience
@@ -128,7 +129,7 @@ def create(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
-    definition = campaign_input.checked(CampaignRequest, campaign_input.definition(locals()))
+    definition = parse_strict(CampaignRequest, campaign_input.definition(locals()))
 
     async def work(at: Installation) -> Campaign:
         owner = await tenants.find(at.database, tenant)
@@ -336,7 +337,7 @@ def edit(
     ],
 ) -> None:
     """Replace the definition of a draft. `campaign show --json` prints the current one as `definition`."""
-    wanted = campaign_input.checked(CampaignRequest, campaign_input.json_object(definition.read(), "FILE"))
+    wanted = parse_strict(CampaignRequest, campaign_input.json_object(definition.read(), "FILE"))
 
     async def work(at: Installation) -> Campaign:
         return await _campaigns(at).edit(ACTOR, campaign_id, wanted)
@@ -368,7 +369,7 @@ def limits_command(
         if not changes:
             return campaign
         now = campaign.definition.limits.model_dump(mode="json", by_alias=True)
-        wanted = campaign_input.checked(CampaignLimits, {**now, **changes})
+        wanted = parse_strict(CampaignLimits, {**now, **changes})
         return await _campaigns(at).edit_limits(ACTOR, campaign_id, wanted)
 
     campaign = _run(work)

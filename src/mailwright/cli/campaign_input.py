@@ -1,20 +1,15 @@
 """Turn campaign options into the definition of the HTTP API."""
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 import typer
-from pydantic import BaseModel
 
-from mailwright.cli.exit_codes import USAGE
 from mailwright.content.formats import TemplateFormat
 from mailwright.domain.errors import InvalidInput
-from mailwright.sources.api.validation import RequestInvalid, parse_strict
 
-Model = TypeVar("Model", bound=BaseModel)
 Options = Mapping[str, Any]
 
 LIMITS: Final = (
@@ -73,16 +68,6 @@ def _ab_test(options: Options) -> dict[str, Any]:
             "ifUndecided": options["if_undecided"],
         }
     )
-
-
-def checked(model: type[Model], definition: dict[str, Any]) -> Model:
-    """Validate the definition and print all errors with their fields."""
-    try:
-        return parse_strict(model, definition)
-    except RequestInvalid as error:
-        for each in error.errors:
-            sys.stderr.write(f"{each.field}: {each.message}\n")
-        raise typer.Exit(USAGE) from error
 
 
 def limits(options: Options) -> dict[str, Any]:

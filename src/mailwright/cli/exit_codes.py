@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, InvalidInput, MailwrightError, NotDurable
@@ -22,8 +23,8 @@ _NOT_SET_UP: Final = re.compile(
 )
 
 
-def report_error(error: BaseException) -> int:
-    """Print the error and return the exit code."""
+def report_error(error: BaseException, option_name: Callable[[str], str] = str) -> int:
+    """Print the error and return the exit code. `option_name` returns the option of the command for a field."""
     error = _innermost(error)
     if _NOT_SET_UP.search(str(error)):
         return _say(DATABASE, "The database schema does not match this version.", "Run `mailwright db upgrade`.")
@@ -36,7 +37,7 @@ def report_error(error: BaseException) -> int:
                 "Settings come from the environment or from mailwright.toml. Nothing was started.",
             )
         case InvalidInput():
-            return _say(USAGE, _with_field(error), *_next_steps(error))
+            return _say(USAGE, *_with_fields(error, option_name), *_next_steps(error))
         case NotDurable():
             return _say(DATABASE, str(error), *_database_advice(error))
         case MailwrightError():
@@ -55,12 +56,14 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
-def _with_field(error: InvalidInput) -> str:
-    """Prefix the message with its field, unless the message already names it."""
+def _with_fields(error: InvalidInput, option_name: Callable[[str], str]) -> list[str]:
+    """Prefix each message with its option or field, unless the message already names it."""
     message = str(error)
+    if several := getattr(error, "errors", ()):
+        return [f"{option_name(each.field)}: {each.message}" for each in several]
     if not error.field:
-        return sentence(message)
-    return message if message.startswith(f"{error.field}: ") else f"{error.field}: {message}"
+        return [sentence(message)]
+    return [f"{option_name(error.field)}: {message.removeprefix(f'{error.field}: ')}"]
 
 
 def _next_steps(error: InvalidInput) -> list[str]:

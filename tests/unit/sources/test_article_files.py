@@ -150,3 +150,9 @@ def test_placeholder_uses_attribute_or_fallback() -> None:
     assert Placeholder("city").fill(None, {"city": "Columbus"}) == "Columbus"
     assert Placeholder("city").fill(None, {}) == ""
     assert Placeholder("age").fill(None, {"age": 42}) == "42"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_csv_may_be_separated_by_semicolons_or_tabs(delimiter: str) -> None:
+    text = "title,Article_Key,body_md\nHello,spring-vote,Vote!\n".replace(",", delimiter)
+    assert only(files.read_texts([("slices.csv", text)])).article_key == "spring-vote"

@@ -118,12 +118,14 @@ Parts = Iterator[ParsedSlice | FileProblem]
 
 
 def _csv_lines(name: str, text: str) -> Parts:
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=_csv_delimiter(text))
     line = 1
     try:
         titles = [title.strip().lower() for title in next(lines, [])]
         if "article_key" not in titles:
-            yield FileProblem(name, 1, f"the first line must name the columns: {', '.join(FIELDS)}")
+            names = ", ".join(FIELDS)
+            message = f"the first line must name the columns, separated by commas, semicolons or tabs: {names}"
+            yield FileProblem(name, 1, message)
             return
         line = lines.line_num + 1
         for cells in lines:
@@ -132,6 +134,15 @@ def _csv_lines(name: str, text: str) -> Parts:
             line = lines.line_num + 1
     except csv.Error as error:
         yield FileProblem(name, line, f"is not valid CSV: {error}")
+
+
+def _csv_delimiter(text: str) -> str:
+    """Return the delimiter that makes `article_key` a title of the first line; a comma if none does."""
+    first = text.partition("\n")[0].lower()
+    for delimiter in ",;\t":
+        if "article_key" in [title.strip() for title in next(csv.reader([first], delimiter=delimiter), [])]:
+            return delimiter
+    return ","
 
 
 def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]) -> ParsedSlice | FileProblem:

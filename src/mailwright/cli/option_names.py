@@ -1,0 +1,54 @@
+"""Name the option of a command instead of the field of the HTTP API, in errors."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+# Fields whose option has another name, as parameters of commands.
+_OTHER_NAMES: Final = {
+    "article_key": "key",
+    "audience_filter": "filters",
+    "campaign_tag": "tag",
+    "from": "sender",
+    "scheduled_at": "schedule",
+    "send_batch_id": "batch",
+    "variables": "values",
+    "map": "columns",
+    "list_key": "lists",
+    "template_id": "template",
+    "in_readers_time_zone": "readers_time",
+}
+_INDEX: Final = re.compile(r"\[\d+\]")
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def option_name(field: str, command: Any, arguments: Sequence[str]) -> str:
+    """Return the option for a field of a command line: `--daily-limit` for `limits.dailyLimit`.
+
+    `command` is the top command that ran. A field without an option of its own stays as it is.
+    """
+    options = _options(_leaf(command, arguments))
+    for part in _INDEX.sub("", field).split("."):
+        name = _CAPITAL.sub("_", part).lower()
+        for candidate in (name, f"{name}_", _OTHER_NAMES.get(name, name)):
+            if candidate in options:
+                return options[candidate]
+    return field
+
+
+def _leaf(command: Any, arguments: Sequence[str]) -> Any:
+    """Follow the names of subcommands."""
+    for argument in arguments:
+        command = getattr(command, "commands", {}).get(argument, command)
+    return command
+
+
+def _options(command: Any) -> dict[str, str]:
+    """Return the longest spelling of each option by the name of its parameter and by its own."""
+    found: dict[str, str] = {}
+    for parameter in getattr(command, "params", ()):
+        if spellings := [each for each in parameter.opts if each.startswith("--")]:
+            longest = max(spellings, key=len)
+            found[parameter.name] = longest
+            found.setdefault(longest.removeprefix("--").replace("-", "_"), longest)
+    return found
