@@ -55,6 +55,7 @@ class Timed:
     """A mailbox that records when each send starts, by a monotonic clock."""
 
     reports_events = False
+    capacity = 64
 
     def __init__(self, mailbox: MailboxProvider) -> None:
         self.name = mailbox.name

@@ -20,7 +20,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.accept import Acceptor
-from mailwright.outbox.claim import Claims
+from mailwright.outbox.claim import MAX_LEASE, Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.message_records import MessageRecord, find
 from mailwright.outbox.settle import BegunAttempts, Settler
@@ -32,7 +32,7 @@ from mailwright.storage.tables import contacts, deliveries, suppressions, tenant
 from mailwright.worker.worker import Worker
 
 _numbers = count(1)
-LOCK_TTL: Instant = 120_000
+LOCK_TTL: Instant = MAX_LEASE
 DEFAULT_TENANT = 1
 
 

@@ -14,8 +14,11 @@ Answer = SendResult | Exception | Callable[[OutgoingMessage], SendResult]
 class ScriptedProvider:
     """Return the scripted results in order; after the last one, accept every message."""
 
-    def __init__(self, *answers: Answer, reports_events: bool = False, name: str = "scripted") -> None:
+    def __init__(
+        self, *answers: Answer, reports_events: bool = False, name: str = "scripted", capacity: int = 64
+    ) -> None:
         self.name = name
+        self.capacity = capacity
         self.reports_events = reports_events
         self.messages: list[OutgoingMessage] = []  # In the order of the handover.
         self.under_way = 0

@@ -44,7 +44,7 @@ from mailwright.events.rejections import SmtpRejections
 from mailwright.events.reports import Reports
 from mailwright.ops.settings import Settings
 from mailwright.outbox.accept import Acceptor
-from mailwright.outbox.claim import Claims
+from mailwright.outbox.claim import MAX_LEASE, Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
@@ -296,11 +296,11 @@ def verify(settings: Settings) -> None:
 async def make_worker(engine: Engine, provider: Provider | Route | None = None, worker_id: str | None = None) -> Worker:
     settings, clock, database = engine.settings, engine.clock, engine.database
     route = _route(provider, settings, clock)
-    lock_ttl = settings.lock_ttl_seconds * SECOND
+    lease = min(settings.lock_ttl_seconds * SECOND, MAX_LEASE)
     silent = [member.name for member in route.members if not member.provider.reports_events]
     doubt_grace = REPORT_GRACE if len(silent) < len(route.members) else 0
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    claims = Claims(database, clock, name, lock_ttl)
+    claims = Claims(database, clock, name, lease)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
     doubts = InDoubtHandler(database, clock, doubt_grace, silent)
     duties = MaintenanceServices(
@@ -327,7 +327,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             else None,
         ),
         route=route,
-        maintenance=Maintenance(clock, duties, lock_ttl),
+        maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
             CampaignScheduler(database, clock, engine.campaigns.rules),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),

@@ -25,12 +25,16 @@ class Lane:
 
     @property
     def priority(self) -> int:
-        return self.number >> _PRIORITY_SHIFT
+        return priority_of(self.number)
 
 
 def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
     """Encode priority, tenant and place as one integer that sorts in this order and fits one index."""
     return priority << _PRIORITY_SHIFT | tenant_id << _TENANT_SHIFT | place
+
+
+def priority_of(lane: int) -> int:
+    return lane >> _PRIORITY_SHIFT
 
 
 def place_of(lane: int) -> int:

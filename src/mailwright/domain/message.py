@@ -11,6 +11,7 @@ from typing import Any
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
+from mailwright.domain.lanes import priority_of
 from mailwright.domain.permits import PacingRules
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
@@ -99,6 +100,10 @@ class Claimed:
     deferrals: int = 0  # How often the receiving side or an outage deferred the message.
     deferred_since: Instant | None = None  # The first of these deferrals.
     retry_until: Instant | None = None  # The end of the lifetime, known since the first of these deferrals.
+
+    @property
+    def priority(self) -> int:
+        return priority_of(self.lane)
 
     @property
     def attempt(self) -> int:

@@ -147,7 +147,7 @@ class Settings(BaseSettings):
         PositiveInt | None,
         Field(
             alias="MAILWRIGHT_SMTP_CONNECTIONS",
-            description="Maximum number of SMTP connections per worker. Defaults to 10.",
+            description="Maximum number of SMTP connections per worker, with one message each. Defaults to 20.",
         ),
     ] = None
     aws_region: Annotated[
@@ -570,14 +570,15 @@ class Settings(BaseSettings):
         PositiveInt,
         Field(
             alias="MAILWRIGHT_LOCK_TTL_SECONDS",
-            description="Seconds after which the messages of an unresponsive worker are claimed by another.",
+            description="Seconds after which the work of an unresponsive worker is taken over by another. "
+            "A lease on a message lasts at most 30 seconds and is renewed.",
         ),
     ] = 120
     concurrency: Annotated[
         PositiveInt,
         Field(
             alias="MAILWRIGHT_CONCURRENCY",
-            description="Maximum number of messages that a worker sends at the same time.",
+            description="Maximum number of messages that a worker sends at the same time, over all its providers.",
         ),
     ] = 64
     claim_batch: Annotated[

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed, personalize_payload
@@ -24,6 +24,8 @@ APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
 
+# Workers renew their leases, so a lease need not outlast a slow send. A crashed worker's messages wait this long.
+MAX_LEASE: Instant = 30 * SECOND
 # A message that was claimed this often without a result has crashed its worker every time.
 MAX_CLAIMS = 5
 
@@ -39,9 +41,12 @@ class Claims:
         self._last_lane = 0
         self._skipped_lanes: dict[int, Instant] = {}  # Lane and the time until which it is skipped.
 
-    async def claim(self, limit: int) -> list[Claimed]:
-        """Claim up to `limit` due messages: highest priority first, and a fair share for each lane of a priority."""
-        return await self._database.transact(lambda tx: self._claim(tx, limit))
+    async def claim(self, limit: int, before: int | None = None) -> list[Claimed]:
+        """Claim up to `limit` due messages: highest priority first, and a fair share for each lane of a priority.
+
+        With `before`, only messages that come before this priority are claimed.
+        """
+        return await self._database.transact(lambda tx: self._claim(tx, limit, before))
 
     async def claim_suspects(self, limit: int) -> list[Claimed]:
         """Claim messages whose lease expired without a result, in small batches, to isolate a crashing one."""
@@ -73,10 +78,10 @@ class Claims:
         renewed = await self._database.transact(lambda tx: tx.run(RENEW, claims=rows, locked_until=locked_until))
         return {row.message_key: locked_until for row in renewed}
 
-    async def _claim(self, tx: Runner, limit: int) -> list[Claimed]:
+    async def _claim(self, tx: Runner, limit: int, before: int | None) -> list[Claimed]:
         now, name = self._clock.now(), token()
         left = limit
-        lanes = await _due_lanes(tx, now)
+        lanes = [lane for lane in await _due_lanes(tx, now) if before is None or lane.priority < before]
         if self._skipped_lanes:
             self._skipped_lanes = {lane: until for lane, until in self._skipped_lanes.items() if until > now}
             lanes = [lane for lane in lanes if lane.number not in self._skipped_lanes]

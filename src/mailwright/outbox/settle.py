@@ -19,6 +19,7 @@ from mailwright.storage.statements import statement
 
 COUNT_ATTEMPTS_OF_TENANTS = statement(__package__, "count_attempts_of_tenants")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
+FIND_HELD_LANES = statement(__package__, "find_held_lanes")
 COUNT_ATTEMPTS_IN_LANES = statement(__package__, "count_attempts_in_lanes")
 FIND_OUT_OF_TURN = statement(__package__, "find_out_of_turn")
 COUNT_ATTEMPTS_TO_DOMAINS = statement(__package__, "count_attempts_to_domains")
@@ -55,6 +56,7 @@ class BegunAttempts:
     over_limit: frozenset[int]  # Their tenant has reached its limit of messages in flight.
     attempted_at: Instant
     over_domain_limit: frozenset[int] = frozenset()  # Their domain has reached its limit.
+    held_lanes: frozenset[int] = frozenset()  # The lanes that were paused, cancelled or closed meanwhile.
 
 
 class NextAttempt(Protocol):
@@ -135,7 +137,9 @@ async def settle_and_begin(
         for attempt in within_limit
         if attempt.claimed.message_key not in not_now
     ]
-    return BegunAttempts(await _begin(tx, attempts, now), over_limit, now, over_domain_limit)
+    begun = await _begin(tx, attempts, now)
+    held_lanes = await _held_lanes(tx, attempts, now) if len(begun) < len(attempts) else frozenset()
+    return BegunAttempts(begun, over_limit, now, over_domain_limit, held_lanes)
 
 
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
@@ -214,6 +218,11 @@ async def _begin(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> fr
     if await tx.count(BEGIN_ATTEMPTS, claims=attempts, settlement=settlement, now=now) == len(attempts):
         return frozenset([attempt["message_key"] for attempt in attempts])
     return await _written_by(tx, settlement, attempts)
+
+
+async def _held_lanes(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> frozenset[int]:
+    lanes = [{"lane": lane} for lane in {attempt["lane"] for attempt in attempts}]
+    return frozenset([row.lane for row in await tx.run(FIND_HELD_LANES, lanes=lanes, now=now)])
 
 
 async def _written_by(tx: Runner, settlement: int, claims: list[dict[str, Any]]) -> frozenset[int]:
@@ -330,6 +339,7 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
         "email": claimed.to_email,
         "list_key": claimed.list_key,
         "provider": provider,
+        "lane": claimed.lane,
     }
 
 

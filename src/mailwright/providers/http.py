@@ -88,6 +88,7 @@ class HttpClient:
         """`resolve` may refuse hosts, for requests to URLs that users entered."""
         self._tls = tls
         self._resolve = resolve
+        self.connections = connections  # The maximum number of requests in flight.
         self._free = asyncio.Semaphore(connections)
         self._idle: dict[HttpAddress, list[HttpConnection]] = {}
         self._connections: set[HttpConnection] = set()

@@ -51,6 +51,14 @@ class Provider(Protocol):
         """Whether the provider reports events later; a message in doubt then waits for a report."""
         ...
 
+    @property
+    def capacity(self) -> int:
+        """How many messages the provider can carry now, including those in flight.
+
+        A worker begins no more attempts than this, so that an attempt never waits for a connection.
+        """
+        ...
+
     def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
         """Send a message. Never raise: every failure is a result."""
         ...
@@ -69,3 +77,11 @@ class CallbackProvider(Protocol):
     """A provider that calls back once with the result. This avoids a future or task per message, which is expensive."""
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle: ...
+
+
+@runtime_checkable
+class VariableCapacity(Protocol):
+    """A provider whose capacity changes, because it opens connections on demand."""
+
+    def watch_capacity(self, on_growth: Callable[[], None]) -> None:
+        """Call `on_growth` whenever the capacity has grown."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,6 +65,13 @@ class SmtpBz:
         self._settings = settings
         self._http = http
         self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
+
+    @property
+    def capacity(self) -> int:
+        return self._smtp.capacity
+
+    def watch_capacity(self, on_growth: Callable[[], None]) -> None:
+        self._smtp.watch_capacity(on_growth)
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         return self._smtp.send_with_callback(message, lambda result: on_result(self._interpret(result)))

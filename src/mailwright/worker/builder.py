@@ -30,10 +30,11 @@ class Builder:
         """Build messages, one window ahead: they are large, and recently built ones are still in the CPU cache."""
         queues, admitted, ready = self._queues, self._queues.admitted, self._queues.ready
         while queues.is_feeding or admitted:
-            if not admitted or len(ready) >= self._window:
+            priority = admitted.next_priority
+            if priority is None or ready.count_up_to(priority) >= self._window:
                 await wait_and_clear(queues.build_event)
                 continue
-            queues.building = [admitted.popleft() for _ in range(min(BUILD_BATCH, len(admitted)))]
+            queues.building = [admitted.pop() for _ in range(min(BUILD_BATCH, admitted.count_up_to(priority)))]
             await self._build(queues.building)
             queues.building = []
             queues.send_event.set()

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
+from mailwright.domain.states import Priority
 from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.queues import Backoff, Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
 
 # The maximum size of one claim. On SQLite, the next commit of results waits for the claim to end.
 CLAIM_BATCH = 100
+# While bulk messages fill the queues, look for transactional ones at most this often.
+SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
 # A draining worker waits for its own deferrals up to this long.
 LONGEST_DEFERRAL_TO_WAIT_FOR: Instant = 2 * SECOND
 
@@ -22,47 +25,91 @@ class Feeder:
         self._settings = settings
         self._queues = queues
         self._settler = settler
+        self._is_woken = False  # Whether messages may have arrived since the last claim.
+        self._claimed_at = 0.0  # When this worker last looked for due messages, by the event loop's clock.
 
     async def run(self) -> None:
         """Claim until the worker stops; a draining worker ends when nothing is due."""
+        with self._parts.wake.listening(self._note_arrival):
+            try:
+                await self._run()
+            finally:
+                self._queues.is_feeding = False
+                self._queues.wake_all()
+
+    async def _run(self) -> None:
         queues, backoff = self._queues, Backoff()
-        try:
-            while not queues.is_stopping:
-                try:
-                    if await self._claim_more():
-                        backoff.reset()
-                    elif not queues.is_draining:
-                        await self._parts.wake.wait(self._settings.poll_seconds)
-                    elif not queues.is_idle():
-                        await wait_and_clear(queues.feed_event)
-                    elif not await self._is_more_due() and not await self._wait_for_own_deferrals():
-                        return
-                except NotDurable as error:
-                    await backoff.wait(error)
-        finally:
-            queues.is_feeding = False
-            queues.wake_all()
+        while not queues.is_stopping:
+            try:
+                if await self._claim_more():
+                    backoff.reset()
+                elif not queues.is_draining:
+                    await self._parts.wake.wait(self._settings.poll_seconds)
+                elif not queues.is_idle():
+                    await wait_and_clear(queues.feed_event)
+                elif not await self._is_more_due() and not await self._wait_for_own_deferrals():
+                    return
+            except NotDurable as error:
+                await backoff.wait(error)
+
+    def _note_arrival(self) -> None:
+        self._is_woken = True
+        self._queues.feed_event.set()
 
     async def _claim_more(self) -> bool:
         """Claim one batch, or wait until the builder needs more; return False if nothing was due."""
         if self._parts.route.deferral() is not None:
             return False
-        if self._parts.maintenance.has_suspects:
+        if self._parts.maintenance.has_suspects or self._queues.holds_suspects:
             return await self._claim_suspects()
         admitted, target = self._queues.admitted, self._target()
-        # Claim only when half of the messages are used up: claiming many costs little more than claiming one.
-        if len(admitted) * 2 > target or target == 0:
+        if target == 0:
             await wait_and_clear(self._queues.feed_event)
             return True
-        return await self._admit(await self._parts.claims.claim(min(target - len(admitted), CLAIM_BATCH)))
+        # Claim only when half of the messages are used up: claiming many costs little more than claiming one.
+        if len(admitted) * 2 <= target:
+            return await self._admit(await self._claim(min(target - len(admitted), CLAIM_BATCH)))
+        await self._claim_urgent_or_wait(target)
+        return True
+
+    async def _claim(self, limit: int, before: int | None = None) -> list[Claimed]:
+        self._is_woken = False
+        self._claimed_at = asyncio.get_running_loop().time()
+        return await self._parts.claims.claim(limit, before)
+
+    async def _claim_urgent_or_wait(self, target: int) -> None:
+        """Bulk messages fill the queue: claim transactional messages, which overtake them, or wait."""
+        urgent = self._queues.admitted.count_up_to(Priority.BULK - 1)
+        if urgent * 2 > target:
+            await wait_and_clear(self._queues.feed_event)
+            return
+        pause = SECONDS_BETWEEN_URGENT_CLAIMS if self._is_woken else self._settings.poll_seconds
+        due_at = self._claimed_at + pause
+        if asyncio.get_running_loop().time() < due_at:
+            await wait_and_clear(self._queues.feed_event, due_at)
+        else:
+            await self._admit(await self._claim(min(target - urgent, CLAIM_BATCH), before=Priority.BULK))
 
     async def _claim_suspects(self) -> bool:
         """Claim messages that may have crashed their worker, one by one, so that they affect no other message."""
-        while not self._queues.is_idle() and not self._queues.is_stopping:
-            await wait_and_clear(self._queues.feed_event)
-        suspects = await self._parts.claims.claim_suspects(self._settings.claim_batch)
-        self._parts.maintenance.has_suspects = bool(suspects)
+        queues = self._queues
+        while not queues.is_idle() and not queues.is_stopping:
+            await self._wait_for_others()
+        # Not more than one window: all of them are built before the first one is sent.
+        suspects = await self._parts.claims.claim_suspects(min(self._settings.claim_batch, self._settings.window))
+        queues.holds_suspects = self._parts.maintenance.has_suspects = bool(suspects)
         return await self._admit(suspects)
+
+    async def _wait_for_others(self) -> None:
+        """Wait until suspects can be claimed: until only they are held, or the previous ones are sent."""
+        queues = self._queues
+        if not queues.holds_suspects:
+            self._settler.give_back_unsent()  # Wait only for the messages on a connection.
+        elif queues.is_ready_to_send and any(claimed.claims > 1 for claimed in queues.leased()):
+            # Building them crashed nothing. Transactional messages must not wait until a slow relay has taken them.
+            await self._claim_urgent_or_wait(self._settings.window)
+            return
+        await wait_and_clear(queues.feed_event)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:

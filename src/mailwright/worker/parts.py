@@ -18,9 +18,9 @@ from mailwright.worker.wake import Wake
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The capacity of a worker. The window limits how many messages a crash can leave in doubt."""
+    """The capacity of a worker."""
 
-    window: int = 64
+    window: int = 64  # The maximum number of messages in flight, and of built messages that wait.
     claim_batch: int = 500  # The maximum number of messages claimed ahead.
     poll_seconds: float = 0.5
     maintenance_seconds: float = 1.0

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lanes import priority_of
 from mailwright.domain.message import Admitted, Claimed, Outcome
 from mailwright.domain.permits import Deferral
 from mailwright.ops.logs import logger
@@ -17,14 +20,79 @@ log = logger(__name__)
 LONGEST_BACKOFF_SECONDS = 5.0
 
 
+class HasClaim(Protocol):
+    @property
+    def claimed(self) -> Claimed: ...
+
+
+T = TypeVar("T", bound=HasClaim)
+
+
+class PriorityQueue(Generic[T]):
+    """Messages by priority, and within a priority in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, deque[T]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_priority.values()))
+
+    def __iter__(self) -> Iterator[T]:
+        for priority in sorted(self._by_priority):
+            yield from self._by_priority[priority]
+
+    @property
+    def next_priority(self) -> int | None:
+        """The priority of the next message; None if there is none."""
+        return min((priority for priority, queue in self._by_priority.items() if queue), default=None)
+
+    def count_up_to(self, priority: int) -> int:
+        """Return how many messages have this priority or come before it."""
+        return sum(len(queue) for one, queue in self._by_priority.items() if one <= priority)
+
+    def append(self, message: T) -> None:
+        self._queue(message).append(message)
+
+    def extend(self, messages: Iterable[T]) -> None:
+        for message in messages:
+            self.append(message)
+
+    def put_first(self, messages: Sequence[T]) -> None:
+        """Put messages before all others of their priority, in this order."""
+        for message in reversed(messages):
+            self._queue(message).appendleft(message)
+
+    def pop(self) -> T:
+        priority = self.next_priority
+        assert priority is not None
+        return self._by_priority[priority].popleft()
+
+    def clear(self) -> list[T]:
+        """Remove and return all messages."""
+        removed = list(self)
+        self._by_priority.clear()
+        return removed
+
+    def clear_lane(self, lane: int) -> list[T]:
+        """Remove and return the messages of one lane."""
+        queue = self._by_priority.get(priority_of(lane), deque())
+        removed = [message for message in queue if message.claimed.lane == lane]
+        if removed:
+            self._by_priority[priority_of(lane)] = deque(message for message in queue if message.claimed.lane != lane)
+        return removed
+
+    def _queue(self, message: T) -> deque[T]:
+        return self._by_priority.setdefault(message.claimed.priority, deque())
+
+
 class Queues:
     """Every message that a worker holds is in exactly one of these queues, or waits for its send time in `pacing`."""
 
     def __init__(self, pacing: Pacing) -> None:
         self.pacing = pacing  # builder → sender: messages that wait for a send time
-        self.admitted: deque[Admitted] = deque()  # feeder → builder
+        self.admitted: PriorityQueue[Admitted] = PriorityQueue()  # feeder → builder
         self.building: list[Admitted] = []
-        self.ready: deque[ReadyMessage] = deque()  # builder → sender
+        self.ready: PriorityQueue[ReadyMessage] = PriorityQueue()  # builder → sender
         self.resends: deque[ReadyMessage] = deque()  # builder → sender: messages that were in doubt, sent one at a time
         self.in_flight: dict[int, ReadyMessage] = {}  # sender → provider
         self.answered_at: dict[str | None, Instant] = {}  # When each provider responded last.
@@ -33,9 +101,12 @@ class Queues:
         self.deferrals: list[tuple[Claimed, Deferral]] = []  # any task → settler: to be claimed again later
         self.committing: list[Claimed] = []  # messages in the running commit
         # Each task of the worker waits for its event, and checks its condition again whenever the event is set.
-        self.feed_event = asyncio.Event()  # Set when `admitted` shrinks or results are settled.
+        self.feed_event = asyncio.Event()  # Set when `admitted` shrinks, results are settled or messages arrive.
         self.build_event = asyncio.Event()  # Set when `admitted` grows or `ready` shrinks.
-        self.send_event = asyncio.Event()  # Set when a message is built or given back, or its provider responds.
+        # Set when a message is built or given back, or when its provider responds or opens a connection.
+        self.send_event = asyncio.Event()
+        # True while all messages held are suspects: none is sent before all are built, because building crashes most.
+        self.holds_suspects = False
         self.is_stopping = False
         self.is_draining = False  # Stop as soon as nothing is due.
         self.is_feeding = True  # False once no more messages will be claimed.
@@ -60,6 +131,15 @@ class Queues:
         settled = [outcome.claimed for outcome in self.outcomes]
         deferred = [claimed for claimed, _ in self.deferrals]
         return [*admitted, *built, *self.committing, *settled, *self.releases, *deferred]
+
+    def has_results(self) -> bool:
+        """Return whether the settler has something to write."""
+        return bool(self.outcomes or self.releases or self.deferrals)
+
+    @property
+    def is_ready_to_send(self) -> bool:
+        """Whether attempts may begin: suspects wait until all of them are built."""
+        return not (self.holds_suspects and (self.admitted or self.building))
 
     def wake_all(self) -> None:
         for event in (self.feed_event, self.build_event, self.send_event):

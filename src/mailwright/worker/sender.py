@@ -13,18 +13,20 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.settle import BegunAttempts
 from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider
 from mailwright.providers.callbacks import provider_raised
-from mailwright.providers.protocol import CallbackProvider
+from mailwright.providers.protocol import CallbackProvider, VariableCapacity
 from mailwright.providers.route import RouteMember
+from mailwright.worker.capacities import Capacities
 from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.queues import Backoff, Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
 
 log = logger(__name__)
 
-# A commit for a few results costs nearly as much as one for many. While most of the window is in flight, the next
-# commit waits this long for more results. That costs a slow provider almost nothing and saves a fast one a third of
-# its commits.
+# A commit for a few results costs nearly as much as one for many. Until an eighth of the capacity or less is in flight,
+# the next commit waits this long for more results. That costs a slow provider almost nothing and saves a fast one most
+# of its commits.
 GATHER_MILLISECONDS = 4
+GATHER_UNTIL = 8
 # A message that exceeds a concurrency limit is deferred by this much.
 OVER_LIMIT_PAUSE: Instant = 250
 LOCK_EXPIRED = "LOCK_EXPIRED"
@@ -36,6 +38,10 @@ class Sender:
         self._settings = settings
         self._queues = queues
         self._settler = settler
+        self._is_blocked = False  # Whether no provider has capacity for the ready messages.
+        for member in parts.route.members:
+            if isinstance(member.provider, VariableCapacity):
+                member.provider.watch_capacity(queues.send_event.set)
         self._callback_providers = {
             member.name: member.provider
             for member in parts.route.members
@@ -55,6 +61,7 @@ class Sender:
                 if self._is_finished(end_at):
                     return
                 await wait_and_clear(queues.send_event, self._next_check(end_at))
+                self._is_blocked = False
                 continue
             try:
                 await self._send_next()
@@ -81,6 +88,8 @@ class Sender:
         if self._queues.pacing:
             await self._book_send_times()
         attempts = self._next_attempts()
+        if not attempts and not self._queues.has_results():
+            return
         begun = await self._settler.commit(attempts)
         for ready in attempts:
             self._start(ready, begun)
@@ -96,28 +105,34 @@ class Sender:
 
     def _next_attempts(self) -> list[ReadyMessage]:
         """Choose the next messages and their providers. Each attempt records its provider."""
-        queues, route, gate = self._queues, self._parts.route, self._parts.gate
-        now = self._parts.clock.now()
-        busy = {ready.provider for ready in queues.in_flight.values()}
-        attempts: list[ReadyMessage] = []
+        queues, route = self._queues, self._parts.route
         if self._can_resend():
-            queues.ready.appendleft(queues.resends.popleft())
-        queues.ready.extendleft(reversed(queues.pacing.due()))
-        room = self._settings.window - len(queues.in_flight)
-        while queues.ready and len(attempts) < room:
-            ready = queues.ready.popleft()
-            if not gate.is_still_open(ready.claimed, now):
-                self._settler.give_back_in_order(ready)
-                continue
-            match route.choose(ready.claimed, busy):
-                case RouteMember() as member:
+            queues.ready.put_first([queues.resends.popleft()])
+        queues.ready.put_first(queues.pacing.due())
+        capacities = Capacities(route.members, queues.in_flight.values(), self._settings.window)
+        attempts: list[ReadyMessage] = []
+        blocked: list[ReadyMessage] = []
+        while queues.is_ready_to_send and capacities.has_room(queues.ready.next_priority):
+            ready = queues.ready.pop()
+            match self._choose(ready, capacities):
+                case RouteMember() as member if capacities.take(member.name, ready.claimed.priority):
                     ready.member = member
                     ready.provider = member.name
-                    busy.add(member.name)
                     attempts.append(ready)
+                case RouteMember():
+                    blocked.append(ready)
                 case Deferral() as deferral:
                     self._settler.defer(ready.claimed, deferral)
+        queues.ready.put_first(blocked)
+        self._is_blocked = bool(queues.ready)
         return attempts
+
+    def _choose(self, ready: ReadyMessage, capacities: Capacities) -> RouteMember | Deferral | None:
+        """Choose the provider of a message. Give it back if it may no longer be sent, and return None."""
+        if self._parts.gate.is_still_open(ready.claimed, self._parts.clock.now()):
+            return self._parts.route.choose(ready.claimed, capacities.busy)
+        self._settler.give_back_in_order(ready)
+        return None
 
     def _can_resend(self) -> bool:
         """Return whether a resend may start. They go one at a time, because a resend may crash its worker."""
@@ -139,6 +154,11 @@ class Sender:
             return
         if claimed.message_key in begun.over_domain_limit:
             self._settler.defer(claimed, self._parts.gate.next_slot(admitted))
+            return
+        if claimed.lane in begun.held_lanes:
+            # The campaign was paused or cancelled. Its other messages would be refused as well.
+            self._settler.give_back([claimed])
+            self._settler.give_back_lane(claimed.lane)
             return
         if claimed.message_key not in begun.message_keys:
             # The recipient has just unsubscribed, or the claim was lost. A message that is given back is claimed and
@@ -221,7 +241,7 @@ class Sender:
 
     async def _gather_results(self) -> None:
         for _ in range(GATHER_MILLISECONDS):
-            if len(self._queues.in_flight) * 2 <= self._settings.window or self._queues.is_stopping:
+            if len(self._queues.in_flight) * GATHER_UNTIL <= self._carried() or self._queues.is_stopping:
                 return
             await asyncio.sleep(0.001)
 
@@ -233,9 +253,12 @@ class Sender:
 
     def _has_work(self) -> bool:
         queues = self._queues
-        can_begin = queues.ready and len(queues.in_flight) < self._settings.window
-        has_results = queues.outcomes or queues.releases or queues.deferrals
-        return bool(has_results or can_begin or self._can_resend() or queues.pacing.has_work())
+        can_begin = queues.ready and queues.is_ready_to_send and not self._is_blocked
+        return bool(queues.has_results() or can_begin or self._can_resend() or queues.pacing.has_work())
+
+    def _carried(self) -> int:
+        """Return how many messages this worker can have in flight."""
+        return min(self._settings.window, sum(member.provider.capacity for member in self._parts.route.members))
 
     def _is_finished(self, end_at: float | None) -> bool:
         if end_at is not None and asyncio.get_running_loop().time() >= end_at:

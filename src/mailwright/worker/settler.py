@@ -34,12 +34,12 @@ class ResultSettler:
     async def commit(self, attempts: Sequence[ReadyMessage]) -> BegunAttempts:
         """Settle all results and begin these attempts in one transaction. Only the returned attempts may be sent."""
         queues = self._queues
-        if queues.releases or queues.deferrals:
-            await self._return_messages()
         outcomes = list(queues.outcomes)
         queues.outcomes.clear()
         queues.committing = [*(outcome.claimed for outcome in outcomes), *(attempt.claimed for attempt in attempts)]
         try:
+            if queues.releases or queues.deferrals:
+                await self._return_messages()
             begun = await self._parts.settling.exchange(outcomes, attempts)
         except BaseException:
             # It is unknown whether the commit happened. Results are written again, which the claim token makes
@@ -49,7 +49,9 @@ class ResultSettler:
             raise
         finally:
             queues.committing = []
-            queues.wake_all()  # The queue of ready messages has shrunk even after a failure.
+            # The queue of ready messages has shrunk even after a failure.
+            queues.feed_event.set()
+            queues.build_event.set()
         self._report(outcomes)
         return begun
 
@@ -89,19 +91,20 @@ class ResultSettler:
         self.give_back([ready.claimed])
         if ready.admitted.lane_limit is None:
             return
-        lane, admitted = ready.claimed.lane, self._queues.admitted
-        following = [paced.claimed for paced in self._queues.pacing.clear_lane(lane)]
-        following += [message.claimed for message in admitted if message.claimed.lane == lane]
-        others = [message for message in admitted if message.claimed.lane != lane]
-        admitted.clear()
-        admitted.extend(others)
-        self.give_back(following)
+        lane = ready.claimed.lane
+        self.give_back_lane(lane)
         if until is not None:
             self._parts.claims.skip_lane(lane, until)
             self.lane_give_backs[lane] += 1
             # A draining worker waits for a short deferral, but not for another worker's lease, which may last long.
             if self.lane_give_backs[lane] <= MAX_GIVE_BACKS:
                 self.deferred_until = max(self.deferred_until, until)
+
+    def give_back_lane(self, lane: int) -> None:
+        """Give back every message of a lane whose attempt has not begun."""
+        queues = self._queues
+        self.give_back(ready.claimed for ready in (*queues.pacing.clear_lane(lane), *queues.ready.clear_lane(lane)))
+        self.give_back(message.claimed for message in queues.admitted.clear_lane(lane))
 
     def defer(self, claimed: Claimed, deferral: Deferral) -> None:
         """Defer this message alone; the rest of its lane continues."""
@@ -113,11 +116,10 @@ class ResultSettler:
     def give_back_unsent(self) -> None:
         """Give back every message whose attempt has not begun."""
         queues = self._queues
-        self.give_back(message.claimed for message in queues.admitted)
-        self.give_back(ready.claimed for ready in (*queues.ready, *queues.resends, *queues.pacing.clear()))
-        queues.admitted.clear()
-        queues.ready.clear()
+        built = (*queues.ready.clear(), *queues.resends, *queues.pacing.clear())
         queues.resends.clear()
+        self.give_back(ready.claimed for ready in built)
+        self.give_back(message.claimed for message in queues.admitted.clear())
 
     async def _return_messages(self) -> None:
         queues, gate = self._queues, self._parts.gate

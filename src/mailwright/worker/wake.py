@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mailwright.ops.logs import logger
@@ -21,6 +22,7 @@ class Wake:
     def __init__(self, client: "Redis | None" = None) -> None:
         self._client = client
         self._event = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
         self._listening: asyncio.Task[None] | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._is_lost = False
@@ -28,18 +30,29 @@ class Wake:
 
     def set(self) -> None:
         self._event.set()
+        for listener in self._listeners:
+            listener()
+
+    @contextlib.contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` at every signal, also while nobody waits for one."""
+        self._listen_to_others()
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     async def announce(self) -> None:
         """Notify every worker of new messages."""
-        self._event.set()
+        self.set()
         # Do not wait: a slow Valkey must not delay the request that was just accepted. One notification at a time
         # is enough, because a woken worker claims everything that is due.
         if self._client is not None and (self._publishing is None or self._publishing.done()):
             self._publishing = asyncio.create_task(self._publish(self._client))
 
     async def wait(self, seconds: float) -> None:
-        if self._client is not None and self._listening is None:
-            self._listening = asyncio.create_task(self._listen(self._client))
+        self._listen_to_others()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -52,6 +65,10 @@ class Wake:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
+
+    def _listen_to_others(self) -> None:
+        if self._client is not None and self._listening is None:
+            self._listening = asyncio.create_task(self._listen(self._client))
 
     async def _publish(self, client: "Redis") -> None:
         from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - needs the optional Valkey client
@@ -74,7 +91,7 @@ class Wake:
                     self._log_return()
                     while not self._is_closed:
                         if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
-                            self._event.set()
+                            self.set()
             except UNAVAILABLE as error:
                 self._log_loss(error)
                 await asyncio.sleep(RECONNECT_SECONDS)

@@ -5,13 +5,13 @@ The life of a message in a worker:
 1. claim: the feeder takes it from the outbox under a lease (`feeder.py`),
 2. admit: the gate checks limits and reserves permits, or defers it (`gate.py`),
 3. build: the builder validates, renders and signs it, one window ahead (`builder.py`),
-4. begin: the sender chooses its provider, and the commit records the attempt (`sender.py`),
+4. begin: the sender chooses a provider with free capacity, and the commit records the attempt (`sender.py`),
 5. send: the provider receives it and responds,
 6. settle: the next commit records the result and begins the next attempts (`settler.py`).
 
-Only messages whose attempt is recorded are sent, so a crash leaves at most one window of messages in doubt. Two more
-tasks run beside these: maintenance renews leases and recovers the work of lost workers (`maintenance.py`), and the
-source duties turn campaigns into messages (`source_duties.py`).
+Only messages whose attempt is recorded are sent, so a crash leaves at most the messages on a connection in doubt. In
+every queue, transactional messages come first. Two more tasks run beside these: maintenance renews leases and recovers
+the work of lost workers (`maintenance.py`), and the source duties turn campaigns into messages (`source_duties.py`).
 """
 
 import asyncio

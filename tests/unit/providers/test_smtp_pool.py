@@ -162,3 +162,39 @@ async def test_closed_provider_accepts_nothing() -> None:
         assert (await smtp.send(a_mail())).code == "SHUTTING_DOWN"
         assert not sink.sessions
         await smtp.close()
+
+
+async def test_capacity_grows_with_open_connections() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=6") as smtp:
+        assert smtp.capacity == 1  # A server that is down gets one message.
+        grown: list[int] = []
+        smtp.watch_capacity(lambda: grown.append(smtp.capacity))
+        holds = [sink.hold(Step.DOT, nth=number) for number in range(1, 7)]
+        sending = [smtp.send(a_mail()) for _ in range(6)]
+        await asyncio.gather(*(hold.reached.wait() for hold in holds))  # Each message has its own connection.
+        assert (grown[0], smtp.capacity) == (1 + 4, 6)
+        for hold in holds:
+            hold.release()
+        await asyncio.gather(*sending)
+
+
+async def test_refused_connection_limits_the_capacity() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        hold = sink.hold(Step.DOT, nth=1)
+        sink.call(Step.GREETING, hold.release, nth=2)
+        sink.answer(Step.GREETING, "421 4.7.0 connection limit", nth=2)
+        results = await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
+        assert {result.kind for result in results} == {ResultKind.SENT}
+        async with asyncio.timeout(10):
+            while smtp.capacity > 1:
+                await asyncio.sleep(0)
+
+
+async def test_message_does_not_wait_behind_a_slow_one() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=2") as smtp:
+        hold = sink.hold(Step.DOT, nth=1)
+        slow = smtp.send(a_mail())
+        await hold.reached.wait()
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        hold.release()
+        assert (await slow).kind is ResultKind.SENT

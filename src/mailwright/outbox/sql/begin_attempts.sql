@@ -1,5 +1,6 @@
 -- Records an attempt durably before the provider is called: only for messages that this worker still has a lease on, and
--- never for suppressed recipients.
+-- never for suppressed recipients or for a lane that was paused, cancelled or closed since the claim. Lanes that reached
+-- a limit are not excluded, because claimed messages have their permits.
 UPDATE deliveries
 SET status = 'SENT_ATTEMPT', attempted_at = :now, provider = held.provider, settlement = :settlement
 FROM rows(:claims: message_key bigint, claim_token bigint, tenant_id bigint, email text,
@@ -11,4 +12,9 @@ WHERE deliveries.message_key = held.message_key
     SELECT 1 FROM suppressions AS s
     WHERE s.tenant_id = held.tenant_id AND s.email = held.email
       AND (s.list_key = '*' OR (held.list_key IS NOT NULL AND s.list_key IN ('general', held.list_key)))
+  )
+  AND NOT EXISTS (
+    SELECT 1 FROM lane_deferrals AS l
+    WHERE l.lane = deliveries.lane AND l.deferred_until > :now
+      AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'sender_rules', 'outside_hours')
   )

@@ -58,6 +58,10 @@ class SendGrid:
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
         self._headers = {**self._authorization, "Content-Type": "application/json"}
 
+    @property
+    def capacity(self) -> int:
+        return self._http.connections
+
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         parsed = _parse_own(message)
         return (

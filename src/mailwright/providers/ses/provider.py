@@ -42,6 +42,10 @@ class Ses:
         self._keys = keys or AwsKeyChain(clock)
         self._signer = AwsSigner(SERVICE, settings.region)
 
+    @property
+    def capacity(self) -> int:
+        return self._http.connections
+
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         keys = self._keys.at_hand()
         return (

@@ -37,8 +37,8 @@ _GOOD_REPLIES = {
 
 
 class ConnectionOwner(Protocol):
-    def take(self) -> SmtpJob | None:
-        """Return the next message that waits for a connection."""
+    def take(self, *, is_busy: bool) -> SmtpJob | None:
+        """Return the next message that waits for a connection. A busy one still waits for the reply to a message."""
 
     def requeue(self, job: SmtpJob) -> None:
         """The server has not replied to this message: another connection will send it."""

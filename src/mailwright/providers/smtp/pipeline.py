@@ -1,7 +1,7 @@
 """The messages in flight on one SMTP connection, and the replies that are expected for them."""
 
 from collections import deque
-from collections.abc import Callable
+from typing import Protocol
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.outgoing import OutgoingMessage
@@ -14,6 +14,10 @@ from mailwright.providers.smtp.responses import LOCK_EXPIRED
 
 # Several kept connections may be stale; this limits how often a message changes the connection.
 MAX_MOVES = 3
+
+
+class TakeJob(Protocol):
+    def __call__(self, *, is_busy: bool) -> SmtpJob | None: ...
 
 
 class SmtpPipeline:
@@ -32,9 +36,7 @@ class SmtpPipeline:
         "writing",
     )
 
-    def __init__(
-        self, features: ServerFeatures, take: Callable[[], SmtpJob | None], *, clock: Clock, max_messages: int
-    ) -> None:
+    def __init__(self, features: ServerFeatures, take: TakeJob, *, clock: Clock, max_messages: int) -> None:
         """`take` returns the next message that waits for a connection."""
         self._features = features
         self._take = take
@@ -61,7 +63,9 @@ class SmtpPipeline:
     def open_next(self) -> bytes:
         """Return the first commands of the next message; empty if there is none."""
         commands = b""
-        while not commands and self._begun < self._max_messages and (job := self._take()):
+        while (
+            not commands and self._begun < self._max_messages and (job := self._take(is_busy=self.filing is not None))
+        ):
             commands = self.open(job)
         return commands
 

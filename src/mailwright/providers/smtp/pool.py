@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.results import SendResult
@@ -12,8 +13,8 @@ from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
-# The content of one message and the envelope of the next: a round trip has room for no more.
-PIPELINE_DEPTH = 2
+# Open at most this many connections at a time beside the open ones, so that a server is not flooded.
+MAX_OPENING = 4
 
 # A server that rejects one more connection has a limit, so wait this long before the next attempt.
 SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
@@ -45,20 +46,28 @@ class SmtpPool:
         self._pause: asyncio.TimerHandle | None = None
         self._closing_transports: set[asyncio.Future[None]] = set()
         self._is_closing = False
+        self.on_growth: Callable[[], None] | None = None  # Called when the capacity has grown.
         self._drained: asyncio.Future[None] | None = None
+
+    @property
+    def capacity(self) -> int:
+        """One message per open connection, and one for each connection that may be opened now."""
+        usable = sum(not connection.is_quitting for connection in self._live)
+        if not usable:
+            return 1
+        if self._pause is not None:
+            return usable
+        return usable + min(MAX_OPENING, self._settings.connections - len(self._live))
 
     def submit(self, job: SmtpJob) -> None:
         if self._is_closing:
             job.settle(ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider is closed"))
         elif self._idle:
             self._idle.popitem()[0].begin(job)
-        elif self._half_idle:
-            connection = next(iter(self._half_idle))
-            del self._half_idle[connection]
-            connection.begin(job)
         else:
             self._waiting.append(job)
             self._open_more()
+            self._use_half_idle()
 
     async def close(self, grace: Instant) -> None:
         """Let accepted messages finish within the grace time; return results for the others."""
@@ -79,8 +88,9 @@ class SmtpPool:
 
     # Called by connections.
 
-    def take(self) -> SmtpJob | None:
-        while self._waiting:
+    def take(self, *, is_busy: bool = False) -> SmtpJob | None:
+        """Return the next waiting message. A busy connection gets none that a new connection will send sooner."""
+        while self._waiting and not (is_busy and len(self._waiting) <= len(self._attempts)):
             job = self._waiting.popleft()
             if not job.is_over:  # Skip jobs whose caller is gone.
                 return job
@@ -127,7 +137,14 @@ class SmtpPool:
         if not self._live:
             # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.
             return not self._attempts
-        return self._pause is None and len(self._waiting) > len(self._attempts) * PIPELINE_DEPTH
+        return self._pause is None and len(self._waiting) > len(self._attempts)
+
+    def _use_half_idle(self) -> None:
+        """Begin messages for which no connection is being opened behind those that the server stores."""
+        while self._half_idle and (job := self.take(is_busy=True)) is not None:
+            connection = next(iter(self._half_idle))
+            del self._half_idle[connection]
+            connection.begin(job)
 
     async def _attempt(self) -> None:
         failure: SendResult | None = None
@@ -153,11 +170,13 @@ class SmtpPool:
         self._live.add(connection)
         connection.start()
         self._open_more()
+        self._tell_growth()
 
     def _attempt_failed(self, failure: SendResult) -> None:
         if self._live:
             loop = asyncio.get_running_loop()
             self._pause = self._pause or loop.call_later(SECONDS_BETWEEN_REFUSED_CONNECTIONS, self._end_pause)
+            self._use_half_idle()
         else:
             self._fail_waiting(failure)
         self._tell_if_drained()
@@ -165,6 +184,11 @@ class SmtpPool:
     def _end_pause(self) -> None:
         self._pause = None
         self._open_more()
+        self._tell_growth()
+
+    def _tell_growth(self) -> None:
+        if self.on_growth is not None:
+            self.on_growth()
 
     def _fail_waiting(self, result: SendResult) -> None:
         while (job := self.take()) is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 
 from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
@@ -36,6 +37,13 @@ class Smtp:
         self._hostname = hostname or _own_name()
         self._context = _tls_context(settings)
         self._pool = SmtpPool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
+
+    @property
+    def capacity(self) -> int:
+        return self._pool.capacity
+
+    def watch_capacity(self, on_growth: Callable[[], None]) -> None:
+        self._pool.on_growth = on_growth
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         job = SmtpJob(message, on_result)

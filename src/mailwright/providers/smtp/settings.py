@@ -22,7 +22,7 @@ class SmtpSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca: Path | None = None  # Trust these certificates instead of the system's.
-    connections: int = 10
+    connections: int = 20
     # Some servers close long connections during a transaction; closing first costs a handshake but no message.
     messages_per_connection: int = 1_000
 

@@ -1,0 +1,5 @@
+-- The lanes that may not send at all now, whoever has claimed their messages. `begin_attempts` has the same condition.
+SELECT l.lane
+FROM rows(:lanes: lane bigint) AS wanted
+JOIN lane_deferrals AS l ON l.lane = wanted.lane
+WHERE l.deferred_until > :now AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'sender_rules', 'outside_hours')
