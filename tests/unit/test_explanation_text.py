@@ -110,7 +110,8 @@ def test_limit_is_named_with_usage_and_local_time() -> None:
     text = campaign_text(a_campaign(CampaignState.HELD, "daily_limit", **held), ZoneInfo("Europe/Moscow"))
     assert text.sentence == (
         "Daily limit of tenant shop reached (500 of 500). "
-        "Sending resumes at 2027-01-16 00:00 Europe/Moscow (in 13 hours)."
+        "Sending resumes at 2027-01-16 00:00 Europe/Moscow (in 13 hours). "
+        "A new day begins when the working hours open, or at 09:00 without working hours."
     )
     assert text.what_would_change == "Raise the daily limit of tenant shop."
 

@@ -10,14 +10,25 @@ from hypothesis import strategies as st
 from mailwright.app.wiring import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
+from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops.settings import load
 from mailwright.outbox.limits import parse_campaign_limits
 from mailwright.policies import quota, warmup
-from mailwright.policies.hours import closes_at, lane_outside_hours, outside_hours, recipient_outside_hours
+from mailwright.policies.hours import (
+    closes_at,
+    is_always_open,
+    lane_outside_hours,
+    next_opening,
+    outside_hours,
+    recipient_outside_hours,
+)
 from mailwright.policies.rates import windows, windows_of_levels
 from tests.unit.test_policies import ZONES, at, changes, hours, moments
 
 NOW = at("2027-01-12T10:20:30.400")
+overnight = hours.map(lambda text: text if text.endswith("24:00") else f"{text[6:]}-{text[:5]}")
+_weekdays = st.sampled_from(["Mon", "Fri-Mon", "Sun", "Tue-Thu"])
+weekly = st.lists(st.builds("{} {}".format, _weekdays, hours | overnight), min_size=1, max_size=3).map(", ".join)
 
 
 # The sliding hour.
@@ -175,21 +186,62 @@ def test_smtpbz_has_its_plans_hourly_limit_by_default() -> None:
 # Hours.
 
 
-@given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours)
-def test_closes_at_is_the_end_of_working_hours(now: Instant, zone: str, open_hours: str) -> None:
+@pytest.mark.promise("hours-weekdays")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours | overnight | weekly)
+def test_hours_do_not_change_before_they_open_or_close(now: Instant, zone: str, open_hours: str) -> None:
     limits = Limits(working_hours=open_hours, timezone=zone)
-    if outside_hours(limits, is_bulk=True, now=now) is not None:
+    deferral = outside_hours(limits, is_bulk=True, now=now)
+    change = closes_at(limits, now) if deferral is None else deferral.until
+    if change is None:
+        assert is_always_open(limits)
         return
-    end = closes_at(limits, now)
-    if end is None:
-        assert open_hours == "00:00-24:00"
-        return
-    assert now < end <= now + 26 * HOUR
-    if open_hours[6:] != "24:00" or open_hours[:5] != "00:00":
-        assert outside_hours(limits, is_bulk=True, now=end) is not None
-    step = max(MINUTE, (end - now) // 50)
-    for moment in range(now, end, step):
-        assert outside_hours(limits, is_bulk=True, now=moment) is None
+    assert now < change <= now + 15 * DAY
+    assert (outside_hours(limits, is_bulk=True, now=change) is None) == (deferral is not None)
+    for moment in (*range(now, change, max(MINUTE, (change - now) // 50)), change - 1):
+        assert (outside_hours(limits, is_bulk=True, now=moment) is None) == (deferral is None)
+
+
+@pytest.mark.promise("hours-weekdays")
+def test_hours_stay_open_when_clocks_skip_midnight() -> None:
+    limits = Limits(working_hours="00:05-24:00", timezone="America/Havana")
+    assert closes_at(limits, at("2027-03-13T12:00", "America/Havana")) == at("2027-03-15T00:00", "America/Havana")
+
+
+@pytest.mark.promise("hours-weekdays")
+def test_hours_cross_midnight() -> None:
+    limits = Limits(working_hours="22:00-06:00", timezone="Europe/Lisbon")
+    for moment in ("2027-01-12T22:00", "2027-01-13T00:00", "2027-01-13T05:59"):
+        assert outside_hours(limits, is_bulk=True, now=at(moment, "Europe/Lisbon")) is None
+    held = outside_hours(limits, is_bulk=True, now=at("2027-01-13T06:00", "Europe/Lisbon"))
+    assert held is not None
+    assert held.until == at("2027-01-13T22:00", "Europe/Lisbon")
+    assert closes_at(limits, at("2027-01-12T23:00", "Europe/Lisbon")) == at("2027-01-13T06:00", "Europe/Lisbon")
+    # A new day's limit applies at once, because the hours are open at midnight.
+    assert next_opening(limits, at("2027-01-12T23:00", "Europe/Lisbon")) == at("2027-01-13T00:00", "Europe/Lisbon")
+
+
+@pytest.mark.promise("hours-weekdays")
+def test_hours_differ_by_weekday() -> None:
+    limits = Limits(working_hours="Mon-Thu 09:00-18:00, fri 09:00-13:00, Sun 23:00-01:00", timezone="UTC")
+    friday = at("2027-01-15T12:59")
+    assert closes_at(limits, friday) == at("2027-01-15T13:00")
+    held = outside_hours(limits, is_bulk=True, now=at("2027-01-15T13:00"))
+    assert held is not None
+    assert held.until == at("2027-01-17T23:00")
+    assert closes_at(limits, held.until) == at("2027-01-18T01:00")
+    assert next_opening(limits, friday) == at("2027-01-17T23:00")
+
+
+@pytest.mark.parametrize("text", ["09:00-18:00", "Mon-Sun 09:00-18:00", "Sat-Fri 09:00-18:00"])
+def test_same_hours_every_day_do_not_differ_by_weekday(text: str) -> None:
+    assert parse_working_hours(text) == parse_working_hours("09:00-18:00")
+    assert not parse_working_hours(text).differs_by_weekday
+
+
+@pytest.mark.parametrize("text", ["", "9-18", "09:00-09:00", "24:00-06:00", "Xyz 09:00-18:00", "09:00-18:00,", "Mon"])
+def test_invalid_working_hours_are_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="use|must"):
+        parse_working_hours(text)
 
 
 def test_recipient_zone_defers_messages_but_not_the_lane() -> None:

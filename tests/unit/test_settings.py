@@ -26,7 +26,7 @@ def test_all_errors_are_reported_with_their_setting(monkeypatch: pytest.MonkeyPa
     invalid = {
         "MAILWRIGHT_PORT": "70000",
         "MAILWRIGHT_TIMEZONE": "Mars/Olympus",
-        "MAILWRIGHT_WORKING_HOURS": "18:00-09:00",
+        "MAILWRIGHT_WORKING_HOURS": "9 to 18",
         "MAILWRIGHT_CONCURRENCY": "0",
         "MAILWRIGHT_PROVIDER": "pigeon",
         "MAILWRIGHT_RATE_PER_HOUR": "many",
@@ -86,10 +86,13 @@ def test_retired_secrets_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.promise("settings-all-errors")
-@pytest.mark.parametrize("hours", ["9-18", "09:00-09:00", "25:00-26:00", "09:00 - 18:00", "24:00-24:00", ""])
+@pytest.mark.parametrize(
+    "hours", ["9-18", "09:00-09:00", "25:00-26:00", "09:00 - 18:00", "24:00-24:00", "Mo 09:00-18:00", ""]
+)
 def test_invalid_working_hours_are_refused(hours: str) -> None:
     (problem,) = problems(working_hours=hours)
-    assert problem.startswith("MAILWRIGHT_WORKING_HOURS: use opening and closing times such as 09:00-18:00")
+    assert problem.startswith("MAILWRIGHT_WORKING_HOURS: ")
+    assert "opening and closing times" in problem
 
 
 @pytest.mark.promise("settings-all-errors")

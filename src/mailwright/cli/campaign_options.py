@@ -72,7 +72,11 @@ PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages pe
 PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]
 Hours = Annotated[
     str | None,
-    typer.Option(metavar="HH:MM-HH:MM|none", help="Working hours, for example 09:00-18:00.", show_default=False),
+    typer.Option(
+        metavar="HOURS|none",
+        help="Working hours: 09:00-18:00, 22:00-06:00 or Mon-Fri 09:00-18:00, Sat 10:00-14:00.",
+        show_default=False,
+    ),
 ]
 Zone = Annotated[
     str | None, typer.Option(metavar="ZONE|none", help="Time zone, for example Europe/Lisbon.", show_default=False)

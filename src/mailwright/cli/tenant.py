@@ -32,7 +32,9 @@ PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per
 Hours = Annotated[
     str | None,
     typer.Option(
-        metavar="HH:MM-HH:MM|none", help="Working hours for bulk email, for example 09:00-18:00.", show_default=False
+        metavar="HOURS|none",
+        help="Working hours for bulk email: 09:00-18:00, 22:00-06:00 or Mon-Fri 09:00-18:00, Sat 10:00-14:00.",
+        show_default=False,
     ),
 ]
 Zone = Annotated[

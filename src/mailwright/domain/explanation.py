@@ -74,7 +74,6 @@ class Remedy(StrEnum):
     HIGHER_PROVIDER_RATE = "higher_provider_rate"
     CHANGE_LIMIT = "change_limit"
     CHANGE_DOMAIN_LIMITS = "change_domain_limits"
-    CHANGE_CAMPAIGN_HOURS = "change_campaign_hours"
     START_CAMPAIGN = "start_campaign"
     RESUME_CAMPAIGN = "resume_campaign"
     CANCEL_CAMPAIGN = "cancel_campaign"

@@ -1,7 +1,6 @@
 """Read the settings from the environment, then `mailwright.toml`, then the defaults, and report all errors at once."""
 
 import os
-import re
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -26,10 +25,9 @@ from pydantic_settings import (
 )
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.working_hours import parse_working_hours
 
 CONFIG_FILE = "mailwright.toml"
-
-_HOURS = re.compile(r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")
 
 PositiveInt = Annotated[int, Field(gt=0)]
 ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz"]
@@ -290,7 +288,8 @@ class Settings(BaseSettings):
         str,
         Field(
             alias="MAILWRIGHT_WORKING_HOURS",
-            description="Hours in which bulk email is sent, for example `09:00-18:00`.",
+            description="Hours in which bulk email is sent, for example `09:00-18:00`, `22:00-06:00` or "
+            "`Mon-Fri 09:00-18:00, Sat 10:00-14:00`.",
         ),
     ] = "00:00-24:00"
     timezone: Annotated[
@@ -662,8 +661,7 @@ class Settings(BaseSettings):
     @field_validator("working_hours")
     @classmethod
     def _check_hours(cls, value: str) -> str:
-        if not _HOURS.match(value) or value[:5] >= value[6:]:
-            raise ValueError("use opening and closing times such as 09:00-18:00, or 00:00-24:00 for no limit")
+        parse_working_hours(value)
         return value
 
     @field_validator("timezone")

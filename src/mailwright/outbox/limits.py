@@ -15,6 +15,7 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
+from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
@@ -123,7 +124,8 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
     """Parse the `limits` of a queue entry. They apply in addition to the tenant's limits.
 
-    Time zone and working hours default to the tenant's. A warm-up begins on the day the campaign started.
+    Time zone and working hours default to the tenant's; hours without a limit count as none. A warm-up begins on the day
+    the campaign started.
     """
     own: dict[str, Any] = orjson.loads(text)
     zone = own.get("timezone") or tenant.timezone
@@ -133,7 +135,7 @@ def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Lim
         rate_per_second=own.get("rate_per_second"),
         rate_per_hour=own.get("rate_per_hour"),
         daily_limit=own.get("daily_limit"),
-        working_hours=own.get("working_hours") or tenant.working_hours,
+        working_hours=tenant.working_hours if own.get("working_hours") in (None, ALWAYS) else own["working_hours"],
         timezone=zone,
         warmup_since=since if own.get("warmup") else None,
         in_recipient_zone=bool(own.get("in_readers_time_zone")),

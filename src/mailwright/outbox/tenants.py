@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.working_hours import parse_working_hours
 from mailwright.outbox import audit_log
 from mailwright.outbox.limits import NON_LIMIT_REASONS
 from mailwright.storage.database import Database, Transaction
@@ -22,7 +23,6 @@ DEFAULT = "default"
 
 # A name is part of URLs, file names and shell commands: it must not need quoting anywhere.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_HOURS = re.compile(r"(?P<opens>(?:[01]\d|2[0-3]):[0-5]\d)-(?P<closes>(?:[01]\d|2[0-3]):[0-5]\d|24:00)")
 
 # A lane's share is its weight divided by the sum of weights. With larger weights, other shares would round to zero.
 _MAX_WEIGHT = 1_000
@@ -160,11 +160,10 @@ def _check(changes: TenantChanges) -> None:
 
 
 def _check_hours(text: str) -> None:
-    hours = _HOURS.fullmatch(text)
-    if not hours or hours["opens"] >= hours["closes"]:
-        raise InvalidInput(
-            "Working hours must be opening and closing times such as 09:00-18:00.", field="working_hours"
-        )
+    try:
+        parse_working_hours(text)
+    except ValueError as error:
+        raise InvalidInput(f"Working hours are invalid: {error}.", field="working_hours") from error
 
 
 def _check_date(text: str) -> None:

@@ -6,26 +6,27 @@ from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mailwright.domain.clock import MINUTE, Instant, to_instant
+from mailwright.domain.clock import DAY, MINUTE, Instant, to_instant
 from mailwright.domain.permits import Deferral, LimitLevel, Limits
+from mailwright.domain.working_hours import WorkingHours, parse_working_hours
 
-ALWAYS = "00:00-24:00"
 # Without working hours, an exhausted daily limit still reopens in the morning and not at midnight.
 DEFAULT_OPENING = time(9)
+# Hours of one weekday that a clock change skips come again after two weeks.
+_SEARCHED_DAYS = 16
 
 
 def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Deferral | None:
-    if not is_bulk or limits.working_hours == ALWAYS:
+    hours = parse_working_hours(limits.working_hours)
+    if not is_bulk or hours.is_always or _is_open(hours, limits, now):
         return None
-    local = _local(now, limits)
-    opens, closes = _hours(limits.working_hours)
-    if opens <= local.time() and (closes is None or local.time() < closes):
-        return None
-    day = local.date() if local.time() < opens else local.date() + timedelta(days=1)
-    opening = datetime.combine(day, opens)
-    # When clocks go back, the opening time may come twice, and the first one may have passed.
-    until = next(instant for fold in (0, 1) if (instant := _instant(opening.replace(fold=fold), limits)) > now)
+    until = _next_change(hours, limits, now)
+    assert until is not None
     return Deferral(until, "outside_hours")
+
+
+def is_always_open(limits: Limits) -> bool:
+    return parse_working_hours(limits.working_hours).is_always
 
 
 def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Instant) -> Deferral | None:
@@ -48,20 +49,9 @@ def recipient_outside_hours(levels: Sequence[LimitLevel], zone: str | None, now:
 
 
 def closes_at(limits: Limits, now: Instant) -> Instant | None:
-    """Return when the current working hours end; None if they never do."""
-    if limits.working_hours == ALWAYS:
-        return None
-    local, closes = _local(now, limits), _hours(limits.working_hours)[1]
-    day = local.date() if closes is not None else local.date() + timedelta(days=1)
-    closing = datetime.combine(day, closes or time())
-    instants = [_instant(closing.replace(fold=fold), limits) for fold in (0, 1)]
-    end = min((instant for instant in instants if instant > now), default=max(instants) + MINUTE)
-    if local.utcoffset() == _local(end, limits).utcoffset():
-        return end
-    # Clocks change before the closing time and may skip it, so use the first minute outside the hours.
-    minutes = range(now // MINUTE + 1, end // MINUTE + 1)
-    outside = (minute * MINUTE for minute in minutes if outside_hours(limits, is_bulk=True, now=minute * MINUTE))
-    return next(outside, end)
+    """Return when the current working hours end; None if they never do. The hours must be open."""
+    hours = parse_working_hours(limits.working_hours)
+    return None if hours.is_always else _next_change(hours, limits, now)
 
 
 @lru_cache(maxsize=1_024)
@@ -75,9 +65,13 @@ def is_zone(name: str) -> bool:
 
 
 def next_opening(limits: Limits, now: Instant) -> Instant:
-    """Return tomorrow's opening time in the tenant's zone."""
-    opens = DEFAULT_OPENING if limits.working_hours == ALWAYS else _hours(limits.working_hours)[0]
-    return _instant(datetime.combine(_local(now, limits).date() + timedelta(days=1), opens), limits)
+    """Return when bulk email is sent again after today, in the tenant's zone."""
+    hours = parse_working_hours(limits.working_hours)
+    if hours.is_always:
+        return _instant(datetime.combine(_local(now, limits).date() + timedelta(days=1), DEFAULT_OPENING), limits)
+    midnight = local_day(limits, now)[1]
+    closed = outside_hours(limits, is_bulk=True, now=midnight)
+    return midnight if closed is None else closed.until
 
 
 def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
@@ -91,9 +85,46 @@ def _latest(deferrals: Iterable[Deferral | None]) -> Deferral | None:
     return max(active, key=lambda deferral: deferral.until, default=None)
 
 
-def _hours(text: str) -> tuple[time, time | None]:
-    opens, closes = text.split("-")
-    return time.fromisoformat(opens), None if closes == "24:00" else time.fromisoformat(closes)
+def _is_open(hours: WorkingHours, limits: Limits, now: Instant) -> bool:
+    return hours.is_open(_local(now, limits))
+
+
+def _next_change(hours: WorkingHours, limits: Limits, now: Instant) -> Instant | None:
+    """Return the first time after `now` at which the hours open or close.
+
+    The hours can change only at one of their own times or when clocks change, which may skip or repeat such a time.
+    """
+    was_open = _is_open(hours, limits, now)
+    for day in range(_SEARCHED_DAYS):
+        for instant in sorted(_candidates(hours, limits, now + day * DAY)):
+            if _is_open(hours, limits, instant) != was_open:
+                return instant
+    return None
+
+
+def _candidates(hours: WorkingHours, limits: Limits, now: Instant) -> set[Instant]:
+    """Return the times within a day after `now` at which the hours may change."""
+    today = _local(now, limits).date()
+    local_times = (local for days in (-1, 0, 1) for local in hours.changes(today + timedelta(days=days)))
+    found = {_instant(local.replace(fold=fold), limits) for local in local_times for fold in (0, 1)}
+    if (change := _clock_change(limits, now, now + DAY)) is not None:
+        found.add(change)
+    return {instant for instant in found if now < instant <= now + DAY}
+
+
+def _clock_change(limits: Limits, begins: Instant, ends: Instant) -> Instant | None:
+    """Return when clocks change within a day, to the minute; None if they do not."""
+    before = _local(begins, limits).utcoffset()
+    if _local(ends, limits).utcoffset() == before:
+        return None
+    first, last = begins // MINUTE, -(-ends // MINUTE)
+    while last - first > 1:
+        middle = (first + last) // 2
+        if _local(middle * MINUTE, limits).utcoffset() == before:
+            first = middle
+        else:
+            last = middle
+    return last * MINUTE
 
 
 def _local(now: Instant, limits: Limits) -> datetime:

@@ -246,7 +246,14 @@ def _provider_missing(times: _Times, message: MessageExplanation) -> str:
 
 def _limited(times: _Times, message: MessageExplanation) -> str:
     limit = _limit_sentence(message.limit, message.campaign) if message.limit else "Deferred."
-    return f"{limit} Sending resumes at {times.at(message.until)}."
+    return f"{limit} {_resumes(times, message)}"
+
+
+def _resumes(times: _Times, explanation: Explanation, goes_on: str = "Sending resumes") -> str:
+    """Say when sending resumes and, for limits of a day, why not at midnight."""
+    why = " A new day begins when the working hours open, or at 09:00 without working hours."
+    is_daily = explanation.limit is not None and explanation.limit.name in ("daily_limit", "warmup")
+    return f"{goes_on} at {times.at(explanation.until)}.{why if is_daily else ''}"
 
 
 def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 - a table
@@ -347,7 +354,7 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
         return _message_deferral(times, campaign)
     if campaign.reason == UNDECIDED:
         return f"A/B test undecided: the results of the variants do not differ clearly. {_UNDECIDED_NEXT}"
-    resumes = f"{_goes_on(campaign)} at {times.at(campaign.until)}."
+    resumes = _resumes(times, campaign, _goes_on(campaign))
     if campaign.reason == AWAITING_WINNER:
         return (
             f"A/B test running. It ends at {times.at(campaign.until)}. If the results are clear then, the winner is "
@@ -449,7 +456,6 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
     Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
     Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
-    Remedy.CHANGE_CAMPAIGN_HOURS: "Change the working hours of the campaign.",
     Remedy.START_CAMPAIGN: "Start the campaign.",
     Remedy.RESUME_CAMPAIGN: "Resume the campaign.",
     Remedy.CANCEL_CAMPAIGN: "Nothing sends it earlier. You can cancel the campaign.",

@@ -1,9 +1,12 @@
 """Explanations of campaigns as data, on both engines: state, reason, end, limit, remedy and forecast."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select, update
 
 from mailwright.app.wiring import default_limits
+from mailwright.cli.actions import commands
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
@@ -74,6 +77,33 @@ async def test_campaign_limit_is_named_as_its_own(bench: Bench) -> None:
     assert found.limit == ReachedLimit("rate_per_hour", LimitScope.CAMPAIGN, "To 30", used=10, allowed=10)
     [action] = found.actions
     assert (action.kind, action.subject) == (ActionKind.EDIT_LIMITS, campaign.campaign_id)
+
+
+@pytest.mark.promise("explain-campaign")
+@pytest.mark.parametrize(
+    ("own", "scope"),
+    [
+        ({}, LimitScope.TENANT),
+        ({"rate_per_hour": 10}, LimitScope.TENANT),
+        ({"working_hours": "00:00-24:00"}, LimitScope.TENANT),
+        ({"working_hours": "09:00-18:00"}, LimitScope.TENANT),
+        ({"working_hours": "11:00-18:00"}, LimitScope.CAMPAIGN),
+        ({"in_readers_time_zone": True}, LimitScope.TENANT),
+    ],
+)
+async def test_working_hours_that_open_last_are_blamed(bench: Bench, own: dict[str, Any], scope: LimitScope) -> None:
+    await change_tenant(bench.database, working_hours="10:00-18:00")  # it is eight
+    campaign = await a_queued_campaign(bench, 5, **own)
+    await bench.drain(ScriptedProvider())
+    await a_worker(bench)
+    found = await explained(bench, campaign)
+    assert (found.state, found.reason, found.remedy) == ("held", "outside_hours", Remedy.CHANGE_LIMIT)
+    assert found.limit is not None
+    assert found.limit.scope is scope
+    assert bool(found.actions) == (scope is LimitScope.CAMPAIGN)
+    # The advice has an effect: without the blamed hours, it is sent earlier.
+    if scope is LimitScope.TENANT:
+        assert commands(found) == ["mailwright tenant edit default --working-hours 00:00-24:00"]
 
 
 @pytest.mark.promise("explain-campaign")

@@ -9,6 +9,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies.hours import is_zone
 
 
@@ -27,11 +28,9 @@ def _mailbox(text: str) -> str:
     return _line(text)
 
 
-def _increasing(hours: str) -> str:
-    opens, closes = hours.split("-")
-    if opens >= closes:
-        raise ValueError("must end after they begin, for example 09:00-18:00")
-    return hours
+def _hours(text: str) -> str:
+    parse_working_hours(text)
+    return text
 
 
 def _zone(name: str) -> str:
@@ -44,11 +43,7 @@ SingleLine = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(
 Subject = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
 Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
 ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-Hours = Annotated[
-    str,
-    Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$"),
-    AfterValidator(_increasing),
-]
+Hours = Annotated[str, Field(min_length=11, max_length=400), AfterValidator(_hours)]
 Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 

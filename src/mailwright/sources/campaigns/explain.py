@@ -30,7 +30,7 @@ from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
-from mailwright.sources.campaigns.reached_limit import find_reached_limit
+from mailwright.sources.campaigns.reached_limit import find_hours, find_reached_limit
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
@@ -79,6 +79,9 @@ async def explain_campaign(
         is_deferred = row.deferred_until is not None
         levels = rules.levels(row.tenant_id, row.lane or 0)
         limit = await find_reached_limit(tx, row, levels, now) if is_deferred else None
+        message_deferral = deferrals.get(row.lane)
+        if limit is None and message_deferral is not None and message_deferral.reason == DeferReason.RECIPIENT_HOURS:
+            limit = find_hours(row, levels, now)
     if is_queued and foreseen is None:
         foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).campaigns
     own_forecast = next((each for each in foreseen or () if each.campaign_id == campaign_id), None)
@@ -96,7 +99,7 @@ async def explain_campaign(
             campaign_ahead=ahead,
             limit=limit,
             forecast=own_forecast if is_queued else None,
-            message_deferral=deferrals.get(row.lane),
+            message_deferral=message_deferral,
             can_start=can_start,
         )
     )
@@ -251,15 +254,19 @@ _MESSAGE_REMEDIES: Mapping[str, Remedy] = {
     DeferReason.TENANT_CONCURRENCY: Remedy.CHANGE_LIMIT,
     DeferReason.ONE_AT_A_TIME: Remedy.WAIT,
     DeferReason.RESEND_TURN: Remedy.WAIT,
-    DeferReason.RECIPIENT_HOURS: Remedy.CHANGE_CAMPAIGN_HOURS,
+    DeferReason.RECIPIENT_HOURS: Remedy.CHANGE_LIMIT,
     RETRY_SCHEDULED: Remedy.WAIT,
 }
 
 
 def _messages_deferred(facts: CampaignFacts, deferral: Deferral) -> CampaignExplanation:
     limit = None
+    actions: tuple[Action, ...] = ()
     if deferral.reason == DeferReason.TENANT_CONCURRENCY:
         limit = ReachedLimit(deferral.reason, LimitScope.TENANT, facts.campaign.tenant)
+    elif deferral.reason == DeferReason.RECIPIENT_HOURS and facts.limit is not None:
+        limit = facts.limit
+        actions = _remove_limit(facts, limit.name) if limit.scope is LimitScope.CAMPAIGN else ()
     return _explain(
         facts,
         CampaignState.HELD,
@@ -267,6 +274,7 @@ def _messages_deferred(facts: CampaignFacts, deferral: Deferral) -> CampaignExpl
         until=deferral.until,
         remedy=_MESSAGE_REMEDIES.get(deferral.reason, Remedy.WAIT),
         limit=limit,
+        actions=actions,
         is_message_deferral=True,
     )
 

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitLevel, LimitWindow
+from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.ledger import read_counters
-from mailwright.policies.hours import ALWAYS, outside_hours
+from mailwright.policies.hours import is_always_open, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
 from mailwright.storage.database import Transaction
@@ -21,29 +24,47 @@ async def find_reached_limit(
 ) -> ReachedLimit | None:
     """Return the limit that defers the campaign, its own before its tenant's. None: the limit no longer exists."""
     reason: str = campaign.defer_reason
+    if reason == OUTSIDE_HOURS:
+        return find_hours(campaign, levels, now)
     for level in reversed(levels):
-        if _is_closed_or_paced(level, reason, now):
+        if _is_paced(level, reason):
             return _reached(campaign, level, reason)
         for window in _windows(level, reason, now):
             used = await _used(tx, window)
             if used >= window.limit:
                 return _reached(campaign, level, reason, used=used, window=window)
-    configured = next((level for level in levels if _has_limit(level, reason, now)), None)
+    configured = next((level for level in levels if _windows(level, reason, now)), None)
     return None if configured is None else _reached(campaign, configured, reason)
 
 
-def _is_closed_or_paced(level: LimitLevel, reason: str, now: Instant) -> bool:
-    if reason == OUTSIDE_HOURS and outside_hours(level.limits, is_bulk=True, now=now) is not None:
-        return True
+def find_hours(campaign: Any, levels: Sequence[LimitLevel], now: Instant) -> ReachedLimit | None:
+    """Return the working hours that defer the campaign: those that open last, the tenant's before its own."""
+    tenant, *own = levels
+    # A campaign without hours of its own inherits the tenant's: changing the campaign's would have no effect.
+    candidates = [tenant, *(own if sets_hours(campaign.limits) else ())]
+    limited = [level for level in candidates if not is_always_open(level.limits)]
+    if not limited:
+        return None
+    latest = max(limited, key=lambda level: _opens_at(level, now))
+    # With hours in the recipients' time zones, all may be open in the sender's.
+    return _reached(campaign, latest if _opens_at(latest, now) else limited[-1], OUTSIDE_HOURS)
+
+
+def sets_hours(limits: str) -> bool:
+    """Return whether the campaign's own limits, as stored, change its working hours."""
+    own = orjson.loads(limits)
+    return own.get("working_hours") not in (None, ALWAYS) or own.get("timezone") is not None
+
+
+def _opens_at(level: LimitLevel, now: Instant) -> Instant:
+    deferral = outside_hours(level.limits, is_bulk=True, now=now)
+    return 0 if deferral is None else deferral.until
+
+
+def _is_paced(level: LimitLevel, reason: str) -> bool:
     if reason == ONE_AT_A_TIME and level.limits.one_at_a_time:
         return True
     return any(pace.reason == reason for pace in send_rates(level.limits, level.owner))
-
-
-def _has_limit(level: LimitLevel, reason: str, now: Instant) -> bool:
-    if reason == OUTSIDE_HOURS:
-        return level.limits.working_hours != ALWAYS
-    return bool(_windows(level, reason, now))
 
 
 def _windows(level: LimitLevel, reason: str, now: Instant) -> list[LimitWindow]:

@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, to_instant
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot
+from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies import quota as provider_quota
-from mailwright.policies.hours import ALWAYS, closes_at, outside_hours
+from mailwright.policies.hours import closes_at, is_always_open, outside_hours
 from mailwright.policies.rates import windows
 from mailwright.sources.campaigns.forecast_values import IN_LINE, YEAR, CampaignForecast, QueuedCampaign
 from mailwright.sources.campaigns.simulated_campaign import EPSILON, CampaignRun, SimulatedCounters
@@ -26,6 +27,7 @@ MAX_STEPS = 200_000
 # The period after which a window of this kind starts again.
 _PERIODS = {"rate_per_hour": HOUR, "daily_limit": DAY, "warmup": DAY}
 _SLIDING_PERIOD: Instant = HOUR + MINUTE
+_WEEK: Instant = 7 * DAY
 _MIN_RATE = 0.001  # a rate of 0 would never end
 
 
@@ -351,7 +353,7 @@ class _Simulation:
                 for window in windows(level.limits, level.owner, self.now):
                     if _PERIODS.get(window.reason, 0) > period:
                         found.setdefault(window, []).append(number)
-            is_renewed = self._quota is not None and self._quota.per_day is not None and period == DAY
+            is_renewed = self._quota is not None and self._quota.per_day is not None and period >= DAY
             for window in () if is_renewed else _quota_windows(self._quota, self.now):
                 found.setdefault(window, []).append(number)
         return found
@@ -364,7 +366,7 @@ class _Simulation:
         for level in self._levels:
             before, after = (_recurring_windows(level, instant, period) for instant in (self.now, target))
             self._counters.move(before, after)
-        if self._quota is not None and self._quota.per_day is not None and period == DAY:
+        if self._quota is not None and self._quota.per_day is not None and period >= DAY:
             self._counters.move(_quota_windows(self._quota, self.now), _quota_windows(self._quota, target))
         for number, amount in this.sent.items():
             run = self.runs[number]
@@ -384,12 +386,14 @@ class _Simulation:
 
 
 def recurrence_periods(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
-    """Return the lengths of the periods that can repeat: days only if some limit depends on the day."""
+    """Return the lengths of the periods that can repeat: days or weeks only if some limit depends on them."""
     limits = [level.limits for queued in queue for level in queued.levels]
     hour = _SLIDING_PERIOD if any(each.sliding_hour for each in limits) else HOUR
     has_daily_limits = quota is not None or any(
-        each.working_hours != ALWAYS or each.daily_limit is not None or each.warmup_since is not None for each in limits
+        not is_always_open(each) or each.daily_limit is not None or each.warmup_since is not None for each in limits
     )
+    if any(parse_working_hours(each.working_hours).differs_by_weekday for each in limits):
+        return [hour, _WEEK]
     return [hour, DAY] if has_daily_limits else [hour]
 
 
