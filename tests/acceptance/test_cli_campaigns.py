@@ -118,6 +118,11 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     campaign_id = (await here.ok(*create, *versions)).out.strip()
     started = await here.ok("campaign", "start", campaign_id)
     assert "3 recipients; Scheduled for 2099-01-15 07:00 UTC" in started.out
+    await here.ok("tenant", "edit", "default", "--timezone", "Asia/Tokyo")
+    moved = await here.ok("campaign", "reschedule", campaign_id, "2099-01-16T09:30")
+    assert moved.out == "News: scheduled for 2099-01-16 09:30:00 Asia/Tokyo.\n"
+    assert "Scheduled for 2099-01-16 09:30 Asia/Tokyo" in (await here.ok("campaign", "explain", campaign_id)).out
+    assert "(Asia/Tokyo)" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
     assert "Paused" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"

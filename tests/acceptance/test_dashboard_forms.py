@@ -18,7 +18,7 @@ from mailwright.access.roles import Role
 from mailwright.app import wiring
 from mailwright.app.notifications import notification_service_opener
 from mailwright.audience import lists
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outbound.endpoints import WebhookEndpointInput
@@ -27,7 +27,7 @@ from mailwright.web.app import create_app
 from mailwright.web.live import LiveUpdates
 from tests.api import an_engine
 from tests.articles import the_slices, write_slices
-from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, change_tenant
 from tests.campaigns import CampaignHarness, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
@@ -81,16 +81,21 @@ async def test_failures_are_retried_then_accepted(ada: Visit, desk: CampaignHarn
 async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0)])
     campaign_id = await desk.create()
-    ada.client.cookies.set("zone", "Europe/Lisbon")
+    await change_tenant(desk.database, timezone="Europe/Lisbon")
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Start campaign", 422, when="later", scheduledAt="")
     assert "Choose a date and time." in ada.text
+    await ada.press("Start campaign", 422, when="later", scheduledAt="2020-06-01T09:30")
+    assert "in the past" in ada.text
     await ada.press("Start campaign", when="later", scheduledAt="2027-06-01T09:30")
     assert "Campaign scheduled." in ada.flash
     found = await desk.campaign(campaign_id)
     assert (found.status, found.definition.scheduled_at) == ("READY", 1_811_838_600_000)  # summer time in Lisbon
     await desk.bench.drain(ScriptedProvider())
     assert (await desk.deferral(campaign_id))[0] == "scheduled"
+    await ada.press("Change send time", scheduledAt="2027-06-02T09:30")
+    assert ada.flash == "Send time changed."
+    assert (await desk.campaign(campaign_id)).definition.scheduled_at == 1_811_838_600_000 + DAY
     await ada.press("Cancel campaign")
     assert await desk.status(campaign_id) == "CANCELLED"
     assert "Cancel campaign" not in ada.buttons()

@@ -1,6 +1,7 @@
 """Sign-in, roles, live updates and accessibility of the dashboard in a real browser."""
 
 import contextlib
+import json
 import logging
 import re
 import socket
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mailwright.access.roles import Role
 from mailwright.domain.clock import DAY, isoformat
+from mailwright.outbox import tenants
 from tests.dashboard import (
     AXE,
     CHROMIUM,
@@ -170,14 +172,18 @@ def test_destructive_button_asks_for_confirmation(dashboard: Dashboard, context:
     expect(row).to_contain_text("Revoked")
 
 
-def test_times_are_shown_in_viewer_time_zone(dashboard: Dashboard, browser: Browser) -> None:
+def test_times_are_shown_in_the_tenants_time_zone(dashboard: Dashboard, browser: Browser) -> None:
     shown = {}
     for zone in ("Asia/Tokyo", "America/Lima"):
-        context = browser.new_context(timezone_id=zone)
+        dashboard.do(lambda zone=zone: tenants.change(dashboard.engine.database, "default", timezone=zone))
+        context = browser.new_context(timezone_id="Europe/Lisbon")
         page = dashboard.sign_in(context)
         page.goto(f"{dashboard.address}/settings/audit-log")
         shown[zone] = page.locator("tbody time").first.inner_text()
+        page.goto(dashboard.address)
+        assert json.loads(page.locator("#chart-data").inner_text())["zone"] == zone
         context.close()
+    dashboard.do(lambda: tenants.change(dashboard.engine.database, "default", timezone=None))
     assert shown["Asia/Tokyo"] != shown["America/Lima"]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.permits import DeferReason
-from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, parse_domain_limits, window
+from mailwright.domain.permits import DeferReason, DomainLimit, DomainLimits
+from mailwright.policies.domains import SendSlots, parse_domain_limits, window
 
 NOW = 1_800_000_000_250
 

@@ -240,7 +240,7 @@ def test_same_hours_every_day_do_not_differ_by_weekday(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "9-18", "09:00-09:00", "24:00-06:00", "Xyz 09:00-18:00", "09:00-18:00,", "Mon"])
 def test_invalid_working_hours_are_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="use|must"):
+    with pytest.raises(ValueError, match=r"use|must"):
         parse_working_hours(text)
 
 

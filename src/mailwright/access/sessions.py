@@ -36,6 +36,7 @@ class Session:
     user: User
     tenant_id: int
     tenant: str
+    timezone: str | None  # of the tenant; None: the installation's
     awaits_code: bool
     created_at: Instant
     seen_at: Instant
@@ -148,6 +149,7 @@ class Sessions:
             select(
                 sessions,
                 tenants.c.name.label("tenant"),
+                tenants.c.timezone,
                 u.login,
                 u.role,
                 u.tenant_id.label("home_id"),
@@ -184,7 +186,15 @@ class Sessions:
             row.password_changed_at,
         )
         return Session(
-            row.id, row.digest, user, row.tenant_id, row.tenant, row.awaits_code, row.created_at, row.seen_at
+            row.id,
+            row.digest,
+            user,
+            row.tenant_id,
+            row.tenant,
+            row.timezone,
+            row.awaits_code,
+            row.created_at,
+            row.seen_at,
         )
 
     async def renew(self, session: Session, *, address: str, agent: str) -> str:

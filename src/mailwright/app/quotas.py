@@ -129,7 +129,15 @@ def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
         limit_per_day=None if quota.limit_per_day is None else int(quota.limit_per_day),
         rate_per_second=None if quota.rate_per_second is None else max(1, int(quota.rate_per_second)),
         detail=quota.detail,
+        left_today=_whole(_left(quota.limit_per_day, quota.sent_today)),
+        limit_per_hour=quota.limit_per_hour,
+        left_this_hour=_whole(_left(quota.limit_per_hour, quota.sent_this_hour)),
+        left_in_plan=quota.left_in_plan,
     )
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else max(0, int(number))
 
 
 def _left(limit: float | None, used: float | None) -> float | None:

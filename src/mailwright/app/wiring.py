@@ -35,7 +35,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
-from mailwright.domain.permits import Limits
+from mailwright.domain.permits import DomainLimits, Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.inbound_webhooks import InboundWebhooks
@@ -54,7 +54,7 @@ from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
-from mailwright.policies.domains import DomainLimits, parse_domain_limits
+from mailwright.policies.domains import parse_domain_limits
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
@@ -231,7 +231,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        api_messages=ApiMessages(database, clock, acceptor),
+        api_messages=ApiMessages(database, clock, acceptor, settings.timezone),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         write_probe=WriteProbe(database, clock),
@@ -415,7 +415,8 @@ def preview_identity(settings: Settings) -> SenderIdentity:
 
 
 def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> DefaultLimits:
-    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND)
+    domains = domain_limits(settings) or DomainLimits()
+    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains)
 
 
 def default_limits(settings: Settings) -> Limits:

@@ -32,6 +32,7 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.RESUME_CAMPAIGN: "campaign resume {subject}",
     ActionKind.CANCEL_CAMPAIGN: "campaign cancel {subject}",
     ActionKind.EDIT_LIMITS: "campaign limits {subject}",
+    ActionKind.SEND_NOW: "campaign reschedule {subject} now",
     ActionKind.CHOOSE_WINNER: "campaign winner {subject} {version}",
     ActionKind.RETRY_FAILED: "campaign retry-failed {subject}",
     ActionKind.ACCEPT_FAILURES: "campaign accept-failures {subject}",
@@ -87,6 +88,8 @@ def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator
         case CampaignExplanation(remedy=Remedy.START_CAMPAIGN):
             if all(action.kind is not ActionKind.START_CAMPAIGN for action in explanation.actions):
                 yield f"campaign start {explanation.campaign_id}"
+        case CampaignExplanation(remedy=Remedy.RESCHEDULE_CAMPAIGN | Remedy.SEND_OR_RESCHEDULE):
+            yield f"campaign reschedule {explanation.campaign_id} TIME"
         case CampaignExplanation(remedy=Remedy.PAUSE_AND_RESUME):
             yield f"campaign resume {explanation.campaign_id}"
 

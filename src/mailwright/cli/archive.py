@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
 from mailwright.content.template_store import TemplateStore
@@ -51,7 +51,7 @@ def list_command(
     """List the archived campaigns of a list."""
 
     async def work(at: Installation) -> tuple[list[tuple[ArchivedCampaign, list[str]]], str]:
-        owner, archive = await tenants.find(at.database, tenant), _archive(at)
+        owner, archive = await find_tenant(at, tenant), _archive(at)
         found = await archive.list_public(owner.id, list_key, limit=limit)
         return [(each, await archive.public_lists(each)) for each in found], at.settings.public_url
 
@@ -61,7 +61,7 @@ def list_command(
         return
     rows = ((clock_time(issue.sent_at), two_lines(issue.name, issue.campaign_id)) for issue, _ in found)
     nothing = f"The archive of {list_key} is empty. Publish a campaign with `mailwright archive publish ID`."
-    print_rows(("Sent (UTC)!", "Campaign"), rows, nothing=nothing)
+    print_rows(("Sent ({zone})!", "Campaign"), rows, nothing=nothing)
 
 
 def _archive(at: Installation) -> Archive:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from mailwright.app.templates import make_templates
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -59,7 +59,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List articles."""
 
     async def work(at: Installation) -> list[ArticleSummary]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _service(SliceStore, at).list_articles(owner.id)
 
     found = run(work)
@@ -83,7 +83,7 @@ def import_command(
     given = files.read(path)
 
     async def work(at: Installation) -> SliceChanges:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _service(SliceStore, at).import_slices(CONSOLE, owner.id, given)
 
     put = run(work, creates=True)
@@ -102,7 +102,7 @@ def export(
     """Export an article's slices. Importing them again changes nothing."""
 
     async def work(at: Installation) -> list[Slice]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _service(SliceStore, at).list_slices(owner.id, key)
 
     found = SliceSet(run(work)).slices
@@ -160,7 +160,7 @@ def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFA
     """Show how many recipients would get each variant now."""
 
     async def work(at: Installation) -> ArticleCoverage:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _service(ArticlePreviews, at).coverage(owner.id, key, _conditions(filters))
 
     found = run(work)
@@ -203,7 +203,7 @@ def send(
     order = parse_strict(ArticleSendRequest, request).run_request()
 
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _runs(at).start(CONSOLE, owner.id, order, overrides_rules=override_sender_rules)
 
     begun, is_replay = run(work)
@@ -230,7 +230,7 @@ def runs(
         return
 
     async def work(at: Installation) -> list[ArticleRun]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _service(ArticleRuns, at).list_runs(owner.id, limit=limit)
 
     found = run(work)
@@ -251,7 +251,7 @@ def runs(
 
 def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
     async def work(at: Installation) -> tuple[ArticleRun, dict[str, int], list[RunVariant]]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         made = _service(ArticleRuns, at)
         found = await made.find(owner.id, run_id)
         return found, await made.count_messages(found), await made.list_variants(found)
@@ -267,7 +267,7 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
 
 def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
     async def work(at: Installation) -> ArticlePreview:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         previews = _service(ArticlePreviews, at)
         person = await previews.find_recipient(owner.id, email, ocd_ids or ())
         return await previews.preview(owner.id, key, person)

@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, command
 from mailwright.cli.output import clock_time, print_json, print_rows, two_lines
-from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import AuditEntry, list_entries
 from mailwright.schemas.audit_log import AuditEntryResponse
 
@@ -29,7 +28,7 @@ def audit_log(
     """List the actions of users, API keys and the console."""
 
     async def work(at: Installation) -> list[AuditEntry]:
-        tenant_id = None if tenant is None else (await tenants.find(at.database, tenant)).id
+        tenant_id = None if tenant is None else (await find_tenant(at, tenant)).id
         return await list_entries(at.database, tenant_id=tenant_id, limit=limit, subject=subject)
 
     found = run(work)
@@ -43,7 +42,7 @@ def audit_log(
         )
         for each in found
     )
-    print_rows(("Time (UTC) and actor!", "Action and subject"), rows, nothing="The audit log is empty.")
+    print_rows(("Time ({zone}) and actor!", "Action and subject"), rows, nothing="The audit log is empty.")
 
 
 def _details(done: AuditEntry) -> str:

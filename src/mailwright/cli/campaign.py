@@ -43,11 +43,11 @@ from mailwright.cli.campaign_options import (
     WinnerBy,
     Zone,
 )
-from mailwright.cli.campaign_output import View, limits, picture, status, waiting
+from mailwright.cli.campaign_output import View, limits, picture, schedule_text, status, waiting
 from mailwright.cli.exit_codes import NEGATIVE
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
@@ -129,10 +129,11 @@ def create(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
-    definition = parse_strict(CampaignRequest, campaign_input.definition(locals()))
+    given = campaign_input.definition(locals())
 
     async def work(at: Installation) -> Campaign:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
+        definition = parse_strict(CampaignRequest, given, display.zone)
         async with at.database.read() as tx:
             await require_audience(tx, owner.id, definition)
         return await _campaigns(at).create(ACTOR, owner.id, definition)
@@ -145,7 +146,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
     """List a tenant's campaigns and why they wait."""
 
     async def work(at: Installation) -> list[View]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         found = await _campaigns(at).list_page(tenant_id=owner.id, limit=limit)
         now = at.clock.now()
         async with at.database.read() as tx:
@@ -157,7 +158,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
         print_json([campaign_summary_response(view.campaign, view.place).to_dict() for view in views])
         return
     nothing = f"The tenant {tenant} has no campaigns. Create one with `mailwright campaign create`."
-    print_rows(("Campaign and time (UTC)!", "Status and reason"), map(_row, views), nothing=nothing)
+    print_rows(("Campaign and time ({zone})!", "Status and reason"), map(_row, views), nothing=nothing)
 
 
 @app.command()
@@ -200,15 +201,20 @@ def start(
             help="Start although the rules of the large mailbox providers are not met. The audit log records it.",
         ),
     ] = False,
+    send_now: Annotated[bool, typer.Option("--now", help="Send now, whatever its send time.")] = False,
 ) -> None:
     """Start a campaign: freeze its content and enqueue its audience. All errors are reported at once.
+
+    A send time in the past is an error, unless --now confirms that the campaign is sent now.
 
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
 
     async def work(at: Installation) -> tuple[View, str]:
         _print_warnings((await _examined(at, await _found(at, campaign_id))).warnings)
-        campaign = await _campaigns(at).start(ACTOR, campaign_id, overrides_rules=override_sender_rules)
+        campaign = await _campaigns(at).start(
+            ACTOR, campaign_id, overrides_rules=override_sender_rules, send_now=send_now
+        )
         if not no_wait:
             await _enqueue(at, campaign)
         view = await _view(at, campaign_id)
@@ -227,6 +233,45 @@ def start(
 def override_sender_rules(campaign_id: CampaignId) -> None:
     """Send a campaign that is held because it does not meet the rules of the large mailbox providers."""
     _act(lambda campaigns: campaigns.override_rules(ACTOR, campaign_id))
+
+
+@app.command()
+def reschedule(
+    campaign_id: CampaignId,
+    time: Annotated[
+        str,
+        typer.Argument(
+            metavar="TIME",
+            help="For example 2027-01-15T08:00, in the tenant's time zone unless one is given; or now.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Change the send time of a draft or of a campaign that has not begun to send."""
+
+    async def work(at: Installation) -> View:
+        await _found(at, campaign_id)
+        await _campaigns(at).reschedule(ACTOR, campaign_id, campaign_input.send_time(time, display.zone))
+        return await _view(at, campaign_id)
+
+    view = _run(work)
+    out.print(f"{view.campaign.name}: {schedule_text(view)}.", markup=False, soft_wrap=True)
+
+
+@app.command()
+def move(
+    campaign_id: CampaignId,
+    position: Annotated[
+        int, typer.Argument(min=1, max=1_000_000, help="1 is first; a large number is last.", show_default=False)
+    ],
+) -> None:
+    """Move a queued campaign to another position in its tenant's queue."""
+
+    async def work(at: Installation) -> tuple[Campaign, int]:
+        return await _campaigns(at).move(ACTOR, campaign_id, position)
+
+    campaign, place = _run(work)
+    out.print(f"{campaign.name} is now number {place} in the queue.", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -337,9 +382,11 @@ def edit(
     ],
 ) -> None:
     """Replace the definition of a draft. `campaign show --json` prints the current one as `definition`."""
-    wanted = parse_strict(CampaignRequest, campaign_input.json_object(definition.read(), "FILE"))
+    given = campaign_input.json_object(definition.read(), "FILE")
 
     async def work(at: Installation) -> Campaign:
+        await _found(at, campaign_id)
+        wanted = parse_strict(CampaignRequest, given, display.zone)
         return await _campaigns(at).edit(ACTOR, campaign_id, wanted)
 
     changed = _run(work)
@@ -409,13 +456,14 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
 
     async def work(at: Installation) -> CampaignExplanation:
         defaults = defaults_of(at.settings, providers_of(at.settings))
+        await _found(at, campaign_id)
         return await explain_campaign(at.database, at.clock, defaults, campaign_id, tenant_id=None)
 
     found = _run(work)
     if as_json:
         print_json(campaign_explanation(found))
         return
-    print_explanation(campaign_text(found), commands(found))
+    print_explanation(campaign_text(found, display.zone), commands(found))
 
 
 @app.command("report")
@@ -464,7 +512,7 @@ def failures(
     rows = (
         (each.email, each.error_code, each.error_reason, each.attempts, clock_time(each.failed_at)) for each in found
     )
-    print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed (UTC)!"), rows, nothing="No failed recipients.")
+    print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed ({zone})!"), rows, nothing="No failed recipients.")
 
 
 app.command("excluded")(excluded_command)
@@ -502,7 +550,9 @@ def _templates(at: Installation) -> TemplateStore:
 
 
 async def _found(at: Installation, campaign_id: str) -> Campaign:
-    return await _campaigns(at).find(campaign_id, tenant_id=None)
+    campaign = await _campaigns(at).find(campaign_id, tenant_id=None)
+    await show_zone_of(at, campaign.tenant_id)
+    return campaign
 
 
 async def _view(at: Installation, campaign_id: str) -> View:
@@ -556,13 +606,17 @@ async def _enqueue(at: Installation, campaign: Campaign) -> None:
 
 
 async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple[str, ...] = ()) -> CampaignCheck:
+    from mailwright.app.wiring import default_limits  # noqa: PLC0415 - as above
+
     return await check_campaign(
         at.database,
         _templates(at),
         campaign.definition,
         tenant_id=campaign.tenant_id,
         now=at.clock.now(),
-        facts=PresendContext(postal_address=at.settings.postal_address, sender=sender_problems),
+        facts=PresendContext(
+            postal_address=at.settings.postal_address, sender=sender_problems, limits=default_limits(at.settings)
+        ),
         counts_excluded=True,
         rules=_sender_rules(at),
     )

@@ -1,14 +1,16 @@
 """Turn campaign options into the definition of the HTTP API."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import tzinfo
 from typing import Any, Final
 
 import orjson
 import typer
 
 from mailwright.content.formats import TemplateFormat
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.schedule import parse_time
 
 Options = Mapping[str, Any]
 
@@ -27,7 +29,7 @@ LIMITS: Final = (
 
 def definition(options: Options) -> dict[str, Any]:
     """Build the definition from the options of `campaign create`."""
-    filter_, schedule = options["filter_"], options["schedule"]
+    filter_ = options["filter_"]
     return _without_none(
         {
             "name": options["name"],
@@ -40,7 +42,7 @@ def definition(options: Options) -> dict[str, Any]:
             "variables": variables(options["values"] or []),
             "limits": limits(options),
             "experiment": _ab_test(options) if options["variants"] else None,
-            "scheduledAt": None if schedule is None else send_time(schedule),
+            "scheduledAt": options["schedule"],
         }
     )
 
@@ -91,13 +93,14 @@ def variants(given: list[str]) -> list[dict[str, str]]:
     return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
 
 
-def send_time(text: str) -> str:
-    """Parse a send time; without a zone it is in UTC."""
+def send_time(text: str, zone: tzinfo) -> Instant | None:
+    """Parse a send time; without a zone it is in `zone`. `now` is no send time."""
+    if text == "now":
+        return None
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidInput("must look like 2027-01-15T08:00 or 2027-01-15T08:00+01:00", field="--schedule") from error
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+        return parse_time(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput("must look like 2027-01-15T08:00 or 2027-01-15T08:00+01:00", field="TIME") from error
 
 
 def json_or_text(text: str) -> Any:

@@ -36,7 +36,7 @@ SendTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Send time, for example 2027-01-15T08:00 (UTC unless a zone is given).",
+        help="Send time, for example 2027-01-15T08:00, in the tenant's time zone unless one is given.",
         show_default=False,
     ),
 ]

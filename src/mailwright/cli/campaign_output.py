@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.cli.output import clock_time
+from mailwright.cli.output import display, zone_time
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.schemas.ab_test_text import ab_test_text
@@ -54,7 +54,15 @@ def waiting(place: QueuePosition | None, now: Instant) -> str | None:
     """Return `Hourly limit reached until 15:00 UTC (in 12 minutes)`, or None for a campaign that is not deferred."""
     if place is None or place.defer_reason is None or place.deferred_until is None:
         return None
-    return deferral_text(place.defer_reason, place.deferred_until, now)
+    return deferral_text(place.defer_reason, place.deferred_until, now, display.zone)
+
+
+def schedule_text(view: View) -> str:
+    """Return `scheduled for 2027-01-15 08:00:00 Europe/Lisbon`, or that it is sent now."""
+    scheduled_at = view.campaign.definition.scheduled_at
+    if scheduled_at is not None:
+        return f"scheduled for {zone_time(scheduled_at)}"
+    return "no send time" if view.campaign.status is CampaignStatus.DRAFT else "to be sent now"
 
 
 def picture(view: View) -> RenderableType:
@@ -63,6 +71,7 @@ def picture(view: View) -> RenderableType:
         ("campaign", campaign.campaign_id),
         ("name", campaign.name),
         ("status", status(campaign.status)),
+        ("scheduled", _time(campaign.definition.scheduled_at)),
         ("deferred", None if view.is_over else waiting(view.place, view.now)),
         ("audience", ", ".join(_audience(campaign))),
         ("limits", ", ".join(limits(campaign)) or None),
@@ -136,4 +145,4 @@ def _grid(facts: Iterable[tuple[str, Any]]) -> Table:
 
 
 def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else f"{clock_time(instant)} UTC"
+    return None if instant is None else zone_time(instant)

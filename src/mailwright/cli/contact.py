@@ -15,7 +15,7 @@ from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.cli import contact_files
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text
 from mailwright.domain.clock import isoformat
@@ -33,7 +33,7 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     """Show a contact's status, lists, suppressions and latest messages, with the fields of GET /v1/contacts/…"""
 
     async def work(at: Installation) -> ContactDetails:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         found = await contacts.load_details(at.database, owner.id, email)
         return (
             found
@@ -54,12 +54,12 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     if found.tags:
         out.print(f"Tags: {', '.join(found.tags)}", markup=False)
     print_rows(
-        ("List!", "Subscribed (UTC)!", "Unsubscribed (UTC)!"),
+        ("List!", "Subscribed ({zone})!", "Unsubscribed ({zone})!"),
         ((each.list_key, clock_time(each.subscribed_at), clock_time(each.unsubscribed_at)) for each in found.lists),
         nothing="Not subscribed to any list.",
     )
     print_rows(
-        ("Suppressed!", "Reason", "Source", "Since (UTC)!"),
+        ("Suppressed!", "Reason", "Source", "Since ({zone})!"),
         (
             (_scope(entry.list_key), entry.reason, entry.source, clock_time(entry.created_at))
             for entry in found.suppressions
@@ -67,7 +67,7 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
         nothing="Not suppressed.",
     )
     print_rows(
-        ("Message!", "Status!", "Subject", "Created (UTC)!"),
+        ("Message!", "Status!", "Subject", "Created ({zone})!"),
         ((one.outbox_id, status_text(one.status), one.subject, clock_time(one.created_at)) for one in found.messages),
         nothing="No messages to this address yet.",
     )
@@ -86,7 +86,7 @@ def list_command(
     """List a tenant's contacts."""
 
     async def work(at: Installation) -> list[Contact]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await contacts.list_page(at.database, owner.id, limit=limit, status=status)
 
     found = run(work)
@@ -94,7 +94,7 @@ def list_command(
         print_json([ContactSummaryResponse.model_validate(person).to_dict() for person in found])
         return
     rows = ((person.email, person.name, person.status, clock_time(person.status_updated_at)) for person in found)
-    print_rows(("Address", "Name", "Status!", "Since (UTC)!"), rows, nothing="No contacts.")
+    print_rows(("Address", "Name", "Status!", "Since ({zone})!"), rows, nothing="No contacts.")
 
 
 @app.command()
@@ -102,7 +102,7 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
     """Reactivate a contact who bounced, complained or unsubscribed from everything. Lists stay unsubscribed."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         await ContactStatusService(at.database, at.clock).activate(owner.id, email, source="cli")
 
     run(work)
@@ -142,7 +142,7 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
     """Show a contact's history: lists, status changes and the events of their latest messages."""
 
     async def work(at: Installation) -> list[ContactHistoryEntry]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         found = await personal_data.load_history(at.database, owner.id, email)
         return found if as_json else await _with_rendered_subjects(at, owner.id, found)
 
@@ -151,7 +151,7 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
         print_json([{"at": isoformat(each.at), "what": each.what, "detail": each.detail} for each in found])
         return
     rows = ((clock_time(each.at), each.what, each.detail) for each in found)
-    print_rows(("Time (UTC)!", "Event", "Details"), rows, nothing="No history.")
+    print_rows(("Time ({zone})!", "Event", "Details"), rows, nothing="No history.")
 
 
 async def _with_rendered_subjects(
@@ -167,7 +167,7 @@ def data(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = True) -
     """Print everything stored about a contact, as JSON for a data access request."""
 
     async def work(at: Installation) -> dict[str, Any]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await personal_data.export_personal_data(at.database, owner.id, email)
 
     print_json(run(work))
@@ -185,7 +185,7 @@ def erase(
         typer.confirm(f"Erase {email}? This cannot be undone.", abort=True)
 
     async def work(at: Installation) -> int:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         folder = at.settings.imports
         return await erasure.erase(at.database, at.clock, owner.id, email, actor=CONSOLE, imports_folder=folder)
 

@@ -19,7 +19,7 @@ from mailwright.audience.importing.rows import ContactRow
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
 from mailwright.audience.legal_basis import LegalBasis
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
@@ -114,7 +114,7 @@ def export_command(
     """Export contacts with lists, tags and attributes. Importing the CSV again changes nothing."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         filter_ = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
         make = export.export_json_lines if json_lines else export.export_csv
         parts = make(at.database, ExportSelection(owner.id, list_key, filter_), at.clock.now())
@@ -130,7 +130,7 @@ def export_command(
 
 
 async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
-    owner = await tenants.find(at.database, tenant)
+    owner = await find_tenant(at, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
         aside.print(f"The list {purpose.list_key} would be created.")
         purpose = replace(purpose, list_key=None)
@@ -140,7 +140,7 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOpt
 
 
 async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
-    owner = await tenants.find(at.database, tenant)
+    owner = await find_tenant(at, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
         await lists.create(at.database, at.clock, owner.id, purpose.list_key)

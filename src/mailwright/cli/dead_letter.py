@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -25,7 +25,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
     """List a tenant's dead letters with their last error."""
 
     async def work(at: Installation) -> list[DeadLetter]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await message_records.dead_letters(at.database, owner.id, limit=limit)
 
     found = run(work)
@@ -36,7 +36,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
         (two_lines(one.outbox_id, clock_time(one.created_at)), two_lines(one.to_email, one.reason)) for one in found
     )
     nothing = f"The tenant {tenant} has no dead letters."
-    print_rows(("Message and time (UTC)!", "Recipient and error"), rows, nothing=nothing)
+    print_rows(("Message and time ({zone})!", "Recipient and error"), rows, nothing=nothing)
 
 
 @app.command()
@@ -55,7 +55,7 @@ def retry(
         if outbox_id is not None:
             await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
             return 1
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _retry_all(at, [one.outbox_id async for one in _dead_letters(at, owner.id)])
 
     count = run(work)

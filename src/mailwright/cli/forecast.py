@@ -8,17 +8,22 @@ from rich.text import Text
 
 from mailwright.app.providers import providers_of
 from mailwright.app.wiring import defaults_of
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
-from mailwright.cli.output import clock_time, out, print_json
+from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
-from mailwright.outbox import tenants
 from mailwright.schemas.explanation_text import assumption_text, deferral_label, limit_name
 from mailwright.schemas.explanations import forecast_response
 from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as compute_forecast
-from mailwright.sources.campaigns.forecast_values import IN_LINE, CampaignForecast, ForecastSegment, summarize_segments
+from mailwright.sources.campaigns.forecast_values import (
+    IN_LINE,
+    CampaignForecast,
+    ForecastAssumption,
+    ForecastSegment,
+    summarize_segments,
+)
 
 app = command()
 
@@ -57,9 +62,13 @@ def forecast(
     """
 
     async def work(at: Installation) -> Forecast:
-        tenant_id = (await tenants.find(at.database, tenant)).id if tenant is not None else None
+        tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
         defaults = defaults_of(at.settings, providers_of(at.settings))
-        return await compute_forecast(at.database, at.clock, defaults, tenant_id=tenant_id, horizon=days * DAY)
+        found = await compute_forecast(at.database, at.clock, defaults, tenant_id=tenant_id, horizon=days * DAY)
+        shown = {campaign.tenant_id for campaign in found.campaigns}
+        if len(shown) == 1:
+            await show_zone_of(at, shown.pop())
+        return found
 
     found = run(work)
     if as_json:
@@ -71,6 +80,8 @@ def forecast(
 
 
 def _draw(found: Forecast) -> None:
+    if not found.workers:
+        out.print(Text("No worker is running. The times apply if one starts now.", style="yellow"), soft_wrap=True)
     begins, ends = found.computed_at, _end_of_axis(found)
     width = max(MIN_WIDTH, min(out.width, MAX_WIDTH) - 4)
     waits: set[str] = set()
@@ -90,6 +101,8 @@ def _draw(found: Forecast) -> None:
     out.print(_scale(begins, ends, width))
     out.print(_legend(waits, batches, sends_freely=sends_freely))
     for assumption in found.assumptions:
+        if assumption is ForecastAssumption.NO_WORKER:
+            continue  # shown first
         out.print(Text(assumption_text(assumption), style="bright_black"), soft_wrap=True)
 
 
@@ -127,7 +140,7 @@ def _times(campaign: CampaignForecast, found: Forecast) -> Text:
     if campaign.starts_at is None:
         line = Text("  does not start within the forecast")
     elif campaign.finishes_at is None:
-        line = Text(f"  starts {_time(campaign.starts_at, found.computed_at)}, does not finish within the forecast")
+        line = Text(f"  starts {_time(campaign.starts_at, found.computed_at)}, {_open_end(campaign)}")
     else:
         starts, finishes = (_time(time, found.computed_at) for time in (campaign.starts_at, campaign.finishes_at))
         line = Text(f"  starts {starts}, finishes {finishes}")
@@ -137,8 +150,13 @@ def _times(campaign: CampaignForecast, found: Forecast) -> Text:
     return line
 
 
+def _open_end(campaign: CampaignForecast) -> str:
+    why = f": {limit_name(campaign.blocker)}" if campaign.blocker else ""
+    return f"does not finish within the forecast{why}"
+
+
 def _time(time: Instant, now: Instant) -> str:
-    return "now" if time <= now else f"{clock_time(time)[:16]} UTC ({distance(time, now)})"
+    return "now" if time <= now else f"{clock_time(time)[:16]} {display.zone} ({distance(time, now)})"
 
 
 def _scale(begins: Instant, ends: Instant, width: int) -> Text:

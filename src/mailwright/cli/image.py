@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.content.images import Image, ImageStore
@@ -27,7 +27,7 @@ def upload(
     """Upload an image and print its address. Templates saved from now on can use its name."""
 
     async def work(at: Installation) -> tuple[Image, Settings]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _store(at).put(owner.id, name or file.name, file.read_bytes()), at.settings
 
     image, settings = run(work, creates=True)
@@ -39,7 +39,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
     """List a tenant's images, the newest first."""
 
     async def work(at: Installation) -> tuple[list[Image], Settings]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return [image for _, image in await _store(at).list_page(owner.id, limit=limit)], at.settings
 
     found, settings = run(work)
@@ -48,7 +48,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
         return
     rows = ((image.name, image.size_bytes, image.file_name, clock_time(image.created_at)) for image in found)
     nothing = f"The tenant {tenant} has no images. Upload one with `mailwright image upload FILE`."
-    print_rows(("Name!", "Bytes#", "File", "Uploaded (UTC)!"), rows, nothing=nothing)
+    print_rows(("Name!", "Bytes#", "File", "Uploaded ({zone})!"), rows, nothing=nothing)
 
 
 def _store(at: Installation) -> ImageStore:

@@ -6,7 +6,7 @@ import typer
 
 from mailwright.access.api_keys import ApiKey, ApiKeys
 from mailwright.access.roles import ALL_SCOPES, Scope
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
@@ -26,7 +26,7 @@ def create(
     """Create a key and print only the key on stdout. It is shown once; only its digest is stored."""
 
     async def work(at: Installation) -> str:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await ApiKeys(at.database, at.clock).create(owner.id, name, frozenset(scope or ALL_SCOPES))
 
     typer.echo(run(work, creates=True))
@@ -37,7 +37,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's keys, including revoked ones, with their last four characters."""
 
     async def work(at: Installation) -> list[ApiKey]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await ApiKeys(at.database, at.clock).list_all(owner.id)
 
     found = run(work)
@@ -56,7 +56,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         for key in found
     )
     nothing = f"The tenant {tenant} has no keys. Create one with `mailwright key create --tenant {tenant}`."
-    print_rows(("Id#", "Key!", "Name", "Scopes", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
+    print_rows(("Id#", "Key!", "Name", "Scopes", "Created ({zone})!", "Revoked ({zone})!"), rows, nothing=nothing)
 
 
 @app.command()
@@ -67,7 +67,7 @@ def revoke(
     """Revoke a key permanently. It stops working within one second."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         await ApiKeys(at.database, at.clock).revoke(owner.id, key_id)
 
     run(work)

@@ -9,7 +9,7 @@ from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.lists import GENERAL, List
 from mailwright.audience.search import count_subscribers
 from mailwright.audience.status import ContactStatusService
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
@@ -42,7 +42,7 @@ def create(
     """Create a list. Recipients can unsubscribe from each list separately."""
 
     async def work(at: Installation) -> List:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await lists.create(
             at.database,
             at.clock,
@@ -63,7 +63,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's lists. `general` stands for all bulk email, always exists and is not shown."""
 
     async def work(at: Installation) -> list[tuple[List, int]]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         found = await lists.list_all(at.database, owner.id)
         return [
             (each, 0 if as_json else await count_subscribers(at.database, owner.id, each.list_key)) for each in found
@@ -85,7 +85,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         for entry, people in found
     )
     nothing = f"{tenant} has only the list {GENERAL}. Create one with `mailwright list create KEY`."
-    print_rows(("Key!", "Name", "Public", "Sign-up", "Subscribers#", "Created (UTC)!"), rows, nothing=nothing)
+    print_rows(("Key!", "Name", "Public", "Sign-up", "Subscribers#", "Created ({zone})!"), rows, nothing=nothing)
 
 
 @app.command()
@@ -119,7 +119,7 @@ def edit(
     )
 
     async def work(at: Installation) -> List:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await lists.edit(
             at.database,
             at.clock,
@@ -167,7 +167,7 @@ def subscribe(
     """Subscribe or resubscribe a contact. Addresses that bounced or complained stay suppressed."""
 
     async def work(at: Installation) -> bool:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         if confirmed:
             await ContactStatusService(at.database, at.clock).subscribe(
                 owner.id, email, key, source="cli", actor=CONSOLE
@@ -191,7 +191,7 @@ def unsubscribe(key: Key, email: Email, tenant: Tenant = tenants.DEFAULT) -> Non
     """Unsubscribe a contact from a list; `general` means all bulk email."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         await ContactStatusService(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli", actor=CONSOLE)
 
     run(work, creates=True)

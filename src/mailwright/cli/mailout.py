@@ -15,7 +15,7 @@ from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines, zone_time
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
@@ -140,12 +140,10 @@ def show(run_id: RunId, as_json: Json = False) -> None:
     if tally is not None and tally.failed:
         out.print(f"`mailwright mailout report {run_id}` lists the failed recipients.", soft_wrap=True)
     if found.reported_at is not None:
-        out.print(f"Written back to Notion at {clock_time(found.reported_at)} UTC.")
+        out.print(f"Written back to Notion at {zone_time(found.reported_at)}.")
     if (waits := found.delay) is not None:
         again = f"Failed {waits.failures} times" if waits.failures > 1 else "Failed once"
-        message = (
-            f"! {sentence(waits.reason)} [{waits.code}] {again}; next attempt at {clock_time(waits.next_try_at)} UTC."
-        )
+        message = f"! {sentence(waits.reason)} [{waits.code}] {again}; next attempt at {zone_time(waits.next_try_at)}."
         out.print(Text(message, style="yellow"), soft_wrap=True)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.cli.actions import commands, print_explanation
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
+from mailwright.cli.output import clock_time, display, out, print_json, print_rows, status_text, two_lines, zone_time
 from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import NotFound
@@ -31,7 +31,8 @@ from mailwright.schemas.messages import message_response, message_summary_respon
 app = group("Find, explain, retry, cancel and resolve messages.")
 
 Moment = Annotated[
-    datetime | None, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In UTC.", show_default=False)
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In the tenant's time zone.", show_default=False),
 ]
 
 # Event fields to show, each with its prefix.
@@ -107,12 +108,12 @@ def list_command(
     as_json: Json = False,
 ) -> None:
     """List a tenant's messages, newest first."""
-    wanted = MessageSearch(
-        status=status, to_email=_normal(to), source=source, since=_instant(since), until=_instant(until)
-    )
+    recipient = _normal(to)
 
     async def work(at: Installation) -> list[MessageSummary]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
+        first, last = _instant(since), _instant(until)
+        wanted = MessageSearch(status=status, to_email=recipient, source=source, since=first, until=last)
         found = await message_records.search(at.database, owner.id, wanted, limit=limit)
         return found if as_json else await with_rendered_subjects(at, owner.id, found)
 
@@ -120,7 +121,7 @@ def list_command(
     if as_json:
         print_json([message_summary_response(message).to_dict() for message in found])
         return
-    print_rows(("Message and time (UTC)!", "Status and recipient"), map(_row, found), nothing="No messages.")
+    print_rows(("Message and time ({zone})!", "Status and recipient"), map(_row, found), nothing="No messages.")
 
 
 @app.command()
@@ -182,9 +183,11 @@ async def rendered_subjects(at: Installation, tenant_id: int, stored: Mapping[st
 
 async def _found(at: Installation, outbox_id: str) -> MessageRecord:
     try:
-        return await message_records.find(at.database, outbox_id, tenant_id=None)
+        found = await message_records.find(at.database, outbox_id, tenant_id=None)
     except NotFound as error:
         raise NotFound(f"There is no message {outbox_id[:80]}.") from error
+    await find_tenant(at, found.tenant)
+    return found
 
 
 def _done(outbox_id: str, status: Status) -> None:
@@ -211,7 +214,7 @@ def _header(record: MessageRecord) -> Table:
         ("tenant", record.tenant),
         ("source", message.source),
         ("request", message.request_id),
-        ("accepted", f"{clock_time(message.created_at)} UTC"),
+        ("accepted", zone_time(message.created_at)),
         ("attempts", message.attempts or None),
         ("provider", _provider(message)),
         ("error", why(message) or None),
@@ -237,7 +240,7 @@ def why(message: MessageSummary) -> str:
 
 def _print_explanation(explanation: MessageExplanation) -> None:
     out.print()
-    print_explanation(message_text(explanation), commands(explanation))
+    print_explanation(message_text(explanation, display.zone), commands(explanation))
 
 
 def _timeline(record: MessageRecord) -> Table:
@@ -284,4 +287,4 @@ def _normal(text: str | None) -> str | None:
 
 
 def _instant(time: datetime | None) -> Instant | None:
-    return None if time is None else to_instant(time.replace(tzinfo=UTC))
+    return None if time is None else to_instant(time.replace(tzinfo=display.zone))

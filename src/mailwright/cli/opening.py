@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from mailwright.app.addresses import located
 from mailwright.app.databases import open_database
+from mailwright.cli.output import display
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
+from mailwright.outbox import tenants
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import known_revision
 
@@ -40,6 +43,7 @@ def run(
         database = open_database(settings)
         try:
             await _require_file(database, creates=creates)
+            display.zone = ZoneInfo(settings.timezone)
             if not any_schema:
                 await known_revision(database)
             found = settings if any_schema else await located(settings, database)
@@ -48,6 +52,18 @@ def run(
             await database.close()
 
     return asyncio.run(opened())
+
+
+async def find_tenant(at: Installation, name: str) -> tenants.Tenant:
+    """Find the tenant of a command. Times are shown in its time zone from now on."""
+    tenant = await tenants.find(at.database, name)
+    await show_zone_of(at, tenant.id)
+    return tenant
+
+
+async def show_zone_of(at: Installation, tenant_id: int) -> None:
+    """Show times in the time zone of this tenant."""
+    display.zone = await tenants.load_zone(at.database, tenant_id, at.settings.timezone)
 
 
 def settings_for_command() -> Settings:

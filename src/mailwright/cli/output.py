@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 from rich import box
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.clock import Instant
 from mailwright.domain.states import Status
 from mailwright.schemas.time_text import distance
 
@@ -25,6 +26,14 @@ SHAPES: Final = {
     Status.CANCELLED: ("–", "bright_black"),
 }
 
+
+class Display:
+    """How this process shows times: in the time zone of the command's tenant, or of the installation."""
+
+    zone: tzinfo = UTC
+
+
+display = Display()
 out = Console(highlight=False)
 # Progress and remarks go to stderr, so that stdout holds only the result.
 aside = Console(stderr=True, highlight=False)
@@ -35,11 +44,11 @@ def print_json(data: Any) -> None:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """Build a table. A column name ending in # is numeric; one ending in ! does not wrap."""
+    """Build a table. A column name ending in # is numeric; one ending in ! does not wrap; {zone} is the time zone."""
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold")
     for column in columns:
         made.add_column(
-            column.rstrip("#!"),
+            column.rstrip("#!").format(zone=display.zone),
             justify="right" if column.endswith("#") else "left",
             no_wrap=column.endswith(("!", "#")),
             overflow="fold",
@@ -71,8 +80,13 @@ def two_lines(first: str, second: str) -> Text:
 
 
 def clock_time(instant: Instant | None) -> str:
-    """Format as `2027-01-15 08:00:00` in UTC."""
-    return (isoformat(instant) or "–")[:19].replace("T", " ")
+    """Format as `2027-01-15 08:00:00` in the time zone of the command."""
+    return "–" if instant is None else f"{datetime.fromtimestamp(instant // 1000, display.zone):%Y-%m-%d %H:%M:%S}"
+
+
+def zone_time(instant: Instant) -> str:
+    """Format as `2027-01-15 08:00:00 Europe/Lisbon`."""
+    return f"{clock_time(instant)} {display.zone}"
 
 
 def ago(instant: Instant, now: Instant) -> str:

@@ -9,7 +9,7 @@ from mailwright.audience import segments
 from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
@@ -38,7 +38,7 @@ def create(
     """Create a segment from a filter. Its members are computed each time it is used."""
 
     async def work(at: Installation) -> tuple[Segment, int]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         made = await segments.create(
             at.database, at.clock, owner.id, key, filter_=_parsed(filter_), name=name, actor=CONSOLE
         )
@@ -54,7 +54,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's segments."""
 
     async def work(at: Installation) -> list[Segment]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await segments.list_all(at.database, owner.id)
 
     found = run(work)
@@ -70,7 +70,7 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
     """Show a segment and its current members."""
 
     async def work(at: Installation) -> tuple[Segment, int, list[Contact]]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         found = await segments.find(at.database, owner.id, key)
         async with at.database.read() as tx:
             people = await segments.list_members(tx, owner.id, found.filter, at.clock.now(), limit=limit)
@@ -92,7 +92,7 @@ def delete(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
     """Delete a segment. Its contacts stay."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         await segments.delete_segment(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
 
     run(work)

@@ -6,7 +6,7 @@ import typer
 
 from mailwright.audience import suppressions
 from mailwright.audience.suppressions import Suppression
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
@@ -23,7 +23,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
     """List a tenant's suppressed addresses."""
 
     async def work(at: Installation) -> list[Suppression]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await suppressions.list_page(at.database, owner.id, limit=limit)
 
     found = run(work)
@@ -32,7 +32,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
         return
     rows = ((entry.email, entry.list_key, entry.reason, entry.source, clock_time(entry.created_at)) for entry in found)
     print_rows(
-        ("Address", "List!", "Reason", "Source", "Since (UTC)!"),
+        ("Address", "List!", "Reason", "Source", "Since ({zone})!"),
         rows,
         nothing=f"The suppression list of {tenant} is empty.",
     )
@@ -50,7 +50,7 @@ def create(
     """Suppress an address, for all email or for one list. Messages that already wait are stopped too."""
 
     async def work(at: Installation) -> tuple[Suppression, bool]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await suppressions.add(
             at.database, at.clock, owner.id, email, reason=reason, source="cli", list_key=list_key, actor=CONSOLE
         )
@@ -71,7 +71,7 @@ def delete(
     """Remove a suppression. Messages that it refused are not retried automatically."""
 
     async def work(at: Installation) -> None:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         await suppressions.remove(at.database, owner.id, email, list_key=list_key, actor=CONSOLE, clock=at.clock)
 
     run(work)

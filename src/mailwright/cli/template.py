@@ -13,9 +13,9 @@ from mailwright.app.link_checks import dead_links
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.cli.output import clock_time, out, print_json, print_rows, zone_time
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, links_of, run_presend_checks
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
@@ -89,7 +89,7 @@ def create(
     )
 
     async def work(at: Installation) -> StoredTemplate:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _store(at).write(owner.id, template_id, draft)
 
     stored = run(work, creates=True)
@@ -111,7 +111,7 @@ def show(
         print_json(template_response(found).to_dict())
         return
     for line in (
-        f"{_version_label(found)}, created {clock_time(found.created_at)} UTC",
+        f"{_version_label(found)}, created {zone_time(found.created_at)}",
         f"Subject: {found.subject}",
         f"Variables: {', '.join(_variable_label(each) for each in found.expected_variables()) or 'none'}",
         f"\n{found.body}",
@@ -126,7 +126,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's templates with their newest versions."""
 
     async def work(at: Installation) -> list[StoredTemplate]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         newest = await _store(at).list_page(owner.id, limit=10_000)
         return [stored for by_locale in newest for stored in by_locale.values()]
 
@@ -140,7 +140,7 @@ def versions(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT, as_json:
     """List all versions of a template, newest first."""
 
     async def work(at: Installation) -> list[StoredTemplate]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return await _store(at).versions(owner.id, template_id)
 
     _print_versions(run(work), as_json=as_json, nothing="")
@@ -158,7 +158,7 @@ def diff(
     """Show the differences between two versions."""
 
     async def work(at: Installation) -> str:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         return diff_versions(*await _store(at).versions_to_compare(owner.id, template_id, before, after))
 
     out.print(run(work) or "No differences.\n", end="", markup=False, soft_wrap=True)
@@ -234,7 +234,7 @@ async def _findings(
 async def _find_version(
     at: Installation, tenant: str, template_id: str, locale: str | None, version: int | None
 ) -> tuple[StoredTemplate, Settings]:
-    owner = await tenants.find(at.database, tenant)
+    owner = await find_tenant(at, tenant)
     store = _store(at)
     if version is not None:
         return await store.version(owner.id, template_id, version), at.settings
@@ -253,7 +253,7 @@ def _print_versions(found: list[StoredTemplate], *, as_json: bool, nothing: str)
         (one.template_id, one.version, one.locale or "default", one.format, one.subject, clock_time(one.created_at))
         for one in found
     )
-    print_rows(("Template!", "Version#", "Locale!", "Format!", "Subject", "Created (UTC)!"), rows, nothing=nothing)
+    print_rows(("Template!", "Version#", "Locale!", "Format!", "Subject", "Created ({zone})!"), rows, nothing=nothing)
 
 
 def _version_label(stored: StoredTemplate) -> str:

@@ -5,9 +5,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, table
+from mailwright.cli.output import clock_time, out, print_json, print_rows, table, zone_time
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -129,7 +129,7 @@ def show(name: Name, as_json: Json = False) -> None:
     """Show one tenant and its own limits."""
 
     async def work(at: Installation) -> Tenant:
-        return await tenants.find(at.database, name)
+        return await find_tenant(at, name)
 
     _print(run(work), as_json=as_json)
 
@@ -211,7 +211,7 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
         ("warm-up since", tenant.warmup_since),
     ):
         made.add_row(label, "from the settings" if value is None else str(value))
-    made.add_row("created", f"{clock_time(tenant.created_at)} UTC")
+    made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
 
 

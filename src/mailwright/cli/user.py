@@ -9,11 +9,10 @@ from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
-from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
 app = group("Dashboard users.")
@@ -37,7 +36,7 @@ def create(
     password = _password(from_input=from_input)
 
     async def work(at: Installation) -> User:
-        tenant_id = (await tenants.find(at.database, tenant)).id if tenant is not None else None
+        tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
         return await _users(at).create(login, password, role, tenant_id=tenant_id, actor=CONSOLE)
 
     made = run(work, creates=True)
@@ -66,7 +65,7 @@ def list_command(as_json: Json = False) -> None:
         )
         for user in found
     )
-    columns = ("Name!", "Role!", "Tenant", "Two-factor", "Last seen (UTC)!", "Disabled (UTC)!")
+    columns = ("Name!", "Role!", "Tenant", "Two-factor", "Last seen ({zone})!", "Disabled ({zone})!")
     print_rows(columns, rows, nothing="There are no users. Create one with `mailwright user create NAME --role admin`.")
 
 

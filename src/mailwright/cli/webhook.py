@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from mailwright.cli.exit_codes import NEGATIVE
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
 from mailwright.events.outbound.deliveries import DELIVERED, FAILED, PENDING, WebhookDeliveries, WebhookDelivery
@@ -49,7 +49,7 @@ def create(
     """Create a webhook. Prints its id on stdout; the secret is shown once."""
 
     async def work(at: Installation) -> tuple[WebhookEndpoint, str]:
-        owner = await tenants.find(at.database, tenant)
+        owner = await find_tenant(at, tenant)
         wanted = WebhookEndpointInput(url, tuple(types or ()), description)
         return await _endpoints(at).create(owner.id, wanted, actor=CONSOLE)
 
@@ -66,7 +66,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's webhooks with their state."""
 
     async def work(at: Installation) -> list[WebhookEndpoint]:
-        return await _endpoints(at).list_all((await tenants.find(at.database, tenant)).id)
+        return await _endpoints(at).list_all((await find_tenant(at, tenant)).id)
 
     found = run(work)
     if as_json:
@@ -117,7 +117,7 @@ def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, 
         )
         for each in found
     )
-    print_rows(("Time (UTC) and event!", "State!", "Id and last response"), rows, nothing="No deliveries yet.")
+    print_rows(("Time ({zone}) and event!", "State!", "Id and last response"), rows, nothing="No deliveries yet.")
 
 
 @app.command()

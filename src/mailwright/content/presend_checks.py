@@ -6,7 +6,7 @@ are warnings.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from mailwright.content import text as plain_text
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.domain.permits import Limits
 
 # Gmail clips the HTML of an email after this size.
 CLIPPED_BYTES = 102 * 1024
@@ -36,7 +37,7 @@ class PresendIssue:
     level: IssueLevel
     code: str
     sentence: str
-    where: str  # subject, html, text, sender or audience
+    where: str  # subject, html, text, sender, audience or scheduledAt
 
 
 ISSUE_LEVELS: Mapping[str, IssueLevel] = {
@@ -66,6 +67,7 @@ ISSUE_LEVELS: Mapping[str, IssueLevel] = {
     "EXCLAMATION_MARKS": IssueLevel.WARNING,
     "PRETENDED_REPLY": IssueLevel.WARNING,
     "SENDER_NOT_TRUSTED": IssueLevel.WARNING,
+    "OUTSIDE_HOURS": IssueLevel.WARNING,
 }
 
 
@@ -77,6 +79,7 @@ class PresendContext:
     postal_address: str | None = None
     variables: frozenset[str] | None = None  # all variables that will be given; None if unknown
     sender: tuple[str, ...] = ()  # problems of the sender domain in DNS, a sentence each
+    limits: Limits = field(default_factory=Limits)  # the installation's, for tenants without their own
 
 
 # Every issue with one of these codes is listed; of the others, only the first.

@@ -21,6 +21,7 @@ class ActionKind(StrEnum):
     RESUME_CAMPAIGN = "resume_campaign"
     CANCEL_CAMPAIGN = "cancel_campaign"
     EDIT_LIMITS = "edit_limits"
+    SEND_NOW = "send_now"
     CHOOSE_WINNER = "choose_winner"
     RETRY_FAILED = "retry_failed"
     ACCEPT_FAILURES = "accept_failures"
@@ -42,6 +43,7 @@ _CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
     ActionKind.RESUME_CAMPAIGN: CampaignAction.RESUME,
     ActionKind.CANCEL_CAMPAIGN: CampaignAction.CANCEL,
     ActionKind.EDIT_LIMITS: CampaignAction.EDIT_LIMITS,
+    ActionKind.SEND_NOW: CampaignAction.RESCHEDULE,
     ActionKind.CHOOSE_WINNER: CampaignAction.CHOOSE_WINNER,
     ActionKind.RETRY_FAILED: CampaignAction.RETRY_FAILED,
     ActionKind.ACCEPT_FAILURES: CampaignAction.ACCEPT_FAILURES,

@@ -33,6 +33,8 @@ class CampaignAction(StrEnum):
     EDIT_LIMITS = "edit_limits"
     CHOOSE_WINNER = "choose_winner"
     EXTEND = "extend"
+    RESCHEDULE = "reschedule"
+    MOVE = "move"
     TEST = "test"
     OVERRIDE_RULES = "override_sender_rules"
 
@@ -48,6 +50,8 @@ ALLOWED_STATUSES = {
     CampaignAction.EDIT_LIMITS: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
     CampaignAction.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
+    CampaignAction.RESCHEDULE: frozenset({CampaignStatus.DRAFT, CampaignStatus.READY, CampaignStatus.PAUSED}),
+    CampaignAction.MOVE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.TEST: frozenset(CampaignStatus),
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
 }
@@ -55,6 +59,7 @@ ALLOWED_STATUSES = {
 # Reason codes of lane deferrals. The policies define further ones.
 PAUSED = "paused"
 SCHEDULED = "scheduled"
+SCHEDULE_OVERDUE = "schedule_overdue"
 CANCELLED = "cancelled"
 AWAITING_WINNER = "waits_for_winner"
 # The results of an A/B test do not decide it; a person must choose the winner.

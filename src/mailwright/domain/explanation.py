@@ -40,6 +40,7 @@ class CampaignState(StrEnum):
 
     DRAFT = "draft"
     SCHEDULED = "scheduled"
+    OVERDUE = "overdue"
     PAUSED = "paused"
     HELD = "held"
     NO_WORKER = "no_worker"
@@ -77,6 +78,8 @@ class Remedy(StrEnum):
     START_CAMPAIGN = "start_campaign"
     RESUME_CAMPAIGN = "resume_campaign"
     CANCEL_CAMPAIGN = "cancel_campaign"
+    RESCHEDULE_CAMPAIGN = "reschedule_campaign"
+    SEND_OR_RESCHEDULE = "send_or_reschedule"
     PAUSE_CAMPAIGN_AHEAD = "pause_campaign_ahead"
     PAUSE_AND_RESUME = "pause_and_resume"
     CHOOSE_WINNER = "choose_winner"
@@ -158,8 +161,11 @@ class CampaignExplanation(Explanation):
     in_doubt: int = 0
     is_message_deferral: bool = False  # the campaign may send, but each of its messages is deferred
     finished_at: Instant | None = None
+    scheduled_at: Instant | None = None
     campaign_ahead: str | None = None
     # The forecast of a queued campaign. A time is None if it is beyond the forecast's horizon.
     forecast_start: Instant | None = None
     forecast_end: Instant | None = None
     forecast_messages: int = 0
+    forecast_blocker: str | None = None  # the limit that still defers it at the horizon
+    has_worker: bool = True

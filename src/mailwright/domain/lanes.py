@@ -1,7 +1,7 @@
 """Lanes: a lane is the queue of one tenant at one priority; each campaign has a lane of its own.
 
 Lanes with the highest priority are served first. At the same priority, tenants take turns; a tenant's campaigns follow
-one another in the order in which they were started.
+one another in the order in which they were started, or in the order that a user gave them.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ class Lane:
     number: int
     weight: int = 1
     at_most: int | None = None  # The tenant's limit of messages in flight.
+    place: int = 0  # The campaign's place among those of its tenant, which a user can change.
 
     @property
     def tenant_id(self) -> int:
@@ -54,7 +55,8 @@ def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tupl
     for _, group in groupby(sorted(lanes, key=lambda lane: lane.priority), key=lambda lane: lane.priority):
         if limit <= 0:
             break
-        first_of_tenant = {lane.tenant_id: lane for lane in sorted(group, key=lambda lane: -lane.number)}
+        last_first = sorted(group, key=lambda lane: (-lane.place, -lane.number))
+        first_of_tenant = {lane.tenant_id: lane for lane in last_first}
         equals = sorted(first_of_tenant.values(), key=lambda lane: (lane.tenant_id <= last_tenant, lane.number))
         total = sum(lane.weight for lane in equals)
         budget = limit

@@ -1,7 +1,7 @@
 """Limits on sending, the counters and rates that enforce them, and the deferrals that result."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
@@ -56,6 +56,26 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainLimit:
+    """The limits of one domain; None means no limit."""
+
+    rate_per_second: int | None = None
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainLimits:
+    named: Mapping[str, DomainLimit] = field(default_factory=dict)
+    others: DomainLimit | None = None  # The limit of each domain without a limit of its own.
+
+    def __bool__(self) -> bool:
+        return bool(self.named) or self.others is not None
+
+    def of(self, domain: str) -> DomainLimit | None:
+        return self.named.get(domain, self.others) if domain else None
+
+
+@dataclass(frozen=True, slots=True)
 class SendRate:
     """A rate at which sends start: `batch_size` messages in each interval. All workers share it by its name."""
 
@@ -87,6 +107,7 @@ class LimitLevel:
 
     owner: str
     limits: Limits
+    place: int | None = None  # Of a campaign that was moved in the queue.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +136,15 @@ class LimitWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaPeriod:
+    """What a route may still send in an hour or a day, and how much after its renewal. A plan (None) has no renewal."""
+
+    length: Instant | None
+    left: int
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaSnapshot:
     """The remaining quota that the providers of a route reported together, and when."""
 
@@ -125,6 +155,7 @@ class QuotaSnapshot:
     per_day: int | None = None  # The daily quota, if the providers report one.
     previous_sync: Instant | None = None
     counted_before: int = 0  # The value of the previous sync's counter at the time of this sync.
+    periods: tuple[QuotaPeriod, ...] = ()  # The parts of `remaining`, for forecasts.
 
     @property
     def lock_name(self) -> str:

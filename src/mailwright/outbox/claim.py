@@ -129,7 +129,7 @@ async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: in
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
-    return [Lane(row.lane, row.weight, row.max_in_flight) for row in await tx.run(DUE_LANES, now=now)]
+    return [Lane(row.lane, row.weight, row.max_in_flight, row.place) for row in await tx.run(DUE_LANES, now=now)]
 
 
 def _fence(claimed: Claimed) -> dict[str, int]:

@@ -10,10 +10,18 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import ColumnElement, select
 
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, SENDER_RULES, UNDECIDED
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    CANCELLED,
+    PAUSED,
+    SCHEDULE_OVERDUE,
+    SCHEDULED,
+    SENDER_RULES,
+    UNDECIDED,
+)
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import Lane, place_of
-from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
+from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
@@ -31,7 +39,7 @@ LIMIT_COLUMNS = (
     "one_at_a_time",
 )
 # Reasons of deferrals that no limit causes: a change of a limit does not end them.
-NON_LIMIT_REASONS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER, UNDECIDED, SENDER_RULES)
+NON_LIMIT_REASONS = (PAUSED, SCHEDULED, SCHEDULE_OVERDUE, CANCELLED, AWAITING_WINNER, UNDECIDED, SENDER_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ class DefaultLimits:
     # The providers of the route with their weights, if any. All tenants share their quota.
     providers: Mapping[str, int | None] = field(default_factory=dict)
     quota_sync_every: Instant = 5 * MINUTE
+    domains: DomainLimits = field(default_factory=DomainLimits)  # Limits of the recipients' domains.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,11 @@ class LimitRules:
         tenant = LimitLevel(str(tenant_id), limits)
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
+
+    def order_of(self, lane: int) -> int:
+        """Return the number by which lanes are served in turn: the lane's, with the place that a user gave it."""
+        campaign = self.campaigns.get(lane)
+        return lane if campaign is None or campaign.place is None else lane - place_of(lane) + campaign.place
 
     def missing_lanes(self, lanes: Iterable[int]) -> set[int]:
         """Return the campaign lanes whose limits are not loaded."""
@@ -100,6 +114,7 @@ async def _campaigns(
         queue_entries.c.lane,
         queue_entries.c.limits,
         queue_entries.c.created_at,
+        queue_entries.c.position,
     ).where(which)
     async with database.read() as tx:
         rows = await tx.execute(found)
@@ -107,6 +122,7 @@ async def _campaigns(
         row.lane: LimitLevel(
             f"campaign-{row.campaign_key}",
             parse_campaign_limits(row.limits, own.get(row.tenant_id, default), row.created_at),
+            row.position,
         )
         for row in rows
     }
@@ -124,8 +140,8 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
     """Parse the `limits` of a queue entry. They apply in addition to the tenant's limits.
 
-    Time zone and working hours default to the tenant's; hours without a limit count as none. A warm-up begins on the day
-    the campaign started.
+    Time zone and working hours default to the tenant's, and so do hours without a limit. A warm-up begins on the day
+    when the campaign started.
     """
     own: dict[str, Any] = orjson.loads(text)
     zone = own.get("timezone") or tenant.timezone

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
-from mailwright.domain.clock import DAY, Clock, Instant
-from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaSnapshot, quota_counter, quota_lock_name
+from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaPeriod, QuotaSnapshot, quota_counter, quota_lock_name
 from mailwright.outbox import defer
 from mailwright.outbox.ledger import LOCK_COUNTER, NEVER, OPEN_COUNTER
 from mailwright.storage.database import Database, Transaction
@@ -32,6 +32,11 @@ class QuotaReport:
     limit_per_day: int | None = None
     rate_per_second: int | None = None
     detail: str = ""
+    # The parts of `remaining`, for forecasts: an hour and a day are renewed, a plan is not.
+    left_today: int | None = None
+    limit_per_hour: int | None = None
+    left_this_hour: int | None = None
+    left_in_plan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +150,35 @@ async def load_quota_snapshot(
         return None
     daily = [row.limit_per_day for row in rows]
     first = rows[0]
+    remaining = max(0, sum(row.remaining for row in rows) - first.in_flight)
+    periods = _periods(rows, first.in_flight)
+    # A provider that has stopped an account reports less than its periods allow.
+    is_explained = bool(periods) and min(period.left for period in periods) == remaining
     return QuotaSnapshot(
         providers=tuple(sorted(providers)),
-        remaining=max(0, sum(row.remaining for row in rows) - first.in_flight),
+        remaining=remaining,
         synced_at=first.synced_at,
         sync_every=sync_every,
         per_day=None if None in daily else sum(daily),
         previous_sync=first.previous_sync,
         counted_before=first.counted_before,
+        periods=periods if is_explained else (),
     )
+
+
+def _periods(rows: Sequence[Any], in_flight: int) -> tuple[QuotaPeriod, ...]:
+    """Return what is left of each hour, day and plan, if every provider of the route reports it."""
+    found = []
+    for length, limit, left in (
+        (HOUR, "limit_per_hour", "left_this_hour"),
+        (DAY, "limit_per_day", "left_today"),
+        (None, None, "left_in_plan"),
+    ):
+        lefts = [getattr(row, left) for row in rows]
+        limits = [getattr(row, limit) if limit is not None else 0 for row in rows]
+        if None not in lefts and None not in limits:
+            found.append(QuotaPeriod(length, max(0, sum(lefts) - in_flight), sum(limits)))
+    return tuple(found)
 
 
 async def provider_rate(database: Database, route: Mapping[str, int | None]) -> RouteRate | None:
@@ -207,6 +232,10 @@ def _row(report: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, A
         "limit_per_day": report.limit_per_day,
         "rate_per_second": report.rate_per_second,
         "detail": report.detail,
+        "left_today": report.left_today,
+        "limit_per_hour": report.limit_per_hour,
+        "left_this_hour": report.left_this_hour,
+        "left_in_plan": report.left_in_plan,
         "synced_at": now,
         "in_flight": before.in_flight,
         "previous_sync": before.previous_sync,

@@ -92,6 +92,13 @@ async def find(database: Database, name: str) -> Tenant:
     return _only(rows, name)
 
 
+async def load_zone(database: Database, tenant_id: int, default: str) -> ZoneInfo:
+    """Return the tenant's time zone, or the installation's if it has none of its own."""
+    async with database.read() as tx:
+        rows = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == tenant_id))
+    return ZoneInfo((rows[0].timezone if rows else None) or default)
+
+
 async def list_all(database: Database) -> list[Tenant]:
     async with database.read() as tx:
         rows = await tx.execute(select(tenants).order_by(tenants.c.name))

@@ -3,19 +3,25 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import orjson
 from sqlalchemy import delete, func, select
 
-from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import workers
+from mailwright.storage.tables import installation, workers
 
 REPORT_PRESENCE = statement(__package__, "report_presence")
+RECORD_BEST_RATE = statement(__package__, "record_best_rate")
 
 # A worker that has not reported for this long is not counted any more.
 PRESENCE_TIMEOUT: Instant = 30_000
 FORGET_AFTER: Instant = 10 * MINUTE
+# The highest rate is recorded from this many messages per second on, and used for a week.
+MIN_RECORDED_RATE = 5.0
+BEST_RATE_AGE: Instant = 7 * DAY
+_BEST_RATE = "best_sending_rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class WorkerRegistry:
         self._worker = worker
         self._rows: set[str] = set()
         self._reported: dict[str, tuple[Instant, int]] = {}  # The last report of each provider: its time and messages.
+        self._best = 0.0  # The highest send rate that this worker has recorded.
 
     async def report(self, *providers: WorkerPresence) -> None:
         now = self._clock.now()
@@ -65,6 +72,7 @@ class WorkerRegistry:
                     defer_reason=presence.defer_reason if presence.is_unavailable else None,
                     per_second=self._per_second(presence, now),
                 )
+            await self._record_best(tx, sum(self._per_second(presence, now) for presence in providers), now)
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
 
     async def deregister(self) -> None:
@@ -74,6 +82,17 @@ class WorkerRegistry:
     async def delete_lost(self) -> None:
         async with self._database.write() as tx:
             await tx.execute(delete(workers).where(workers.c.seen_at < self._clock.now() - FORGET_AFTER))
+
+    async def _record_best(self, tx: Transaction, per_second: float, now: Instant) -> None:
+        """Remember how fast a worker can send, for forecasts while nothing is sent."""
+        if per_second <= max(self._best * 1.1, MIN_RECORDED_RATE):
+            return
+        self._best = per_second
+        known = await _load_best(tx, now)
+        if per_second <= known:
+            return
+        value = orjson.dumps({"perSecond": per_second, "at": now}).decode()
+        await tx.run(RECORD_BEST_RATE, name=_BEST_RATE, value=value)
 
     def _per_second(self, presence: WorkerPresence, now: Instant) -> float:
         """Return the send rate since the last report."""
@@ -119,6 +138,18 @@ async def presence_by_provider(
     for presence in await list_present(database, now):
         by_provider.setdefault(presence.provider, []).append(presence)
     return by_provider
+
+
+async def best_rate(database: Database, now: Instant) -> float:
+    """Return the most messages per second that one worker sent in the last days; 0 if none did."""
+    async with database.read() as tx:
+        return await _load_best(tx, now)
+
+
+async def _load_best(tx: Transaction, now: Instant) -> float:
+    rows = await tx.execute(select(installation.c.value).where(installation.c.name == _BEST_RATE))
+    best = orjson.loads(rows[0].value) if rows else None
+    return float(best["perSecond"]) if best is not None and now - best["at"] <= BEST_RATE_AGE else 0.0
 
 
 async def sending_rate(database: Database, now: Instant) -> float:

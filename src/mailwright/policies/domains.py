@@ -1,37 +1,15 @@
 """Limits per recipient domain: rate and concurrency over all tenants."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.permits import DeferReason, LimitWindow, RelatedCounter
+from mailwright.domain.permits import DeferReason, DomainLimit, DomainLimits, LimitWindow, RelatedCounter
 
 OTHERS = "*"
 HALF: Instant = SECOND // 2
 _WORDS = re.compile(r"(?P<rate>[1-9][0-9]{0,8})/s|(?P<at_once>[1-9][0-9]{0,8})c")
-
-
-@dataclass(frozen=True, slots=True)
-class DomainLimit:
-    """The limits of one domain; None means no limit."""
-
-    rate_per_second: int | None = None
-    at_once: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DomainLimits:
-    named: Mapping[str, DomainLimit] = field(default_factory=dict)
-    others: DomainLimit | None = None  # The limit of each domain without a limit of its own.
-
-    def __bool__(self) -> bool:
-        return bool(self.named) or self.others is not None
-
-    def of(self, domain: str) -> DomainLimit | None:
-        return self.named.get(domain, self.others) if domain else None
 
 
 def window(domain: str, rate: int, now: Instant) -> LimitWindow:

@@ -6,7 +6,7 @@ Limits per second need no reserve: the next slot is less than a second away, and
 
 from dataclasses import replace
 
-from mailwright.domain.permits import LimitWindow, QuotaSnapshot
+from mailwright.domain.permits import LimitWindow, QuotaPeriod, QuotaSnapshot
 
 
 def reserved_part(limit: int, percent: int) -> int:
@@ -23,10 +23,19 @@ def keep_reserve(window: LimitWindow, percent: int) -> LimitWindow:
 def quota_for_bulk(quota: QuotaSnapshot | None, percent: int) -> QuotaSnapshot | None:
     """Return the quota as bulk messages may use it.
 
-    The reserve is a part of the daily quota, if that is known: a part of the remainder would shrink with every sync.
+    The reserve is a part of the hourly or daily quota, if that is known: a part of the remainder would shrink with
+    every sync.
     """
     if quota is None or not percent:
         return quota
+    if quota.periods:
+        periods = tuple(_period_for_bulk(period, percent) for period in quota.periods)
+        return replace(quota, remaining=min(period.left for period in periods), periods=periods)
     reserved = reserved_part(quota.per_day or quota.remaining, percent)
     per_day = None if quota.per_day is None else quota.per_day - reserved
     return replace(quota, remaining=max(0, quota.remaining - reserved), per_day=per_day)
+
+
+def _period_for_bulk(period: QuotaPeriod, percent: int) -> QuotaPeriod:
+    reserved = reserved_part(period.limit or period.left, percent)
+    return replace(period, left=max(0, period.left - reserved), limit=max(0, period.limit - reserved))

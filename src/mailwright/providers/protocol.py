@@ -30,6 +30,7 @@ class AccountQuota:
     sent_this_hour: int | None = None
     is_sending_enabled: bool = True
     detail: str = ""
+    left_in_plan: int | None = None  # What the plan still contains; nothing renews it automatically.
 
 
 ResultCallback = Callable[[SendResult], None]

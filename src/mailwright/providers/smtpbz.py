@@ -162,6 +162,7 @@ def _quota(account: Any) -> AccountQuota:
         sent_this_hour=numbers["hsent"],
         is_sending_enabled=numbers["quota"] != 0,
         detail=_detail(numbers),
+        left_in_plan=numbers["quota"],
     )
 
 

@@ -72,6 +72,18 @@ class CampaignWinnerRequest(RequestModel):
     version: SingleLine
 
 
+class CampaignScheduleRequest(RequestModel):
+    """The send time. Without a time zone it is in the tenant's; null means now."""
+
+    scheduled_at: RequestTime | None
+
+
+class CampaignMoveRequest(RequestModel):
+    """The new position in the queue; 1 is first, and a number beyond its end is last."""
+
+    position: Annotated[int, Field(ge=1, le=1_000_000)]
+
+
 class CampaignRefused(RequestInvalid):
     """The campaign cannot start."""
 
@@ -197,10 +209,15 @@ class CampaignStartQuery(RequestModel):
             description="Start although the rules of the large mailbox providers are not met; the audit log says so."
         ),
     ] = False
+    send_now: Annotated[bool, Field(description="Send now, whatever the send time.")] = False
 
 
 class CampaignStartResponse(CampaignResponse):
     warnings: list[CampaignWarningResponse]
+
+
+class CampaignMoveResponse(CampaignResponse):
+    position: int
 
 
 class CampaignRetryResponse(CampaignResponse):

@@ -10,6 +10,7 @@ from mailwright.domain.campaign import (
     CANCELLED,
     INDEFINITELY,
     PAUSED,
+    SCHEDULE_OVERDUE,
     SCHEDULED,
     SENDER_RULES,
     UNDECIDED,
@@ -86,6 +87,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     IN_LINE: "other campaigns first",
     PAUSED: "paused",
     SCHEDULED: "scheduled",
+    SCHEDULE_OVERDUE: "overdue schedule",
     AWAITING_WINNER: "A/B test",
     UNDECIDED: "undecided A/B test",
     SENDER_RULES: "sender rules",
@@ -400,8 +402,15 @@ def _goes_on(campaign: CampaignExplanation) -> str:
 
 _CampaignSentence = Callable[[_Times, CampaignExplanation], str]
 _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
-    CampaignState.DRAFT: lambda times, campaign: "Draft. It has not been started.",
+    CampaignState.DRAFT: lambda times, campaign: (
+        "Draft. It has not been started."
+        if campaign.scheduled_at is None
+        else f"Draft. It has not been started. Its send time is {times.at(campaign.scheduled_at)}."
+    ),
     CampaignState.SCHEDULED: lambda times, campaign: f"Scheduled for {times.at(campaign.until)}.",
+    CampaignState.OVERDUE: lambda times, campaign: (
+        f"It was scheduled for {times.at(campaign.scheduled_at)}, and no worker sent it within a day. It is held."
+    ),
     CampaignState.PAUSED: lambda times, campaign: "Paused. It keeps its position in the queue.",
     CampaignState.HELD: _held_campaign,
     CampaignState.NO_WORKER: lambda times, campaign: "Ready to send, but no worker is running.",
@@ -423,11 +432,13 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
 def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | None:
     if campaign.forecast_start is None:
         return None
-    starts = "Sending"
+    condition = "" if campaign.has_worker else "No worker is running. If one starts now: "
+    starts = f"{condition}Sending"
     if campaign.forecast_start > times.now:
-        starts = f"{_goes_on(campaign)} at {times.at(campaign.forecast_start)} and"
+        starts = f"{condition}{_goes_on(campaign)} at {times.at(campaign.forecast_start)} and"
     if campaign.forecast_end is None:
-        return f"{starts} does not finish within a year."
+        why = f" because of the {limit_name(campaign.forecast_blocker)}" if campaign.forecast_blocker else ""
+        return f"{starts} does not finish within a year{why}."
     left = count_text(campaign.forecast_messages, "message")
     return f"{starts} finishes at {times.at(campaign.forecast_end)}, with {left} left to send."
 
@@ -458,6 +469,8 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
     Remedy.START_CAMPAIGN: "Start the campaign.",
     Remedy.RESUME_CAMPAIGN: "Resume the campaign.",
+    Remedy.RESCHEDULE_CAMPAIGN: "Change its send time, or cancel the campaign.",
+    Remedy.SEND_OR_RESCHEDULE: "Send it now, choose another send time, or cancel the campaign.",
     Remedy.CANCEL_CAMPAIGN: "Nothing sends it earlier. You can cancel the campaign.",
     Remedy.PAUSE_CAMPAIGN_AHEAD: "Pause campaign {campaign_ahead} to send this one first.",
     Remedy.PAUSE_AND_RESUME: "Pause and then resume the campaign to end the deferral now.",
@@ -526,6 +539,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     PAUSED: DeferralLabel("Paused"),
     CANCELLED: DeferralLabel("Cancelled"),
     SCHEDULED: DeferralLabel("Scheduled", "for"),
+    SCHEDULE_OVERDUE: DeferralLabel("Held: its send time has passed"),
     AWAITING_WINNER: DeferralLabel("A/B test running"),
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
@@ -558,12 +572,14 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ),
     ForecastAssumption.PROVIDER_RECOVERS: "The provider accepts email again at the next attempt.",
     ForecastAssumption.ASSUMED_RATE: (
-        f"Nothing is being sent now, so the forecast assumes {ASSUMED_RATE:g} messages per second."
+        f"Nothing has been sent recently, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),
+    ForecastAssumption.NO_WORKER: "No worker is running. The times apply if one starts now.",
+    ForecastAssumption.LAST_RATE: "Messages are sent as fast as recently.",
     ForecastAssumption.ONE_AT_A_TIME_RATE: (
         f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."
     ),
-    ForecastAssumption.SENDER_TIME_ZONE: "All recipients live in the sender's time zone.",
+    ForecastAssumption.HOURLY_QUOTA: "The providers' hourly quota is renewed at every full hour.",
     ForecastAssumption.DAILY_QUOTA: "The providers' quota is renewed a day after they reported it.",
     ForecastAssumption.NO_MORE_QUOTA: (
         "The providers' quota is not renewed, because they do not report when it will be."

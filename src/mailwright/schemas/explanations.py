@@ -34,10 +34,13 @@ class CampaignForecastResponse(ResponseModel):
 
 
 class ForecastResponse(ResponseModel):
+    """Without workers, the times apply if one starts now."""
+
     computed_at: Time
     looked_until: Time
     rate_per_second: float
     is_rate_measured: bool
+    workers: int
     assumptions: list[str]
     campaigns: list[CampaignForecastResponse]
 
@@ -90,6 +93,7 @@ def forecast_response(found: Forecast) -> dict[str, Any]:
         "lookedUntil": isoformat(found.looked_until),
         "ratePerSecond": round(found.rate, 3),
         "isRateMeasured": found.is_rate_measured,
+        "workers": found.workers,
         "assumptions": [assumption_text(assumption) for assumption in found.assumptions],
         "campaigns": [_campaign_forecast(campaign) for campaign in found.campaigns],
     }

@@ -506,6 +506,7 @@ queue_entries = Table(
     Column("campaign_key", BigInteger, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("lane", BigInteger, nullable=False),
+    Column("position", BigInteger),  # The place in the queue if it was moved; otherwise the id.
     Column("content", Text, nullable=False),  # The frozen template versions, as JSON.
     Column("limits", Text, nullable=False),  # As JSON.
     Column("planned", Integer, nullable=False),  # Size of the audience at the start.
@@ -542,6 +543,10 @@ quotas = Table(
     Column("provider", Text, primary_key=True),
     Column("remaining", BigInteger),  # None if the provider has no limit.
     Column("limit_per_day", BigInteger),
+    Column("left_today", BigInteger),
+    Column("limit_per_hour", BigInteger),
+    Column("left_this_hour", BigInteger),
+    Column("left_in_plan", BigInteger),
     Column("rate_per_second", BigInteger),
     Column("detail", Text, nullable=False),
     Column("synced_at", Timestamp, nullable=False),

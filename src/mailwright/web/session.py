@@ -7,8 +7,10 @@ the form token of the session, as a field or as a header.
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Request
 from starlette.responses import Response
@@ -53,6 +55,7 @@ class Visitor:
 
     session: Session
     token: str = field(repr=False)
+    zone: tzinfo = UTC  # of the tenant
 
     @property
     def user(self) -> User:
@@ -101,8 +104,11 @@ async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: b
 
 async def find_visitor(request: Request, *, is_seen: bool = True) -> Visitor | None:
     token = session_token(request)
-    session = await engine_of(request).sessions.find(token, is_seen=is_seen) if token else None
-    return Visitor(session, token or "") if session is not None else None
+    engine = engine_of(request)
+    session = await engine.sessions.find(token, is_seen=is_seen) if token else None
+    if session is None:
+        return None
+    return Visitor(session, token or "", ZoneInfo(session.timezone or engine.defaults.limits.timezone))
 
 
 async def _viewer(request: Request) -> Visitor:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Deferral, DeferReason, LimitWindow
+from mailwright.domain.permits import Deferral, DeferReason, DomainLimit, DomainLimits, LimitWindow
 from mailwright.outbox.ledger import Ledger
-from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, window
+from mailwright.policies.domains import SendSlots, window
 from mailwright.policies.reserve import keep_reserve
 
 # A message to a domain with as many messages in flight as allowed is deferred by this much.

@@ -90,7 +90,8 @@ class Gate:
         sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
         admitted: list[Admitted] = []
         closed: dict[int, Deferral] = {}
-        for lane, group in groupby(sorted(sendable, key=_lane), key=_lane):
+        in_order = sorted(sendable, key=lambda claimed: self._rules.order_of(claimed.lane))
+        for lane, group in groupby(in_order, key=_lane):
             decision = await self._decide(await self._within_recipient_hours(list(group)))
             admitted += decision.admitted
             if decision.deferral is not None and not self._are_limits_new:

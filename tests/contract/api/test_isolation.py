@@ -32,6 +32,8 @@ BODIES: dict[str, Any] = {
     "CampaignDuplicateRequest": {},
     "CampaignExtendRequest": {},
     "CampaignWinnerRequest": {"version": "A"},
+    "CampaignScheduleRequest": {"scheduledAt": None},
+    "CampaignMoveRequest": {"position": 1},
     "ContactRequest": {"name": "Theirs"},
     "SubscribeRequest": {"email": "theirs@example.com"},
     "SegmentCountRequest": {"filter": {"tag": "vip"}},

@@ -116,7 +116,7 @@ async def test_every_deferral_has_its_state_reason_and_remedy(bench: Bench) -> N
     assert (found.state, found.unsent) == ("sending", 5)
     await change_tenant(bench.database, working_hours="09:00-18:00")  # it is eight
     for reason, until, state, remedy in (
-        (SCHEDULED, now + DAY, "scheduled", Remedy.CANCEL_CAMPAIGN),
+        (SCHEDULED, now + DAY, "scheduled", Remedy.RESCHEDULE_CAMPAIGN),
         (AWAITING_WINNER, now + HOUR, "held", Remedy.CHOOSE_WINNER),
         ("quota_exhausted", now + HOUR, "held", Remedy.MORE_QUOTA),
         ("outside_hours", now + HOUR, "held", Remedy.CHANGE_LIMIT),

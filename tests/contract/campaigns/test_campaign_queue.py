@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority
 from mailwright.outbox import quotas
@@ -16,7 +18,8 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
-from mailwright.sources.campaigns import enqueue
+from mailwright.sources.campaigns import enqueue, progress
+from mailwright.storage.tables import messages
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
@@ -379,3 +382,23 @@ async def test_campaign_rate_excludes_other_tenants(desk: CampaignHarness) -> No
     assert (await desk.progress()).rate == 2.0  # twenty in the last ten seconds
     desk.clock.advance(10 * SECOND)
     assert (await desk.progress()).rate == 0.0
+
+
+async def test_moved_campaign_is_sent_in_its_new_place(desk: CampaignHarness) -> None:
+    await join(desk.database, [address_of(number) for number in range(3)])
+    first, second, third = [await desk.start(name=name) for name in ("First", "Second", "Third")]
+    await desk.run_scheduler()
+    assert (await desk.campaigns.move(OPERATOR, third, 1))[1] == 1
+    assert (await desk.campaigns.move(OPERATOR, first, 99))[1] == 3
+    async with desk.database.read() as tx:
+        queue = await progress.list_positions(tx, desk.clock.now(), tenant_id=DEFAULT_TENANT)
+    assert [position.campaign_id for position in queue] == [third, second, first]
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    async with desk.database.read() as tx:
+        rows = await tx.execute(select(messages.c.outbox_id, messages.c.request_id))
+    campaign_of = {row.outbox_id: row.request_id for row in rows}
+    sent = list(dict.fromkeys(campaign_of[message.outbox_id] for message in provider.messages))
+    assert sent == [third, second, first]
+    with pytest.raises(NotPossibleNow):
+        await desk.campaigns.move(OPERATOR, third, 2)

@@ -534,9 +534,16 @@ async def a_paused_campaign(world: ExplainedApi) -> None:
     await one_of_a_paused_campaign(world)
 
 
-@campaign_is("scheduled", ActionKind.CANCEL_CAMPAIGN)
+@campaign_is("scheduled", (ActionKind.SEND_NOW, {"scheduledAt": None}), ActionKind.CANCEL_CAMPAIGN)
 async def a_scheduled_campaign(world: ExplainedApi) -> None:
     await world.start(scheduled_at=world.clock.now() + HOUR)
+
+
+@campaign_is("overdue", (ActionKind.SEND_NOW, {"scheduledAt": None}), ActionKind.CANCEL_CAMPAIGN)
+async def a_campaign_that_is_a_day_late(world: ExplainedApi) -> None:
+    await world.start(scheduled_at=world.clock.now() + HOUR)
+    world.clock.advance(26 * HOUR)
+    await world.desk.run_scheduler()
 
 
 @campaign_is("no_worker")

@@ -9,8 +9,9 @@ WITH RECURSIVE lanes(lane) AS (
   )
   FROM lanes WHERE lanes.lane IS NOT NULL
 )
-SELECT lanes.lane, tenants.weight, tenants.max_in_flight
+SELECT lanes.lane, tenants.weight, tenants.max_in_flight, COALESCE(e.position, e.id, 0) AS place
 FROM lanes
+LEFT JOIN queue_entries AS e ON e.id = lanes.lane % 268435456
 JOIN tenants ON tenants.id = lanes.lane % 4503599627370496 / 268435456
 LEFT JOIN lane_deferrals ON lane_deferrals.lane = lanes.lane AND lane_deferrals.deferred_until > :now
 WHERE lane_deferrals.lane IS NULL

@@ -30,8 +30,11 @@ SELECT
     FROM queue_entries AS e
     JOIN campaigns AS before ON before.id = e.campaign_key
     LEFT JOIN lane_deferrals AS held ON held.lane = e.lane AND held.deferred_until > :now
-    WHERE e.tenant_id = m.tenant_id AND e.completed_at IS NULL AND e.lane < d.lane AND held.lane IS NULL
-    ORDER BY e.lane
+    WHERE e.tenant_id = m.tenant_id AND e.completed_at IS NULL AND held.lane IS NULL
+      AND COALESCE(e.position, e.id) < (
+        SELECT COALESCE(mine.position, mine.id) FROM queue_entries AS mine WHERE mine.campaign_key = m.campaign_key
+      )
+    ORDER BY COALESCE(e.position, e.id)
     LIMIT 1
   ) END AS goes_after
 FROM messages AS m

@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC
 from typing import Annotated, Any
 
 import orjson
@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
@@ -29,7 +30,8 @@ from pydantic_core import CoreSchema, core_schema
 from mailwright.audience import lists
 from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
 from mailwright.domain import address, locales
-from mailwright.domain.clock import Instant, to_instant
+from mailwright.domain.clock import Instant
+from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.sources.api.validation import invalid
 
 MAX_CONTENT_BYTES = 512 * 1024
@@ -126,16 +128,17 @@ def _base64(text: str) -> str:
     return text
 
 
-def _instant(value: Any) -> Instant:
+def _instant(value: Any, info: ValidationInfo) -> Instant:
+    """Parse a time. Without a time zone it is in the zone of the tenant, which the validation context contains."""
     if not isinstance(value, str):
         raise invalid("invalid_time", "must be text, for example 2027-01-15T08:00:00Z")
+    zone = (info.context or {}).get("zone")
+    if zone is None and not has_zone(value):
+        raise invalid("time_without_zone", "needs a time zone, for example 2027-01-15T08:00:00Z")
     try:
-        time = datetime.fromisoformat(value)
-        instant = to_instant(time)
+        instant = parse_time(value, zone or UTC)
     except (ValueError, OverflowError) as error:
         raise invalid("invalid_time", "must look like 2027-01-15T08:00:00Z") from error
-    if time.tzinfo is None:
-        raise invalid("time_without_zone", "needs a time zone, for example 2027-01-15T08:00:00Z")
     if not 0 <= instant < _YEAR_9999:
         raise invalid("invalid_time", "must be between the years 1970 and 9999")
     return instant

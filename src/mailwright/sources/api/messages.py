@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,7 +16,9 @@ from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD
 from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.domain.schedule import has_zone, is_past
 from mailwright.domain.states import OnDoubt, Priority
+from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.sources.api.requests import BatchRequest, ListNotFound, SendRequest, TemplateNotFound, parse_send
 from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplates, latest_templates
@@ -78,14 +81,15 @@ class _Item(NamedTuple):
 
 
 class ApiMessages:
-    def __init__(self, database: Database, clock: Clock, acceptor: Acceptor) -> None:
+    def __init__(self, database: Database, clock: Clock, acceptor: Acceptor, default_zone: str = "UTC") -> None:
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
+        self._default_zone = default_zone  # Of tenants without their own.
 
     async def send(self, context: RequestContext, body: Any) -> Accepted:
         """Accept one message. When this returns, the message is stored durably."""
-        request = parse_send(body)
+        request = parse_send(body, await self._zone(context.caller, [body]))
         references = await self._references(context.caller, [request])
         key = f"send:{context.idempotency_key}" if context.idempotency_key else None
         now = self._clock.now()
@@ -98,7 +102,8 @@ class ApiMessages:
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
         """Accept all valid items in one commit. Results have the order of the items."""
         items = parse(BatchRequest, body).messages
-        requests = [_parse_item(item) for item in items]
+        zone = await self._zone(context.caller, items)
+        requests = [_parse_item(item, zone) for item in items]
         references = await self._references(
             context.caller, [request for request in requests if isinstance(request, SendRequest)]
         )
@@ -115,6 +120,12 @@ class ApiMessages:
         ]
         accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
         return [one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted)) for one in messages]
+
+    async def _zone(self, caller: Caller, bodies: Sequence[Any]) -> tzinfo | None:
+        """Return the tenant's time zone if a time has none of its own. Most requests need no query."""
+        if not any(_has_local_time(body) for body in bodies):
+            return None
+        return await tenants.load_zone(self._database, caller.tenant_id, self._default_zone)
 
     async def _references(self, caller: Caller, requests: Sequence[SendRequest]) -> References:
         """Load the templates and lists that the requests name. Without any, no query is needed."""
@@ -147,8 +158,8 @@ def _message_or_rejection(
 def _message(
     context: RequestContext, request: SendRequest, references: References, item: _Item, now: Instant
 ) -> NewMessage:
-    if request.scheduled_at is not None and request.scheduled_at > now + MAX_SCHEDULE_AHEAD:
-        raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
+    if request.scheduled_at is not None:
+        _check_schedule(request.scheduled_at, now)
     template = None
     if request.template_id is not None:
         template = references.templates.find(request.template_id, request.to.lower(), request.locale)
@@ -182,6 +193,13 @@ def _message(
     )
 
 
+def _check_schedule(scheduled_at: Instant, now: Instant) -> None:
+    if scheduled_at > now + MAX_SCHEDULE_AHEAD:
+        raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
+    if is_past(scheduled_at, now):
+        raise RequestInvalid([FieldError("scheduledAt", "IN_THE_PAST", "is in the past; leave it out to send now")])
+
+
 def payload(request: SendRequest) -> dict[str, Any]:
     """Return the content of the email under the names that the pipeline reads, without empty fields."""
     fields = request.__dict__  # Attribute access would take five times as long.
@@ -200,9 +218,14 @@ def _digest(body: Any) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _parse_item(item: Any) -> SendRequest | RejectedItem:
+def _has_local_time(body: Any) -> bool:
+    times = (body.get(name) for name in ("scheduledAt", "expiresAt")) if isinstance(body, dict) else ()
+    return any(isinstance(time, str) and not has_zone(time) for time in times)
+
+
+def _parse_item(item: Any, zone: tzinfo | None) -> SendRequest | RejectedItem:
     try:
-        return parse_send(item)
+        return parse_send(item, zone)
     except RequestInvalid as error:
         return _rejected_item(error)
 

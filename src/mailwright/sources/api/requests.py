@@ -1,6 +1,7 @@
 """Requests to send email: their fields, and the rules that involve several fields."""
 
 from collections.abc import Iterable
+from datetime import tzinfo
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -105,8 +106,8 @@ class BatchRequest(RequestModel):
     messages: Annotated[list[Any], Field(min_length=1, max_length=1_000)]
 
 
-def parse_send(body: Any) -> SendRequest:
-    request = parse(SendRequest, body)
+def parse_send(body: Any, zone: tzinfo | None = None) -> SendRequest:
+    request = parse(SendRequest, body, zone)
     if errors := list(_cross_field_errors(request)):
         raise RequestInvalid(errors)
     return request

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -50,18 +51,22 @@ _CODES: Final[Mapping[str, str]] = {
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(model: type[Model], body: Any) -> Model:
-    """Build a request from parsed JSON, or raise RequestInvalid with every problem."""
+def parse(model: type[Model], body: Any, zone: tzinfo | None = None) -> Model:
+    """Build a request from parsed JSON, or raise RequestInvalid with every problem.
+
+    Times without a time zone are in `zone`; without it they are invalid.
+    """
     try:
-        return model.model_validate(body)
+        return model.model_validate(body, context=None if zone is None else {"zone": zone})
     except ValidationError as error:
         raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
 
 
-def parse_strict(model: type[Model], body: Any) -> Model:
+def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> Model:
     """Like `parse`, without conversions: the text "5" is not a number."""
+    context = None if zone is None else {"zone": zone}
     try:
-        return model.model_validate_json(orjson.dumps(body), strict=True, by_alias=True, by_name=False)
+        return model.model_validate_json(orjson.dumps(body), strict=True, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
 

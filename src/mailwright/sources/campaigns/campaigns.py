@@ -15,16 +15,18 @@ from mailwright.domain.campaign import (
     CANCELLED,
     INDEFINITELY,
     PAUSED,
+    SCHEDULE_OVERDUE,
     SCHEDULED,
     UNDECIDED,
     CampaignAction,
     CampaignStatus,
 )
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
+from mailwright.domain.schedule import is_past
 from mailwright.domain.states import EventType, Priority
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
@@ -32,10 +34,10 @@ from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns import failure_actions
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold
-from mailwright.sources.campaigns.checks import filter_with_segment
+from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
-from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QueueEntry, find_entry, update_entry
+from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, QueueEntry, find_entry, update_entry
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
@@ -131,20 +133,31 @@ class Campaigns:
         copy = original.definition.model_copy(update=changes)
         return await self.create(actor, original.tenant_id, copy)
 
-    async def start(self, actor: Actor, campaign_id: str, *, overrides_rules: bool = False) -> Campaign:
+    async def start(
+        self, actor: Actor, campaign_id: str, *, overrides_rules: bool = False, send_now: bool = False
+    ) -> Campaign:
         """Freeze the content and join the queue, or raise an error with all problems at once."""
         facts = PresendContext(postal_address=self.rules.postal_address)
-        return (await self.start_with_warnings(actor, campaign_id, facts, overrides_rules=overrides_rules))[0]
+        how = {"overrides_rules": overrides_rules, "send_now": send_now}
+        return (await self.start_with_warnings(actor, campaign_id, facts, **how))[0]
 
     async def start_with_warnings(
-        self, actor: Actor, campaign_id: str, facts: PresendContext, *, overrides_rules: bool = False
+        self,
+        actor: Actor,
+        campaign_id: str,
+        facts: PresendContext,
+        *,
+        overrides_rules: bool = False,
+        send_now: bool = False,
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
-        """Start the campaign, and return the warnings of the pre-send checks.
+        """Start the campaign, and return the warnings of the pre-send checks. `send_now` drops its send time.
 
         `overrides_rules` sends although the rules of the large mailbox providers are not met. The audit log says so.
         """
         draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
         _check(draft, CampaignAction.START)
+        if send_now and draft.definition.scheduled_at is not None:
+            draft = await self.reschedule(actor, campaign_id, None)
         now = self._clock.now()
         frozen = await freeze(
             self._database,
@@ -180,6 +193,47 @@ class Campaigns:
                 await self._record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign, unmet=unmet)
             await announce(tx, _announced(campaign), EventType.CAMPAIGN_STARTED, now)
             return await _find(tx, campaign_id, actor.tenant_id), frozen.warnings
+
+    async def reschedule(self, actor: Actor, campaign_id: str, scheduled_at: Instant | None) -> Campaign:
+        """Change the send time of a campaign that has not begun to send. None means now."""
+        now = self._clock.now()
+        if scheduled_at is not None and is_past(scheduled_at, now):
+            raise InvalidInput(f"is in the past; {SEND_NOW_ADVICE}", field="scheduledAt")
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.RESCHEDULE)
+            if campaign.status is not CampaignStatus.DRAFT:
+                entry = await _entry(tx, campaign)
+                if entry.recipients or entry.processed:
+                    raise NotPossibleNow("The campaign has already begun to send, so its send time cannot change.")
+                if campaign.status is CampaignStatus.READY:
+                    await _defer_until_schedule(tx, entry, scheduled_at, now)
+            definition = campaign.definition.model_copy(update={"scheduled_at": scheduled_at})
+            await self._change(tx, campaign, definition=_as_text(definition), scheduled_at=scheduled_at)
+            await self._record(
+                tx,
+                actor,
+                CampaignAction.RESCHEDULE,
+                campaign,
+                before=isoformat(campaign.definition.scheduled_at),
+                after=isoformat(scheduled_at),
+            )
+            return await _find(tx, campaign_id, actor.tenant_id)
+
+    async def move(self, actor: Actor, campaign_id: str, position: int) -> tuple[Campaign, int]:
+        """Move the campaign to a position in its tenant's queue, from 1. Return the position that it has now."""
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.MOVE)
+            before = await _open_entries(tx, campaign.tenant_id)
+            if all(row.campaign_key != campaign.key for row in before):
+                raise NotPossibleNow("The campaign is not in the queue: all its messages are processed.")
+            after = [row for row in before if row.campaign_key != campaign.key]
+            index = min(max(position, 1) - 1, len(after))
+            after.insert(index, next(row for row in before if row.campaign_key == campaign.key))
+            for place, row in zip([row.place for row in before], after, strict=True):
+                if row.place != place:
+                    await update_entry(tx, row.campaign_key, position=place)
+            await self._record(tx, actor, CampaignAction.MOVE, campaign, position=index + 1)
+            return campaign, index + 1
 
     async def pause(self, actor: Actor, campaign_id: str) -> Campaign:
         """Stop sending. Messages that a worker has already claimed may still be sent. The position is kept."""
@@ -254,7 +308,7 @@ class Campaigns:
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # The old limit may have deferred it. If a new limit does, the next claim defers it again.
-                kept = (SCHEDULED, AWAITING_WINNER, UNDECIDED)
+                kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED)
                 await defer.end_lane_deferral(tx, (await _entry(tx, campaign)).lane, but=kept)
             changed = limits.model_dump(mode="json", exclude_defaults=True)
             await self._record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
@@ -390,6 +444,19 @@ async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, plann
         .returning(queue_entries.c.id)
     )
     return int(rows[0].id)
+
+
+async def _open_entries(tx: Transaction, tenant_id: int) -> Sequence[Any]:
+    """Return the tenant's queue in order, locked against another move."""
+    is_open = (queue_entries.c.tenant_id == tenant_id) & queue_entries.c.completed_at.is_(None)
+    query = select(queue_entries.c.campaign_key, QUEUE_ORDER.label("place")).where(is_open).order_by(QUEUE_ORDER)
+    return await tx.execute(query.with_for_update())
+
+
+async def _defer_until_schedule(tx: Transaction, entry: QueueEntry, scheduled_at: Instant | None, now: Instant) -> None:
+    await defer.end_lane_deferral(tx, entry.lane)
+    if scheduled_at is not None and scheduled_at > now:
+        await defer.record_lane_deferral(tx, entry.lane, SCHEDULED, scheduled_at)
 
 
 async def _entry(tx: Transaction, campaign: Campaign) -> QueueEntry:

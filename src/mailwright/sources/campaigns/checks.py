@@ -1,8 +1,10 @@
 """Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
@@ -17,7 +19,11 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.permits import LimitLevel
+from mailwright.domain.schedule import is_past
 from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.outbox.limits import load_tenant_limits, parse_campaign_limits
+from mailwright.policies.hours import lane_outside_hours
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.variants import (
@@ -34,6 +40,7 @@ from mailwright.storage.tables import contacts, lists, segments
 NO_FACTS = PresendContext()
 UNKNOWN_LIST = "UNKNOWN_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
+SEND_NOW_ADVICE = "choose a later time, or confirm that it is sent now"
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
 # With fewer recipients, a variant that is twice as good usually has no clear lead.
@@ -75,7 +82,7 @@ async def check_campaign(
     overrides_rules: bool = False,
 ) -> CampaignCheck:
     """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
-    problems: list[CampaignProblem] = []
+    problems: list[CampaignProblem] = list(_check_schedule(definition, now))
     warnings: dict[PresendIssue, None] = {}
     bodies = await compile_bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:
@@ -106,6 +113,7 @@ async def check_campaign(
         excluded: Mapping[Exclusion, int] = {}
         if counts_excluded and not audience_problems:
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
+    warnings.update(dict.fromkeys(await _hours_warnings(database, definition, tenant_id, now, facts)))
     has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in warnings)
     unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
     if unmet and overrides_rules:
@@ -157,6 +165,32 @@ async def filter_with_segment(
             field="segment",
         )
     return {"any": [filter_, saved]}
+
+
+# The send time.
+
+
+def _check_schedule(definition: CampaignDefinition, now: Instant) -> Iterator[CampaignProblem]:
+    if definition.scheduled_at is not None and is_past(definition.scheduled_at, now):
+        yield CampaignProblem("scheduledAt", "SCHEDULE_IN_PAST", f"is in the past; {SEND_NOW_ADVICE}")
+
+
+async def _hours_warnings(
+    database: Database, definition: CampaignDefinition, tenant_id: int, now: Instant, facts: PresendContext
+) -> list[PresendIssue]:
+    """Warn about a send time outside working hours: the campaign would wait until they open."""
+    begins_at = max(now, definition.scheduled_at or now)
+    own = await load_tenant_limits(database, facts.limits)
+    tenant = own.get(tenant_id, facts.limits)
+    campaign = parse_campaign_limits(definition.limits.model_dump_json(by_alias=False), tenant, now)
+    levels = (LimitLevel("tenant", tenant), LimitLevel("campaign", campaign))
+    deferral = lane_outside_hours(levels, is_bulk=True, now=begins_at)
+    if deferral is None:
+        return []
+    opens = datetime.fromtimestamp(deferral.until / 1000, ZoneInfo(tenant.timezone))
+    what = "Its send time is" if definition.scheduled_at is not None else "It is now"
+    sentence = f"{what} outside working hours. Sending begins at {opens:%Y-%m-%d %H:%M} {tenant.timezone}."
+    return [PresendIssue(IssueLevel.WARNING, "OUTSIDE_HOURS", sentence, "scheduledAt")]
 
 
 # The audience.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import Select, select, update
+from sqlalchemy import ColumnElement, Select, func, select, update
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
@@ -15,6 +15,9 @@ from mailwright.storage.tables import campaigns, queue_entries
 # The list of a campaign whose recipients come from another source. No list can have this name, so extending such a
 # campaign finds no new recipients.
 NO_LIST: Final = "guests:"
+# The order in which a tenant's campaigns are sent.
+QUEUE_ORDER: Final[ColumnElement[int]] = func.coalesce(queue_entries.c.position, queue_entries.c.id)
+
 # The columns of an entry whose audience is enqueued from the first address again. Nobody gets a second message:
 # recipients with one are skipped.
 ENQUEUE_AGAIN: Final[dict[str, Any]] = {

@@ -13,7 +13,15 @@ from sqlalchemy import select
 from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, SENDER_RULES, UNDECIDED, CampaignStatus
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    PAUSED,
+    SCHEDULE_OVERDUE,
+    SCHEDULED,
+    SENDER_RULES,
+    UNDECIDED,
+    CampaignStatus,
+)
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
@@ -26,7 +34,7 @@ from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.sources.campaigns.entries import CampaignSnapshot
+from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
@@ -210,8 +218,20 @@ def _paused(facts: CampaignFacts) -> CampaignExplanation:
 
 
 def _scheduled(facts: CampaignFacts) -> CampaignExplanation:
-    actions = _allowed(facts, ActionKind.CANCEL_CAMPAIGN)
-    return _deferred(facts, CampaignState.SCHEDULED, remedy=Remedy.CANCEL_CAMPAIGN, actions=actions)
+    actions = (*_send_now(facts), *_allowed(facts, ActionKind.CANCEL_CAMPAIGN))
+    return _deferred(facts, CampaignState.SCHEDULED, remedy=Remedy.RESCHEDULE_CAMPAIGN, actions=actions)
+
+
+def _overdue(facts: CampaignFacts) -> CampaignExplanation:
+    actions = (*_send_now(facts), *_allowed(facts, ActionKind.CANCEL_CAMPAIGN))
+    remedy = Remedy.SEND_OR_RESCHEDULE
+    return _explain(facts, CampaignState.OVERDUE, reason=SCHEDULE_OVERDUE, remedy=remedy, actions=actions)
+
+
+def _send_now(facts: CampaignFacts) -> tuple[Action, ...]:
+    if not _is_allowed(facts, ActionKind.SEND_NOW):
+        return ()
+    return (Action(ActionKind.SEND_NOW, facts.campaign.campaign_id, {"scheduledAt": None}),)
 
 
 def _awaiting_winner(facts: CampaignFacts) -> CampaignExplanation:
@@ -231,6 +251,7 @@ def _possible_winners(facts: CampaignFacts) -> tuple[Action, ...]:
 _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     PAUSED: _paused,
     SCHEDULED: _scheduled,
+    SCHEDULE_OVERDUE: _overdue,
     AWAITING_WINNER: _awaiting_winner,
     UNDECIDED: lambda facts: _deferred(facts, remedy=Remedy.CHOOSE_VARIANT, actions=_possible_winners(facts)),
     SENDER_RULES: lambda facts: _deferred(facts, remedy=Remedy.MEET_SENDER_RULES),
@@ -295,6 +316,8 @@ def _explain(
             "forecast_start": facts.forecast.starts_at,
             "forecast_end": facts.forecast.finishes_at,
             "forecast_messages": facts.forecast.remaining,
+            "forecast_blocker": facts.forecast.blocker,
+            "has_worker": bool(facts.workers),
         }
     return CampaignExplanation(
         computed_at=facts.now,
@@ -305,6 +328,7 @@ def _explain(
         tenant=campaign.tenant,
         recipients=campaign.recipients or 0,
         finished_at=campaign.finished_at,
+        scheduled_at=campaign.scheduled_at,
         campaign_ahead=facts.campaign_ahead.name if facts.campaign_ahead is not None else None,
         **details,
     )
@@ -328,6 +352,8 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
             tenants.c.name.label("tenant"),
             *(tenants.c[column].label(f"tenant_{column}") for column in LIMIT_COLUMNS.values()),
             queue_entries.c.lane,
+            queue_entries.c.position,
+            queue_entries.c.id.label("entry_id"),
             queue_entries.c.completed_at,
             queue_entries.c.enqueue_ended_at,
             queue_entries.c.recipients,
@@ -364,11 +390,11 @@ async def _campaign_ahead(tx: Transaction, row: Any, now: Instant, deferrals: Ma
         .where(
             queue_entries.c.tenant_id == row.tenant_id,
             queue_entries.c.completed_at.is_(None),
-            queue_entries.c.lane < row.lane,
+            (row.position or row.entry_id) > QUEUE_ORDER,
             lane_deferrals.c.lane.is_(None),
             queue_entries.c.lane.not_in(list(deferrals)),
         )
-        .order_by(queue_entries.c.lane)
+        .order_by(QUEUE_ORDER)
         .limit(1)
     )
     return rows[0] if rows else None

@@ -3,7 +3,7 @@
 The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,15 +11,22 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, split_defer_reason
+from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.permits import (
+    PROVIDER_RATE,
+    Deferral,
+    DeferReason,
+    DomainLimits,
+    LimitLevel,
+    split_defer_reason,
+)
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
-from mailwright.outbox.workers import sending_rate
+from mailwright.outbox.workers import best_rate, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import size_of_test_group
-from mailwright.sources.campaigns.entries import CampaignSnapshot
+from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
 from mailwright.sources.campaigns.forecast_values import (
     ASSUMED_RATE,
     YEAR,
@@ -28,7 +35,9 @@ from mailwright.sources.campaigns.forecast_values import (
     ForecastAssumption,
     QueuedCampaign,
 )
-from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, simulate
+from mailwright.sources.campaigns.recipient_groups import load_groups
+from mailwright.sources.campaigns.simulated_campaign import CampaignRun
+from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, quota_periods, simulate
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
@@ -44,6 +53,7 @@ class Forecast:
     looked_until: Instant
     rate: float  # messages per second without any limit
     is_rate_measured: bool
+    workers: int  # how many are running; without one, the times apply if one starts now
     campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[ForecastAssumption, ...]
 
@@ -59,28 +69,49 @@ async def forecast(
 ) -> Forecast:
     """Forecast the campaigns of one tenant, or of all. All are simulated, because they share workers and quota."""
     now = clock.now()
-    measured = await sending_rate(database, now) if measured_rate is None else measured_rate
     rules = await load_limit_rules(database, defaults)
     rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
-        queue = await _load_queue(tx, rules, now)
+        queue = await _load_queue(tx, rules, defaults.domains, now)
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
-    rate = measured if measured > 0 else ASSUMED_RATE
-    if rules.provider_rate is not None:
-        rate = min(rate, rules.provider_rate)
-    result = simulate(queue, SimulationConditions(now, rate, used, rules.quota, horizon))
+    workers = {presence.worker for presence in await list_present(database, now)}
+    rate, source = await _full_rate(database, queue, now, measured_rate, len(workers))
+    reason = None
+    if rules.provider_rate is not None and rules.provider_rate < rate:
+        rate, reason = rules.provider_rate, PROVIDER_RATE
+    result = simulate(queue, SimulationConditions(now, rate, used, rules.quota, horizon, reason))
     is_cut_off = any(campaign.finishes_at is None for campaign in result.campaigns)
     return Forecast(
         computed_at=now,
         looked_until=result.looked_until if is_cut_off else now + horizon,
         rate=rate,
-        is_rate_measured=measured > 0,
+        is_rate_measured=source is None,
+        workers=len(workers),
         campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
-        assumptions=tuple(_assumptions(queue, rules, is_rate_measured=measured > 0)),
+        assumptions=tuple(_assumptions(queue, rules, source, has_worker=bool(workers))),
     )
 
 
-async def _load_queue(tx: Transaction, rules: LimitRules, now: Instant) -> list[QueuedCampaign]:
+async def _full_rate(
+    database: Database, queue: Sequence[QueuedCampaign], now: Instant, measured: float | None, workers: int
+) -> tuple[float, ForecastAssumption | None]:
+    """Return the rate without limits: as measured now, else as in the past, else assumed.
+
+    While a limit slows sending down, the measured rate says nothing about the rate without it.
+    """
+    if measured is not None:
+        return measured, None
+    measured = await sending_rate(database, now)
+    is_slowed = any(queued.groups or CampaignRun(0, queued, now).pace[0] is not None for queued in queue)
+    if measured > 0 and not is_slowed:
+        return measured, None
+    best = await best_rate(database, now) * max(1, workers)
+    if measured > max(best, 0.0):
+        return measured, None
+    return (best, ForecastAssumption.LAST_RATE) if best > 0 else (ASSUMED_RATE, ForecastAssumption.ASSUMED_RATE)
+
+
+async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits, now: Instant) -> list[QueuedCampaign]:
     """Return the queued campaigns in the order in which they are sent."""
     unsent = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
     is_deferred = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
@@ -90,6 +121,7 @@ async def _load_queue(tx: Transaction, rules: LimitRules, now: Instant) -> list[
             campaigns.c.name,
             queue_entries,
             tenants.c.weight,
+            tenants.c.max_in_flight,
             lane_deferrals.c.defer_reason,
             lane_deferrals.c.deferred_until,
         )
@@ -97,10 +129,14 @@ async def _load_queue(tx: Transaction, rules: LimitRules, now: Instant) -> list[
         .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
         .outerjoin(lane_deferrals, is_deferred)
         .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
-        .order_by(queue_entries.c.id)
+        .order_by(QUEUE_ORDER)
     )
     deferrals = await load_lane_deferrals(tx, now)
-    return [_queued(row, rules, unsent.get(row.lane, 0), deferrals.get(row.lane)) for row in rows]
+    queue = []
+    for row in rows:
+        queued = _queued(row, rules, unsent.get(row.lane, 0), deferrals.get(row.lane))
+        queue.append(replace(queued, groups=await load_groups(tx, row, queued, domains, now)))
+    return queue
 
 
 def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
@@ -117,6 +153,8 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         weight=row.weight,
         deferral=Deferral(row.deferred_until, row.defer_reason) if is_deferred else _without_detail(message_deferral),
         ab_test=ab_test,
+        max_in_flight=row.max_in_flight,
+        follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
     )
 
 
@@ -146,21 +184,28 @@ def _not_enqueued(row: Any, unsent: int) -> tuple[int, AbTestPhase | None]:
 
 
 def _in_sender_zone(level: LimitLevel) -> LimitLevel:
-    """Simulate all recipients in the sender's time zone, instead of each in their own."""
+    """Leave the recipients' time zones to the groups of recipients."""
     return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
 def _assumptions(
-    queue: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool
+    queue: list[QueuedCampaign], rules: LimitRules, source: ForecastAssumption | None, *, has_worker: bool
 ) -> Iterator[ForecastAssumption]:
+    if not has_worker:
+        yield ForecastAssumption.NO_WORKER
     yield ForecastAssumption.NO_OTHER_MESSAGES
     if any(queued.deferral and queued.deferral.reason in _OUTAGES for queued in queue):
         yield ForecastAssumption.PROVIDER_RECOVERS
-    if not is_rate_measured:
-        yield ForecastAssumption.ASSUMED_RATE
-    if any(level.limits.one_at_a_time for queued in queue for level in queued.levels):
+    if source is not None:
+        yield source
+    is_alone = any(level.limits.one_at_a_time for queued in queue for level in queued.levels)
+    if is_alone or any(queued.max_in_flight is not None for queued in queue):
         yield ForecastAssumption.ONE_AT_A_TIME_RATE
-    if any(level.limits.in_recipient_zone for level in rules.campaigns.values()):
-        yield ForecastAssumption.SENDER_TIME_ZONE
     if queue and rules.quota is not None:
-        yield ForecastAssumption.NO_MORE_QUOTA if rules.quota.per_day is None else ForecastAssumption.DAILY_QUOTA
+        periods = {period.length for period in quota_periods(rules.quota)}
+        renewals = {
+            HOUR: ForecastAssumption.HOURLY_QUOTA,
+            DAY: ForecastAssumption.DAILY_QUOTA,
+            None: ForecastAssumption.NO_MORE_QUOTA,
+        }
+        yield from (assumption for length, assumption in renewals.items() if length in periods)

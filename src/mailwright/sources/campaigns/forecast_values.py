@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.clock import DAY, MINUTE, Instant
-from mailwright.domain.permits import Deferral, LimitLevel
+from mailwright.domain.permits import PROVIDER_RATE, Deferral, DeferReason, LimitLevel
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND
 
+MAX_IN_FLIGHT = DeferReason.TENANT_CONCURRENCY.value
+DOMAIN_LIMIT = "domain_limit"
 IN_LINE = "in_line"  # another campaign of the tenant is sent first
 YEAR: Instant = 365 * DAY
-# The send rate of a forecast while nothing is being sent. Most providers accept more from one worker.
-ASSUMED_RATE = 20.0
+# The send rate of a forecast if nothing was ever sent: ten connections, at a tenth of a second per message.
+ASSUMED_RATE = 100.0
 # Messages that are sent one at a time wait for each response of the provider, which takes an unknown time.
 ONE_AT_A_TIME_RATE = 10.0
 # A shorter turn of another campaign does not count as waiting for it.
@@ -19,15 +21,17 @@ _MIN_TURN: Instant = MINUTE
 # More segments than this with the same limit are joined.
 _MAX_DETAILED = 6
 # The reasons of segments in which messages are sent.
-_SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
+_SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME, PROVIDER_RATE, MAX_IN_FLIGHT, DOMAIN_LIMIT)
 
 
 class ForecastAssumption(StrEnum):
     NO_OTHER_MESSAGES = "no_other_messages"
     PROVIDER_RECOVERS = "provider_recovers"
+    NO_WORKER = "no_worker"
+    LAST_RATE = "last_rate"
     ASSUMED_RATE = "assumed_rate"
     ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
-    SENDER_TIME_ZONE = "sender_time_zone"
+    HOURLY_QUOTA = "hourly_quota"
     DAILY_QUOTA = "daily_quota"
     NO_MORE_QUOTA = "no_more_quota"
 
@@ -45,6 +49,9 @@ class QueuedCampaign:
     weight: int = 1
     deferral: Deferral | None = None
     ab_test: "AbTestPhase | None" = None
+    max_in_flight: int | None = None
+    follows_zones: bool = False  # working hours apply in each recipient's time zone
+    groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
 
     @property
     def levels(self) -> tuple[LimitLevel, ...]:
@@ -57,6 +64,15 @@ class AbTestPhase:
 
     messages: int
     wait: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastGroup:
+    """Recipients who share a time zone for working hours and a domain with a limit."""
+
+    recipients: int
+    levels: tuple[LimitLevel, ...] = ()  # with the group's time zone; empty if the sender's hours apply
+    per_second: float | None = None  # the limit of their domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,11 @@ class CampaignForecast:
     starts_at: Instant | None
     finishes_at: Instant | None
     segments: tuple[ForecastSegment, ...]
+
+    @property
+    def blocker(self) -> str | None:
+        """The limit that still defers the campaign at the end of the forecast."""
+        return self.segments[-1].reason if self.finishes_at is None and self.segments else None
 
 
 def summarize_segments(segments: Sequence[ForecastSegment]) -> list[ForecastSegment]:

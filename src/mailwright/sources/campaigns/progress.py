@@ -11,7 +11,7 @@ from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
-from mailwright.sources.campaigns.entries import NO_LIST, CampaignSnapshot
+from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries
@@ -139,7 +139,7 @@ async def list_positions(tx: Transaction, now: Instant, *, tenant_id: int | None
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
     deferrals = await load_lane_deferrals(tx, now)
-    rows = await tx.execute(query.order_by(queue_entries.c.id))
+    rows = await tx.execute(query.order_by(QUEUE_ORDER))
     return [_position(row, deferrals.get(row.lane)) for row in rows]
 
 

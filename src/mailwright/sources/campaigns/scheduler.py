@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, select, update
 
-from mailwright.domain.campaign import AWAITING_WINNER, CampaignStatus
-from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_OVERDUE, CampaignStatus
+from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event
+from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.domain.states import CLAIMABLE, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
@@ -45,6 +46,7 @@ class OpenEntry:
     campaign_key: int
     campaign_id: str
     status: str
+    scheduled_at: Instant | None
     lane: int
     enqueue_ended_at: Instant | None
     completed_at: Instant | None
@@ -75,11 +77,28 @@ class CampaignScheduler:
             return await self._cancel_messages(entry)
         if entry.completed_at is not None:
             return await self._recheck(entry)
+        if self._is_overdue(entry):
+            return await self._hold(entry)
         if entry.enqueue_ended_at is None:
             if await hold_if_rules_are_unmet(self._database, self._clock, self._rules, entry.campaign_key):
                 return False
             return await enqueue_batch(self._database, self._clock, entry.campaign_key) is not None
         return await self._complete(entry)
+
+    def _is_overdue(self, entry: OpenEntry) -> bool:
+        """Return whether no worker started the campaign within a day of its send time."""
+        is_scheduled = entry.status == CampaignStatus.READY and entry.scheduled_at is not None
+        return is_scheduled and self._clock.now() - (entry.scheduled_at or 0) > OVERDUE_AFTER
+
+    async def _hold(self, overdue: OpenEntry) -> bool:
+        """Let a person decide: content that is a day late may be wrong by now."""
+        async with self._database.write() as tx:
+            entry = await find_entry(tx, overdue.campaign_key, to_change=True)
+            if entry is None or entry.campaign_status is not CampaignStatus.READY:
+                return False
+            await defer.record_lane_deferral(tx, entry.lane, SCHEDULE_OVERDUE, INDEFINITELY)
+        log.warning("campaign_overdue", campaign=overdue.campaign_id, scheduledAt=isoformat(overdue.scheduled_at))
+        return True
 
     async def _unfinished(self) -> list[OpenEntry]:
         """Return the campaigns that are not completed, without those that are scheduled for later or paused."""
@@ -116,6 +135,7 @@ class CampaignScheduler:
             queue_entries.c.campaign_key,
             campaigns.c.campaign_id,
             campaigns.c.status,
+            campaigns.c.scheduled_at,
             queue_entries.c.lane,
             queue_entries.c.enqueue_ended_at,
             queue_entries.c.completed_at,

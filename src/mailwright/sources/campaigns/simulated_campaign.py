@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from mailwright.domain.clock import Instant
 from mailwright.domain.permits import Deferral, LimitWindow, RelatedCounter
 from mailwright.outbox.ledger import state_of
+from mailwright.policies.hours import closes_at, lane_outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, slowest_rate
 from mailwright.sources.campaigns.forecast_values import (
     IN_LINE,
+    MAX_IN_FLIGHT,
     ONE_AT_A_TIME_RATE,
     CampaignForecast,
+    ForecastGroup,
     ForecastSegment,
     QueuedCampaign,
 )
@@ -57,6 +60,28 @@ class SimulatedCounters:
                     self.used[other.name] = self.used.pop(one.name)
 
 
+class SimulatedGroup:
+    """Recipients of a campaign who share working hours and the limit of their domain."""
+
+    def __init__(self, group: ForecastGroup) -> None:
+        self.remaining = float(group.recipients)
+        self.per_second = group.per_second
+        self._levels = group.levels
+        self._deferral: Deferral | None = None
+        self._changes_at: Instant | None = 0  # when its hours open or close; None: never
+
+    def deferral(self, now: Instant) -> Deferral | None:
+        """Return the deferral until its working hours open; None while they are open."""
+        if self._changes_at is not None and now >= self._changes_at:
+            self._deferral = lane_outside_hours(self._levels, is_bulk=True, now=now)
+            closing = [end for level in self._levels if (end := closes_at(level.limits, now)) is not None]
+            self._changes_at = min(closing, default=None) if self._deferral is None else self._deferral.until
+        return self._deferral
+
+    def closes_at(self) -> Instant | None:
+        return self._changes_at
+
+
 class CampaignRun:
     """A simulated campaign: what it does now, since when, and what it did before."""
 
@@ -65,6 +90,7 @@ class CampaignRun:
         self.queued = queued
         self.remaining = float(queued.remaining)
         self.after_test = None if queued.ab_test is None else float(queued.remaining - queued.ab_test.messages)
+        self.groups = [SimulatedGroup(group) for group in queued.groups]
         self.deferred_until: Instant = 0
         self.sent = 0.0
         self.starts_at: Instant | None = None
@@ -81,11 +107,53 @@ class CampaignRun:
         Pacing is simulated as a rate, because simulating each message would take too long.
         """
         slowest = slowest_rate(self.queued.levels)
-        if any(level.limits.one_at_a_time for level in self.queued.levels) and (
-            slowest is None or slowest.per_second > ONE_AT_A_TIME_RATE
-        ):
-            return ONE_AT_A_TIME_RATE, ONE_AT_A_TIME
-        return (None, None) if slowest is None else (slowest.per_second, slowest.reason)
+        rates = [] if slowest is None else [(slowest.per_second, slowest.reason)]
+        if any(level.limits.one_at_a_time for level in self.queued.levels):
+            rates.append((ONE_AT_A_TIME_RATE, ONE_AT_A_TIME))
+        if self.queued.max_in_flight is not None:
+            rates.append((self.queued.max_in_flight * ONE_AT_A_TIME_RATE, MAX_IN_FLIGHT))
+        return min(rates, default=(None, None), key=lambda rate: rate[0])
+
+    @property
+    def has_own_hours(self) -> bool:
+        """Whether the hours of its groups apply instead of the sender's."""
+        return any(group.levels for group in self.queued.groups)
+
+    def open_groups(self, now: Instant) -> list[SimulatedGroup]:
+        return [group for group in self.groups if group.remaining > EPSILON and group.deferral(now) is None]
+
+    def groups_deferral(self, now: Instant) -> Deferral | None:
+        """Return until when no recipient's working hours are open."""
+        waiting = [group for group in self.groups if group.remaining > EPSILON]
+        deferrals = [deferral for group in waiting if (deferral := group.deferral(now)) is not None]
+        if not waiting or len(deferrals) < len(waiting):
+            return None
+        return min(deferrals, key=lambda deferral: deferral.until)
+
+    def group_cap(self, now: Instant) -> float | None:
+        """Return the highest rate that the limits of the recipients' domains allow; None without such a limit."""
+        caps = [group.per_second for group in self.open_groups(now)]
+        return None if not caps or None in caps else sum(cap for cap in caps if cap is not None)
+
+    def group_rates(self, rate: float, now: Instant) -> list[tuple[SimulatedGroup, float]]:
+        """Divide the campaign's rate between its groups by size; others use what a limited domain leaves."""
+        found: list[tuple[SimulatedGroup, float]] = []
+        waiting, left = self.open_groups(now), rate
+        while waiting:
+            total = sum(group.remaining for group in waiting)
+            limited = [
+                group
+                for group in waiting
+                if group.per_second is not None and group.per_second <= left * group.remaining / total
+            ]
+            for group in limited or waiting:
+                share = left * group.remaining / total
+                found.append((group, min(share, group.per_second) if group.per_second is not None else share))
+            if not limited:
+                break
+            left = max(0.0, left - sum(group.per_second or 0.0 for group in limited))
+            waiting = [group for group in waiting if group not in limited]
+        return found
 
     @property
     def until_pause(self) -> float:

@@ -5,7 +5,7 @@ campaign that finishes. If an hour or a day is like the one before it, all perio
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, to_instant
-from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot
+from mailwright.domain.permits import QUOTA_EXHAUSTED, Deferral, LimitLevel, LimitWindow, QuotaPeriod, QuotaSnapshot
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import closes_at, is_always_open, outside_hours
 from mailwright.policies.rates import windows
-from mailwright.sources.campaigns.forecast_values import IN_LINE, YEAR, CampaignForecast, QueuedCampaign
+from mailwright.sources.campaigns.forecast_values import DOMAIN_LIMIT, IN_LINE, YEAR, CampaignForecast, QueuedCampaign
 from mailwright.sources.campaigns.simulated_campaign import EPSILON, CampaignRun, SimulatedCounters
 
 # Only a queue in which every campaign has limits of its own needs more steps. The forecast ends there.
@@ -36,10 +36,11 @@ class SimulationConditions:
     """What applies to the whole queue."""
 
     now: Instant
-    rate: float  # messages per second without any limit
+    rate: float  # messages per second without any limit of a tenant or campaign
     used: Mapping[str, float] = field(default_factory=dict)  # the values of the real counters
     quota: QuotaSnapshot | None = None
     horizon: Instant = YEAR
+    rate_reason: str | None = None  # the provider's limit, if it sets the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def needed_counters(queue: Iterable[QueuedCampaign], quota: QuotaSnapshot | None
     """Return the names of the counters that a simulation starts with."""
     levels = {level.owner: level for queued in queue for level in queued.levels}
     found = [window for level in levels.values() for window in windows(level.limits, level.owner, now)]
-    found += _quota_windows(quota, now)
+    found += provider_quota.windows(quota, quota.synced_at) if quota is not None else ()
     return {window.name for window in found} | {related.name for window in found for related in window.related}
 
 
@@ -129,8 +130,11 @@ class _Simulation:
         self.steps = 0
         self._ends = now + conditions.horizon
         self._rate = max(conditions.rate, _MIN_RATE)
+        self._rate_reason = conditions.rate_reason
         self._counters = SimulatedCounters(conditions.used)
         self._quota = conditions.quota
+        if self._quota is not None:
+            self._count_quota(self._quota)
         self._cached: dict[str, _CachedWindows] = {}
         self._deferrals: list[tuple[Instant, int, CampaignRun]] = []
         self._numbers = count()
@@ -144,8 +148,17 @@ class _Simulation:
                 self._defer(run, run.queued.deferral)
         self._started: dict[int, CampaignRun] = {}
         self._levels = list({level.owner: level for run in self.runs for level in run.queued.levels}.values())
-        self._periods = recurrence_periods(queue, self._quota)
+        # Groups of recipients run out one after another, so their periods do not repeat.
+        has_groups = any(queued.groups for queued in queue)
+        self._periods = [] if has_groups else recurrence_periods(queue, self._quota)
         self._restart_comparison()
+
+    def _count_quota(self, quota: QuotaSnapshot) -> None:
+        """Count what was sent since the report in the periods that were reported."""
+        [counted] = provider_quota.windows(quota, quota.synced_at)
+        used = counted.limit - self._counters.free(counted)
+        for window in _quota_windows(quota, quota.synced_at):
+            self._counters.used[window.name] = used
 
     def run(self) -> None:
         while self.steps < MAX_STEPS:
@@ -176,7 +189,7 @@ class _Simulation:
     def _first(self, tenant: _Tenant) -> _Sending | None:
         for run in tenant.ready_runs(self.now):
             tenant.give_turn(run, self.now)
-            if (deferral := self._deferral_of(tenant.level)) is not None:
+            if (deferral := self._deferral_of(tenant.level, run)) is not None:
                 run.switch_to(deferral.reason, self.now)
                 tenant.blocked_until = deferral.until
                 return None
@@ -186,19 +199,27 @@ class _Simulation:
                 tenant.blocked_until = deferral.until
                 return None
             own = run.queued.own
-            if own is not None and (deferral := self._deferral_of(own)) is not None:
+            deferral = None if own is None else self._deferral_of(own, run)
+            if deferral is not None or (deferral := run.groups_deferral(self.now)) is not None:
                 self._defer(run, deferral)
                 continue
-            pace, reason = run.pace
-            run.switch_to(reason if pace is not None and pace < self._rate else None, self.now)
+            run.switch_to(self._slowed_by(run), self.now)
             if run.starts_at is None:
                 run.starts_at = self.now
                 self._started[run.number] = run
             return self._sending(tenant, run, quota)
         return None
 
-    def _deferral_of(self, level: LimitLevel) -> Deferral | None:
-        deferral = outside_hours(level.limits, is_bulk=True, now=self.now)
+    def _slowed_by(self, run: CampaignRun) -> str | None:
+        """Return the limit that slows the campaign down, or None if it sends at full speed."""
+        pace, reason = run.pace
+        domains = run.group_cap(self.now)
+        if domains is not None and domains < min(self._rate, pace or self._rate):
+            return DOMAIN_LIMIT
+        return reason if pace is not None and pace < self._rate else self._rate_reason
+
+    def _deferral_of(self, level: LimitLevel, run: CampaignRun) -> Deferral | None:
+        deferral = None if run.has_own_hours else outside_hours(level.limits, is_bulk=True, now=self.now)
         return (
             deferral
             if deferral is not None
@@ -207,10 +228,12 @@ class _Simulation:
 
     def _sending(self, tenant: _Tenant, run: CampaignRun, quota: tuple[LimitWindow, ...]) -> _Sending:
         known = [self._cached_windows(level) for level in run.queued.levels]
-        closing = [each.closes_at for each in known if each.closes_at is not None]
+        closing = [each.closes_at for each in known if each.closes_at is not None and not run.has_own_hours]
+        groups = run.open_groups(self.now)
+        closing += [end for group in groups if (end := group.closes_at()) is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
-        cap, _ = run.pace
-        return _Sending(run, tenant.weight, cap, needed, min(closing, default=None))
+        caps = [cap for cap in (run.pace[0], run.group_cap(self.now)) if cap is not None]
+        return _Sending(run, tenant.weight, min(caps, default=None), needed, min(closing, default=None))
 
     def _cached_windows(self, level: LimitLevel) -> _CachedWindows:
         """Cache the windows until one of them ends: computing them in each step would be the largest cost."""
@@ -229,11 +252,20 @@ class _Simulation:
         until = self._next_event(sending, rates)
         for each, rate in zip(sending, rates, strict=True):
             room = [self._counters.free(window) for window in each.windows]
+            if each.run.groups:
+                room.append(sum(group.remaining for group in each.run.open_groups(self.now)))
             number = max(0.0, min([each.run.until_pause, rate * (until - self.now) / SECOND, *room]))
             each.run.sent += number
             each.run.remaining -= number
+            self._send_to_groups(each.run, rate, number)
             self._counters.add(each.windows, number)
         self.now = until
+
+    def _send_to_groups(self, run: CampaignRun, rate: float, number: float) -> None:
+        rates = run.group_rates(rate, self.now)
+        total = sum(each for _, each in rates)
+        for group, each in rates:
+            group.remaining = max(0.0, group.remaining - number * each / total) if total else group.remaining
 
     def _next_event(self, sending: Sequence[_Sending], rates: Sequence[float]) -> Instant:
         times: list[float] = [self._ends, *(recurrence.next_at for recurrence in self._recurrences)]
@@ -243,6 +275,8 @@ class _Simulation:
         together: dict[str, float] = {}
         for each, rate in zip(sending, rates, strict=True):
             times.append(self.now + ceil(each.run.until_pause / rate * SECOND))
+            for group, share in each.run.group_rates(rate, self.now):
+                times.append(self.now + ceil(group.remaining / max(share, _MIN_RATE) * SECOND))
             if each.closes_at is not None:
                 times.append(each.closes_at)
             for window in each.windows:
@@ -353,9 +387,9 @@ class _Simulation:
                 for window in windows(level.limits, level.owner, self.now):
                     if _PERIODS.get(window.reason, 0) > period:
                         found.setdefault(window, []).append(number)
-            is_renewed = self._quota is not None and self._quota.per_day is not None and period >= DAY
-            for window in () if is_renewed else _quota_windows(self._quota, self.now):
-                found.setdefault(window, []).append(number)
+            for window in _quota_windows(self._quota, self.now):
+                if _quota_period_of(window) > period:
+                    found.setdefault(window, []).append(number)
         return found
 
     def _leap(self, this: _Period, period: Instant, repetitions: int) -> None:
@@ -366,8 +400,9 @@ class _Simulation:
         for level in self._levels:
             before, after = (_recurring_windows(level, instant, period) for instant in (self.now, target))
             self._counters.move(before, after)
-        if self._quota is not None and self._quota.per_day is not None and period >= DAY:
-            self._counters.move(_quota_windows(self._quota, self.now), _quota_windows(self._quota, target))
+        for old, new in zip(_quota_windows(self._quota, self.now), _quota_windows(self._quota, target), strict=True):
+            if _quota_period_of(old) <= period:
+                self._counters.move([old], [new])
         for number, amount in this.sent.items():
             run = self.runs[number]
             run.leap(self.now, target, repetitions * amount, run.longest_wait(self.now - period, self.now))
@@ -424,18 +459,35 @@ def _divide_rate(sending: Sequence[_Sending], rate: float) -> list[float]:
 
 
 def _quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
-    """Assume that a daily quota is renewed a day after it was reported, and any other never."""
+    """Return the windows of the quota. An hour is renewed at its end, a day 24 hours after the report, a plan never."""
     if quota is None:
         return ()
-    days = max(0, (now - quota.synced_at) // DAY)
-    if quota.per_day is None:
-        [window] = provider_quota.windows(quota, quota.synced_at)
-        return (replace(window, ends_at=now + 10 * YEAR, deferred_until=now + 10 * YEAR),)
-    renews_at = quota.synced_at + (days + 1) * DAY
-    if days:
-        quota = replace(quota, synced_at=renews_at - DAY, remaining=quota.per_day, previous_sync=None, counted_before=0)
-    [window] = provider_quota.windows(quota, quota.synced_at)
-    return (replace(window, ends_at=renews_at, deferred_until=renews_at),)
+    return tuple(_quota_window(quota, period, now) for period in quota_periods(quota))
+
+
+def quota_periods(quota: QuotaSnapshot) -> tuple[QuotaPeriod, ...]:
+    """Return the reported periods; without them, what remains is the rest of a day or of a plan."""
+    if quota.periods:
+        return quota.periods
+    return (QuotaPeriod(None if quota.per_day is None else DAY, quota.remaining, quota.per_day or 0),)
+
+
+def _quota_window(quota: QuotaSnapshot, period: QuotaPeriod, now: Instant) -> LimitWindow:
+    name = f"{quota.lock_name}:{period.length}"
+    left = period.left + quota.counted_before
+    if period.length is None:
+        ends = quota.synced_at + 20 * YEAR
+        return LimitWindow(name, left, ends, QUOTA_EXHAUSTED, ends)
+    began = quota.synced_at // HOUR * HOUR if period.length == HOUR else quota.synced_at
+    number = max(0, (now - began) // period.length)
+    ends = began + (number + 1) * period.length
+    return LimitWindow(f"{name}:{number}", left if number == 0 else period.limit, ends, QUOTA_EXHAUSTED, ends)
+
+
+def _quota_period_of(window: LimitWindow) -> Instant:
+    """Return the length of a quota's window; a plan lasts longer than any period."""
+    length = window.name.rsplit(":", 2)
+    return int(length[1]) if length[1].isdecimal() else 20 * YEAR
 
 
 def _recurring_windows(level: LimitLevel, now: Instant, period: Instant) -> list[LimitWindow]:

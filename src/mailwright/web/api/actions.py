@@ -26,6 +26,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
     ActionKind.PAUSE_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/pause"),
     ActionKind.RESUME_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/resume"),
     ActionKind.CANCEL_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/cancel"),
+    ActionKind.SEND_NOW: ActionRoute("PUT", "/v1/campaigns/{subject}/schedule"),
     ActionKind.EDIT_LIMITS: ActionRoute("PUT", "/v1/campaigns/{subject}/limits"),
     ActionKind.CHOOSE_WINNER: ActionRoute("POST", "/v1/campaigns/{subject}/winner"),
     ActionKind.RETRY_FAILED: ActionRoute("POST", "/v1/campaigns/{subject}/retry-failed"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
@@ -11,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext
+from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import API
 from mailwright.schemas.base import extend as extend_response
 from mailwright.schemas.campaigns import (
@@ -19,10 +21,13 @@ from mailwright.schemas.campaigns import (
     CampaignExtendRequest,
     CampaignExtendResponse,
     CampaignListResponse,
+    CampaignMoveRequest,
+    CampaignMoveResponse,
     CampaignRefused,
     CampaignRequest,
     CampaignResponse,
     CampaignRetryResponse,
+    CampaignScheduleRequest,
     CampaignStartQuery,
     CampaignStartResponse,
     CampaignTestRequest,
@@ -52,6 +57,7 @@ from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+
 
 _CAMPAIGN_RESPONSES = describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -83,7 +89,7 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) 
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Create a draft. It is checked when it starts, or by its preflight."""
-    wanted = parse_strict(CampaignRequest, await read_json(request))
+    wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
     made = await engine.campaigns.create(_actor(caller), caller.tenant_id, wanted)
     return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
 
@@ -103,7 +109,7 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
 )
 async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Replace a draft. After the start, only the limits of a campaign can be changed."""
-    wanted = parse_strict(CampaignRequest, await read_json(request))
+    wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
     return json_response(
         await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
     )
@@ -131,11 +137,15 @@ async def start(
 ) -> Response:
     """Freeze the content and put the campaign in the queue; a worker then enqueues the messages.
 
-    An error lists every reason why the campaign cannot start.
+    An error lists every reason why the campaign cannot start. A send time in the past is one, unless `sendNow` is true.
     """
     with _problems_are_field_errors():
         campaign, warnings = await engine.campaigns.start_with_warnings(
-            _actor(caller), campaignId, _context(engine), overrides_rules=query.override_sender_rules
+            _actor(caller),
+            campaignId,
+            _context(engine),
+            overrides_rules=query.override_sender_rules,
+            send_now=query.send_now,
         )
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
@@ -146,6 +156,35 @@ async def override_sender_rules(campaignId: str, engine: EngineDep, caller: Call
     """Send although the rules of the large mailbox providers are not met. The audit log records it."""
     campaign = await engine.campaigns.override_rules(_actor(caller), campaignId)
     return json_response(await _campaign_response(engine, campaign))
+
+
+@router.put(
+    "/{campaignId}/schedule",
+    openapi_extra=describe_body(CampaignScheduleRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def reschedule(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Change the send time of a draft or of a campaign that has not begun to send; null means now."""
+    wanted = parse_strict(CampaignScheduleRequest, await read_json(request), await _zone(engine, caller))
+    moved = await engine.campaigns.reschedule(_actor(caller), campaignId, wanted.scheduled_at)
+    return json_response(await _campaign_response(engine, moved))
+
+
+@router.post(
+    "/{campaignId}/move",
+    openapi_extra=describe_body(CampaignMoveRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: CampaignMoveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def move(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Move the campaign to another position in your queue."""
+    wanted = parse_strict(CampaignMoveRequest, await read_json(request))
+    campaign, position = await engine.campaigns.move(_actor(caller), campaignId, wanted.position)
+    response = await _campaign_response(engine, campaign)
+    return json_response(extend_response(CampaignMoveResponse, response, position=position))
 
 
 @router.post("/{campaignId}/pause", responses=_CAMPAIGN_RESPONSES)
@@ -298,6 +337,10 @@ def _actor(caller: Caller) -> Actor:
     return Actor(API, caller.tenant_id)
 
 
+async def _zone(engine: Engine, caller: Caller) -> ZoneInfo:
+    return await tenants.load_zone(engine.database, caller.tenant_id, engine.defaults.limits.timezone)
+
+
 async def _find(engine: Engine, caller: Caller, campaign_id: str) -> Campaign:
     return await engine.campaigns.find(campaign_id, tenant_id=caller.tenant_id)
 
@@ -320,7 +363,7 @@ async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:
 
 
 def _context(engine: Engine) -> PresendContext:
-    return PresendContext(postal_address=engine.postal_address)
+    return PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits)
 
 
 @contextmanager

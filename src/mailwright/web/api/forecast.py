@@ -54,7 +54,7 @@ async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response
         campaignId,
         tenant_id=caller.tenant_id,
         store=engine.templates,
-        known=PresendContext(postal_address=engine.postal_address),
+        known=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
     )
     actions = action_requests(explanation.actions, caller)
     return json_response({**campaign_explanation(explanation), "actions": actions})

@@ -20,7 +20,6 @@ from mailwright.sources.articles.slice_input import SliceRefused
 from mailwright.sources.articles.slices import SlicePositionTaken
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
-from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
@@ -49,7 +48,7 @@ async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> R
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        wanted = _slice(form, viewer_zone(request))
+        wanted = _slice(form, visitor.zone)
         await _require_free(engine, visitor, wanted)
         await engine.slices.put(visitor.actor, visitor.tenant_id, [wanted])
     except MailwrightError as error:
@@ -60,7 +59,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
 @router.get("/~slices/{slice_id}")
 async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, slice_id: str) -> Response:
     found = await engine.slices.find(visitor.tenant_id, slice_id)
-    return await _page(request, engine, visitor, _fields(found, viewer_zone(request)), found)
+    return await _page(request, engine, visitor, _fields(found, visitor.zone), found)
 
 
 @router.post("/~slices/{slice_id}")
@@ -68,7 +67,7 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, slice_
     found = await engine.slices.find(visitor.tenant_id, slice_id)
     form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        wanted = _slice(form, viewer_zone(request), found)
+        wanted = _slice(form, visitor.zone, found)
         await engine.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
     except MailwrightError as error:
         return await _page(request, engine, visitor, form, found, error)
@@ -116,7 +115,7 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
 async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
     person = await engine.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
-    article = assemble([_slice(shown, viewer_zone(request))])
+    article = assemble([_slice(shown, visitor.zone)])
     composed = await compose(engine.templates, visitor.tenant_id, article)
     own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
     standard = engine.templates.standard
@@ -172,7 +171,7 @@ async def _page(
         contacts=suggested,
         articles=articles,
         statuses=[(each.value, each.value.capitalize()) for each in PublishStatus],
-        zone_name=str(viewer_zone(request)),
+        zone_name=str(visitor.zone),
     )
 
 

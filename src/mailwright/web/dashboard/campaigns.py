@@ -15,14 +15,14 @@ from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.schedule import parse_time
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
-from mailwright.schemas.campaigns import CampaignRequest, campaign_definition
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
-from mailwright.sources.api.validation import RequestInvalid, parse_strict
+from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
@@ -36,12 +36,10 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.axis import round_number
-from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import (
     field_errors_of,
     fields_from,
     limits_of,
-    utc_text,
     variables_text,
 )
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
@@ -105,6 +103,8 @@ class CampaignRow:
             return bool(self.counts and self.counts.failed)
         if action == CampaignAction.ACCEPT_FAILURES:
             return self.is_processed
+        if action == CampaignAction.RESCHEDULE:
+            return bool(self.place and not self.place.recipients)
         if action == CampaignAction.EXTEND:
             return bool(self.place and self.place.is_enqueued and not self.place.awaits_recipients)
         return True
@@ -142,7 +142,7 @@ async def listen_to_all(request: Request, engine: EngineDep, visitor: ViewerDep,
 async def show_forecasts(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Estimate when each queued campaign finishes. Loaded after the list."""
     found = await forecast(engine.database, engine.clock, engine.defaults, tenant_id=visitor.tenant_id)
-    return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns)
+    return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns, workers=found.workers)
 
 
 @router.get("/{campaign_id}")
@@ -174,7 +174,7 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep,
         database, clock, engine.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.campaigns
     )
     course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
-    values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
+    values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions, "workers": found.workers}
     return fragment(request, visitor, "campaigns/forecast.html", **values)
 
 
@@ -190,7 +190,7 @@ async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaig
             campaign.definition,
             tenant_id=visitor.tenant_id,
             now=engine.clock.now(),
-            facts=PresendContext(postal_address=engine.postal_address),
+            facts=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
             counts_excluded=True,
             rules=engine.campaigns.rules,
         )
@@ -233,7 +233,7 @@ async def show_content(
     """Show recipients, limits and a preview of the email."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
     shown = await _mail_values(engine, line.campaign, version, contact)
-    form = fields_from(line.campaign.definition, viewer_zone(request))
+    form = fields_from(line.campaign.definition, visitor.zone)
     values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
     return await page(request, visitor, "campaigns/content.html", **values)
 
@@ -314,16 +314,16 @@ async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: st
 async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Start now, or at the send time of the form, which is saved in the draft."""
     form = await read_fields(request)
-    acting, campaign = _acting(visitor), await _found(engine, visitor, campaign_id)
+    acting = _acting(visitor)
     try:
-        begins_at = utc_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
-        if form["when"] == "later" and begins_at is None:
-            raise InvalidInput("Choose a date and time.", field="scheduledAt")
-        await _reschedule(engine, acting, campaign, begins_at)
-        await engine.campaigns.start(acting, campaign_id, overrides_rules=bool(form["overrideSenderRules"]))
+        is_later = form["when"] == "later"
+        if is_later:
+            await engine.campaigns.reschedule(acting, campaign_id, _send_time(form, visitor))
+        overrides = bool(form["overrideSenderRules"])
+        await engine.campaigns.start(acting, campaign_id, overrides_rules=overrides, send_now=not is_later)
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error)
-    words = "Campaign scheduled." if begins_at else "Campaign started."
+    words = "Campaign scheduled." if is_later else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -331,6 +331,26 @@ async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaig
 async def override_sender_rules(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Sender rules overridden. The audit log records it."
     return await _act(request, campaign_id, engine.campaigns.override_rules(_acting(visitor), campaign_id), words)
+
+
+@router.post("/{campaign_id}/schedule")
+async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    """Change the send time of a campaign that has not begun to send, or send it now."""
+    form = await read_fields(request)
+    is_now = form["when"] == "now"
+    try:
+        await engine.campaigns.reschedule(_acting(visitor), campaign_id, None if is_now else _send_time(form, visitor))
+    except (InvalidInput, NotPossibleNow) as error:
+        return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error, form=form)
+    words = "The campaign is sent now." if is_now else "Send time changed."
+    return redirect(request, f"/campaigns/{campaign_id}", words)
+
+
+@router.post("/{campaign_id}/move")
+async def move(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    form = await read_fields(request)
+    action = engine.campaigns.move(_acting(visitor), campaign_id, form.number("position") or 1)
+    return await _act(request, campaign_id, action, "Position in the queue changed.")
 
 
 @router.post("/{campaign_id}/pause")
@@ -435,11 +455,11 @@ async def _act(
     return redirect(request, to, words)
 
 
-async def _reschedule(engine: Engine, acting: Actor, campaign: Campaign, begins_at: str | None) -> None:
-    body = {**campaign_definition(campaign), "scheduledAt": begins_at}
-    wanted = parse_strict(CampaignRequest, {name: value for name, value in body.items() if value is not None})
-    if wanted.scheduled_at != campaign.definition.scheduled_at:
-        await engine.campaigns.edit(acting, campaign.campaign_id, wanted)
+def _send_time(form: Fields, visitor: Visitor) -> Instant:
+    try:
+        return parse_time(form["scheduledAt"], visitor.zone)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput("Choose a date and time.", field="scheduledAt") from error
 
 
 # Values for the templates.
@@ -461,8 +481,8 @@ async def _page(
         "tabs": _tabs(line),
         "errors": field_errors_of(error) if error is not None else Errors(),
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
-        "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
-        "zone_name": str(viewer_zone(request)),
+        "form": form or Fields(fields_from(campaign.definition, visitor.zone)),
+        "zone_name": str(visitor.zone),
         "segments": await segments.list_all(engine.database, visitor.tenant_id),
         "activity": await audit_log.list_entries(
             engine.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id

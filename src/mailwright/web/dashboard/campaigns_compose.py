@@ -3,7 +3,6 @@
 from datetime import tzinfo
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import unquote
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -25,8 +24,7 @@ from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, field_errors_of, fields_from, variant_rows
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, read_values, sentence
-from mailwright.web.dashboard.labels import zone_of
-from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, email_frame, fragment, page, redirect
+from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -60,7 +58,7 @@ async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> R
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
-        definition = definition_of(form, on_lists, viewer_zone(request))
+        definition = definition_of(form, on_lists, visitor.zone)
         made = await engine.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, error=error)
@@ -75,7 +73,7 @@ async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, cam
     if campaign.status is not CampaignStatus.DRAFT:
         words = "A started campaign cannot be edited, except for its limits. Duplicate it to change its content."
         return redirect(request, f"/campaigns/{campaign_id}", words, tone="bad")
-    form = fields_from(campaign.definition, viewer_zone(request))
+    form = fields_from(campaign.definition, visitor.zone)
     return await _page(request, engine, visitor, form, list(campaign.definition.lists), campaign=campaign)
 
 
@@ -84,7 +82,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign
     campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
-        definition = definition_of(form, on_lists, viewer_zone(request), campaign.definition)
+        definition = definition_of(form, on_lists, visitor.zone, campaign.definition)
         await engine.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, campaign=campaign, error=error)
@@ -120,12 +118,8 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
-def viewer_zone(request: Request) -> tzinfo:
-    return zone_of(unquote(request.cookies.get(ZONE_COOKIE, "")))
-
-
 async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
-    definition = _preview_definition(form, await read_values(request, "lists"), viewer_zone(request))
+    definition = _preview_definition(form, await read_values(request, "lists"), visitor.zone)
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(engine.database, engine.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
@@ -165,7 +159,7 @@ async def _page(
         "templates": await engine.templates.list_page(tenant_id, limit=_MAX_TEMPLATES),
         "contacts": suggested,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
-        "zone_name": str(viewer_zone(request)),
+        "zone_name": str(visitor.zone),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "campaigns/compose.html", status=status, **values)

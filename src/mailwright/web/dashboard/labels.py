@@ -1,9 +1,8 @@
 """Display text for statuses, deferrals, times and numbers. Each status also has a colour and an icon."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import DAY, Instant
@@ -115,20 +114,6 @@ def browser_name(agent: str | None) -> str:
     browser = next((name for token, name in _BROWSERS if f"{token}/" in agent), None)
     system = next((name for token, name in _SYSTEMS if token in agent), None)
     return f"{browser} on {system}" if browser and system else agent[:60]
-
-
-def zone_of(name: str | None) -> tzinfo:
-    """Return the time zone that the viewer's browser reported; UTC if it is missing or invalid."""
-    if (
-        not name
-        or len(name) > 60
-        or not name.replace("/", "").replace("_", "").replace("-", "").replace("+", "").isalnum()
-    ):
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        return UTC
 
 
 def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, UNDECIDED
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
@@ -73,7 +73,7 @@ class CampaignQueueRow:
 
     @property
     def needs_action(self) -> bool:
-        return self.place.defer_reason in (PAUSED, AWAITING_WINNER, UNDECIDED)
+        return self.place.defer_reason in (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[s
         "most": MAX_COUNTED,
         "rate": await _rate(engine, tenant_id, now),
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
-        "chart": await _chart(engine, tenant_id, now, RANGES[span]),
+        "chart": await _chart(engine, visitor, now, RANGES[span]),
         "range": RANGES[span],
         "in_line": await _queued_campaigns(engine, tenant_id, now),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
@@ -153,11 +153,12 @@ async def _rate(engine: Engine, tenant_id: int, now: Instant) -> float:
     return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
 
 
-async def _chart(engine: Engine, tenant_id: int, now: Instant, wanted: ChartRange) -> str:
+async def _chart(engine: Engine, visitor: Visitor, now: Instant, wanted: ChartRange) -> str:
     found = await tallies.load_buckets(
-        engine.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
+        engine.database, tenant_id=visitor.tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
     data = {
+        "zone": str(visitor.zone),
         "step": wanted.step // SECOND,
         "times": [each.begins_at // SECOND for each in found],
         "sent": [each.counts.get("SENT", 0) for each in found],

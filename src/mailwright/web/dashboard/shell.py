@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
+from zoneinfo import ZoneInfo
 
 import orjson
 from fastapi import Request
@@ -38,7 +39,6 @@ from mailwright.web.errors import STATUSES, unavailable_detail
 from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, find_visitor
 from mailwright.web.state import engine_of
 
-ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
 _FLASH_SECONDS: Final = 60
 _CELL: Final = re.compile(r"<(tr|td)\b([^>]*)>")
@@ -202,8 +202,7 @@ def _render(template: str, request: Request, visitor: Visitor | None, **values: 
         navigation=items_for(visitor.user.role) if visitor is not None else [],
         flash=_flash(request),
         now=engine.clock.now(),
-        zone=labels.zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))),
-        has_zone=ZONE_COOKIE in request.cookies,
+        zone=visitor.zone if visitor is not None else ZoneInfo(engine.defaults.limits.timezone),
         public_url=engine.public_url,
         **values,
     )
@@ -222,7 +221,7 @@ def _flash(request: Request) -> dict[str, str] | None:
 
 @pass_context
 def _time(context: Context, instant: Instant | None, *, form: str = "clock", with_seconds: bool = False) -> Markup:
-    """Show a time in the viewer's time zone. Until the browser has reported it, shell.js corrects the time."""
+    """Show a time in the tenant's time zone."""
     if instant is None:
         return Markup("{}").format(labels.NO_TIME)
     now, zone = context["now"], context["zone"]

@@ -1,15 +1,12 @@
 """Live updates: stream re-rendered parts of a page over server-sent events."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from urllib.parse import unquote
 
 import orjson
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Role
-from mailwright.web.dashboard.labels import zone_of
-from mailwright.web.dashboard.shell import ZONE_COOKIE
 from mailwright.web.session import Visitor, access_check
 from mailwright.web.state import live_updates_of
 
@@ -28,8 +25,7 @@ def stream(
 
     Listeners with the same topic, tenant, time zone and role share one rendering per second.
     """
-    zone = str(zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))))
-    shared = (topic, visitor.tenant_id, visitor.user.role, zone)
+    shared = (topic, visitor.tenant_id, visitor.user.role, str(visitor.zone))
 
     async def parts() -> bytes:
         return orjson.dumps(dict(await render_parts()))

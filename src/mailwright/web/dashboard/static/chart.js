@@ -29,9 +29,9 @@ function bars(element, name, token, label) {
 }
 
 // Label bars with the time of day, or with the date if a bar is an hour or longer.
-function timeLabel(at, step) {
+function timeLabel(at, step, timeZone) {
   const form = step < 3600 ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" };
-  return new Date(at * 1000).toLocaleString("en-GB", form);
+  return new Date(at * 1000).toLocaleString("en-GB", { ...form, timeZone });
 }
 
 function draw(element) {
@@ -46,6 +46,8 @@ function draw(element) {
   const chart = new uPlot(
     {
       ...room(),
+      // Ticks at round times of the tenant's time zone, not the browser's.
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), data.zone),
       cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
       legend: { live: true },
       scales: {
@@ -53,11 +55,11 @@ function draw(element) {
         y: { range: (_, low, high) => [0, Math.max(high * 1.1, 5)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => ticks.map((at) => timeLabel(at, data.step)) },
+        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => ticks.map((at) => timeLabel(at, data.step, data.zone)) },
         { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) },
       ],
       series: [
-        { label: "Time", value: (_, at) => (at == null ? "–" : `${timeLabel(at, 86400)} ${timeLabel(at, 60)}`) },
+        { label: "Time", value: (_, at) => (at == null ? "–" : `${timeLabel(at, 86400, data.zone)} ${timeLabel(at, 60, data.zone)}`) },
         bars(element, "sent", "--info", "Sent"),
         bars(element, "failed", "--bad", "Failed or bounced"),
       ],

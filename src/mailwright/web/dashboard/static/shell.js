@@ -32,14 +32,7 @@ themeButton?.addEventListener("click", () => {
 showTheme();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("theme")));
 
-// Report the viewer's time zone to the server for the next page, and correct the times on this page.
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zone) document.cookie = `zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
-
-const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const WEEKDAY = new Intl.DateTimeFormat("en-GB", { weekday: "short" });
-const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "long" });
+// Keep relative times current. Other times are in the tenant's time zone and come from the server.
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
 function distance(then) {
@@ -51,28 +44,13 @@ function distance(then) {
   return seconds > 0 ? `in ${words}` : `${words} ago`;
 }
 
-function clock(then) {
-  const time = CLOCK.format(then);
-  if (then.toDateString() === new Date().toDateString()) return time;
-  const isNear = Math.abs(then - Date.now()) < 6 * 86400e3;
-  return `${isNear ? WEEKDAY.format(then) : DAY.format(then)} ${time}`;
+function showDistances(root) {
+  for (const element of root.querySelectorAll("time[data-form=ago]")) element.textContent = distance(new Date(element.dateTime));
 }
-
-function showTimes(root, zoneIsNew) {
-  for (const element of root.querySelectorAll("time[data-form]")) {
-    const then = new Date(element.dateTime);
-    if (element.dataset.form === "ago") element.textContent = distance(then);
-    else if (zoneIsNew) {
-      element.textContent = element.dataset.form === "day" ? DAY.format(then) : clock(then);
-      element.title = FULL.format(then);
-    }
-  }
-}
-const zoneIsNew = "zoneUnknown" in document.body.dataset;
-showTimes(document, zoneIsNew);
-document.addEventListener("htmx:load", (event) => showTimes(event.target, zoneIsNew));
-document.addEventListener("liveupdate", (event) => showTimes(event.target, zoneIsNew));
-setInterval(() => document.hidden || showTimes(document, false), 10_000);
+showDistances(document);
+document.addEventListener("htmx:load", (event) => showDistances(event.target));
+document.addEventListener("liveupdate", (event) => showDistances(event.target));
+setInterval(() => document.hidden || showDistances(document), 10_000);
 
 // Ask for confirmation before forms that cannot be undone.
 const dialog = document.getElementById("confirm");
