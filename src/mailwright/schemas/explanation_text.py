@@ -478,8 +478,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CHOOSE_VARIANT: "Choose the variant that all other recipients receive.",
     Remedy.RETRY_OR_ACCEPT_FAILURES: "Retry the failed recipients, or accept the failures.",
     Remedy.MEET_SENDER_RULES: (
-        "Set up SPF, DKIM, DMARC, a public https URL and a postal address; `mailwright check` says what is missing. "
-        "You can also override the rules."
+        "Set up SPF, DKIM, DMARC, a public https URL and a postal address, or override the rules."
     ),
     Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision on each message.",
 }
