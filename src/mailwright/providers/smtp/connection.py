@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mailwright.domain.clock import Clock
@@ -164,13 +164,29 @@ class SmtpConnection:
         expected = self._pipeline.expected
         if not expected:
             self._on_unsolicited_reply(reply)
-        elif following is not None and _contradicts(expected, reply, following):
+        elif following is not None and self._is_contradicted(reply, following):
             # Which of the two is about the message is unknown, so it must not count as sent.
             self.transport.end(SessionEnd.GARBLED, f"{reply.status} and {following.status} as one reply")
         elif reply.code == 421:
             self._shut_down(expected.popleft(), reply)
         else:
             self._handlers[expected.popleft()](reply)
+
+    def _is_contradicted(self, reply: SmtpReply, following: SmtpReply) -> bool:
+        """Return whether a reply that no command asked for came with one that asks for the content or accepts it.
+
+        The server may close the session right after it accepted the message, with a 421.
+        """
+        pipeline = self._pipeline
+        if len(pipeline.expected) > 1:
+            return False
+        match pipeline.expected[0]:
+            case SmtpPhase.DATA:
+                return reply.code == 354 and pipeline.opening is not None and pipeline.opening.verdict() is None
+            case SmtpPhase.DOT:
+                return reply.is_ok and following.is_refusal and following.code != 421
+            case _:
+                return False
 
     def patience(self) -> float:
         pipeline = self._pipeline
@@ -230,19 +246,3 @@ class SmtpConnection:
             pipeline.forget(job)
             job.settle(interpret_rejection(phase, reply))
         self.transport.end(SessionEnd.LOST, f"the server is closing: {reply.status} {reply.text}")
-
-
-def _contradicts(expected: Sequence[SmtpPhase], reply: SmtpReply, following: SmtpReply) -> bool:
-    """Return whether a reply that no command asked for came with one that asks for the content or accepts it.
-
-    The server may close the session right after it accepted the message, with a 421.
-    """
-    if len(expected) > 1:
-        return False
-    match expected[0]:
-        case SmtpPhase.DATA:
-            return reply.code == 354
-        case SmtpPhase.DOT:
-            return reply.is_ok and following.is_refusal and following.code != 421
-        case _:
-            return False
