@@ -55,6 +55,7 @@ async def test_message_is_shown_with_its_events(api: Api) -> None:
         "createdAt": now,
         "scheduledAt": None,
         "expiresAt": "2027-02-01T00:00:00.000Z",
+        "copyOf": None,
         "nextAttemptAt": None,
         "sentAt": None,
         "failedAt": None,
