@@ -20,6 +20,7 @@ from tests.faults import (
     campaigns,
     disks,
     drains,
+    forms,
     freezes,
     http_answers,
     http_phases,
@@ -175,6 +176,7 @@ RUNS = (
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run("webhooks", "repeated, shuffled, malformed", many_webhooks, {"webhooks": 20_000}, {"webhooks": 2_000}),
+    Run("forms", "random forms and bodies", staged(forms.run), {"forms": 5_000}, {"forms": 300}),
     Run(
         "templates",
         "templates that exhaust stack, memory or time",
