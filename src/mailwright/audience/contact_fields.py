@@ -9,6 +9,7 @@ from zoneinfo import available_timezones
 import orjson
 
 from mailwright.domain import address, locales
+from mailwright.domain.divisions import EXAMPLE, OCD_IDS, malformed_division
 from mailwright.domain.errors import InvalidInput
 
 MAX_NAME_LENGTH: Final = 200
@@ -136,12 +137,20 @@ def check_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
         if "\\u0000" in orjson.dumps(value).decode():
             raise InvalidContact(f"{key} contains a character that cannot be stored.", field="attributes")
         checked[key] = value
+    if problem := division_problem(checked):
+        raise InvalidContact(f"{problem}.", field="attributes")
     if len(checked) > MAX_ATTRIBUTES or len(orjson.dumps(checked)) > MAX_ATTRIBUTES_BYTES:
         raise InvalidContact(
             f"A contact has at most {MAX_ATTRIBUTES} attributes with {MAX_ATTRIBUTES_BYTES // 1024} KB in total.",
             field="attributes",
         )
     return checked
+
+
+def division_problem(attributes: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the divisions of a contact, which articles use."""
+    wrong = malformed_division(attributes.get(OCD_IDS))
+    return None if wrong is None else f"{OCD_IDS}: {wrong[:80]!r} is not an OCD division id, for example {EXAMPLE}"
 
 
 def check_attribute_text(text: str) -> str:

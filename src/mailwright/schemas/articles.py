@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mailwright.domain.clock import isoformat
+from mailwright.domain.divisions import MAX_DIVISION_LENGTH
 from mailwright.schemas.base import SnakeResponseModel, Time, extend
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import Address, Matching
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
-from mailwright.sources.articles.divisions import MAX_DIVISION_LENGTH
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, SliceInclusion
 from mailwright.sources.articles.runs import ArticleRun, RunRequest, RunVariant
 from mailwright.sources.articles.slice_input import SliceRefused

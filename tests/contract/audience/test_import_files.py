@@ -13,6 +13,7 @@ from openpyxl import Workbook
 from sqlalchemy import select
 
 from mailwright.audience import contacts, export, lists, suppressions
+from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.filter_sql import filter_clause
@@ -233,3 +234,15 @@ def test_row_numbers_of_a_forged_sheet_are_bounded(tmp_path: Path) -> None:
 
     with as_csv(path, largest=LARGEST) as readable:
         assert readable.read_text(encoding="utf-8") == "email\n"
+
+
+async def test_malformed_divisions_are_reported(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    ohio = "ocd-division/country:us/state:oh"
+    rows = [["email", "ocd_ids"], ["a@example.com", f"{ohio}, {ohio}/place:lima"], ["b@example.com", f"{ohio}; Ohio"]]
+    _, report = await import_(database, clock, a_csv(tmp_path, rows, "\t"))
+    assert [line[3].partition(",")[0] for line in report] == ["", "ocd_ids: 'Ohio' is not an OCD division id"]
+    for wrong in (["Ohio"], "ohio", [5], {"state": "oh"}):
+        with pytest.raises(InvalidContact, match="is not an OCD division id"):
+            await contacts.put(database, clock, 1, "c@example.com", ContactChange(attributes={"ocd_ids": wrong}))
+    await contacts.put(database, clock, 1, "c@example.com", ContactChange(attributes={"ocd_ids": [ohio]}))
+    await contacts.put(database, clock, 1, "c@example.com", ContactChange(attributes={"ocd_ids": None}))

@@ -9,6 +9,7 @@ from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
+from mailwright.domain.divisions import OCD_IDS
 
 
 @dataclass(slots=True)
@@ -73,16 +74,17 @@ class RowReader:
             contact_fields.normalize_timezone(cells[self._timezone]) if self._timezone is not None else None,
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
-            self._convert(attributes) if self._formats else "",
+            self._remarks(attributes) if self._formats or OCD_IDS in attributes else "",
         )
 
     def address(self, cells: list[str]) -> str:
         """Return the cell of the address."""
         return unescape_formula(cells[self._email].strip()) if self._email < len(cells) else ""
 
-    def _convert(self, attributes: dict[str, Any]) -> str:
+    def _remarks(self, attributes: dict[str, Any]) -> str:
         """Convert numbers and dates, and return a remark about values that do not have the format of their column."""
-        remarks = []
+        problem = contact_fields.division_problem(attributes)
+        remarks = [problem] if problem else []
         for target, title, format_ in self._formats:
             if (text := attributes.get(target)) is None:
                 continue

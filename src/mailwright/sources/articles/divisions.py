@@ -1,13 +1,9 @@
 """OCD division ids (Open Civic Data): parse them, and sort them from broad to narrow."""
 
-import re
 from typing import Final
 
+from mailwright.domain.divisions import EXAMPLE, is_division
 from mailwright.domain.errors import InvalidInput
-
-# Lower case only; letters of other alphabets are allowed.
-_ID: Final = re.compile(r"ocd-division/country:[a-z]{2}(?:/[a-z_]+:[\w.~-]+)*")
-MAX_DIVISION_LENGTH: Final = 255
 
 # From broad to narrow among divisions of equal depth: cities and counties are both direct children of a state.
 _TYPES: Final = (
@@ -36,11 +32,8 @@ class MalformedDivision(InvalidInput):
 
 
 def parse(text: str, *, field: str) -> str:
-    if len(text) > MAX_DIVISION_LENGTH or text != text.lower() or not _ID.fullmatch(text):
-        raise MalformedDivision(
-            f"{text[:80]!r} is not an OCD division id, for example ocd-division/country:us/state:oh (lower case)",
-            field=field,
-        )
+    if not is_division(text):
+        raise MalformedDivision(f"{text[:80]!r} is not an OCD division id, for example {EXAMPLE}", field=field)
     return text
 
 

@@ -3,7 +3,6 @@
 The attribute `ocd_ids` holds a contact's divisions, as a list or as text separated by commas or semicolons.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,20 +14,18 @@ from mailwright.audience import contact_fields, lists
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.segments import audience
 from mailwright.domain.clock import Instant
+from mailwright.domain.divisions import OCD_IDS, division_ids
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles import divisions
 from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_boolean, json_text, json_value, lower_ascii, position
 from mailwright.storage.tables import contacts
 
-OCD_IDS: Final = "ocd_ids"
 # Names in a filter that do not refer to an attribute.
 LIST: Final = "list"
 OCD_ID: Final = "ocd_id"
 
 MAX_VALUE_LENGTH: Final = 255
-_BETWEEN: Final = re.compile(r"[\s,;|]+")
-_NO_DIVISIONS: Final[tuple[str, ...]] = ()
 
 
 @dataclass(slots=True)
@@ -94,10 +91,7 @@ class ArticleAudience:
 
 
 def divisions_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    given = attributes.get(OCD_IDS)
-    if isinstance(given, list):
-        return tuple([each for each in given if isinstance(each, str)])
-    return tuple(_BETWEEN.split(given.strip())) if isinstance(given, str) else _NO_DIVISIONS
+    return division_ids(attributes.get(OCD_IDS))
 
 
 async def resolve_audience(
