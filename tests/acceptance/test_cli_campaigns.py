@@ -92,7 +92,11 @@ async def test_subjects_are_shown_rendered(here: Commands) -> None:
 
 
 async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> None:
+    missing = await here.run(*CREATE, "--list", "nobody")
+    assert (missing.code, missing.err.startswith("--list: There is no list nobody")) == (2, True)
+    await here.ok("list", "create", "nobody")
     campaign_id = (await here.ok(*CREATE, "--list", "nobody", "--list", "news")).out.strip()
+    await here.ok("list", "delete", "nobody", "--yes")
     for command in ("check", "start"):
         refused = await here.run("campaign", command, campaign_id)
         assert refused.code == 1
