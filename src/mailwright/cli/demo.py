@@ -104,7 +104,7 @@ async def _print(engine: Engine, sample: Sample, explanations: list[MessageExpla
     for explanation in explanations:
         message = (await message_records.find(engine.database, explanation.outbox_id, tenant_id=None)).summary
         made.add_row(
-            message.to_email, status_text(message.status), two_lines(message.subject, _why(message, explanation))
+            message.to_email, status_text(message.shown_status), two_lines(message.subject, _why(message, explanation))
         )
     out.print(made)
     _print_campaigns(await campaigns_of(engine, sample.shop), engine.clock.now())

@@ -195,7 +195,7 @@ def _done(outbox_id: str, status: Status) -> None:
 
 
 def _row(message: MessageSummary) -> tuple[Text, Text]:
-    about = Text.assemble(status_text(message.status), f"  {message.to_email}\n{message.subject}")
+    about = Text.assemble(status_text(message.shown_status), f"  {message.to_email}\n{message.subject}")
     if why(message):
         about.append(f"\n{why(message)}", style="bright_black")
     return two_lines(message.outbox_id, clock_time(message.created_at)), about
@@ -208,7 +208,7 @@ def _header(record: MessageRecord) -> Table:
     grid.add_column(overflow="fold")
     facts: tuple[tuple[str, Any], ...] = (
         ("message", message.outbox_id),
-        ("status", status_text(message.status)),
+        ("status", status_text(message.shown_status)),
         ("to", message.to_email),
         ("subject", message.subject),
         ("tenant", record.tenant),

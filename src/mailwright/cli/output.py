@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.states import Status
+from mailwright.domain.states import MessageGroup, Status
 from mailwright.schemas.time_text import distance
 
-SHAPES: Final = {
+SHAPES: Final[dict[str, tuple[str, str]]] = {
     Status.PENDING: ("○", "cyan"),
     Status.SENT_ATTEMPT: ("→", "cyan"),
     Status.RETRY_SCHEDULED: ("↻", "yellow"),
@@ -24,6 +24,8 @@ SHAPES: Final = {
     Status.IN_DOUBT: ("?", "magenta"),
     Status.CLOSED_UNKNOWN: ("⊘", "magenta"),
     Status.CANCELLED: ("–", "bright_black"),
+    MessageGroup.SUPPRESSED: ("⊘", "bright_black"),
+    MessageGroup.BOUNCED: ("✗", "red"),
 }
 
 
@@ -67,7 +69,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, nothing
 
 
 def status_text(status: str) -> Text:
-    shape, colour = SHAPES[Status(status)]
+    shape, colour = SHAPES[status]
     return Text(f"{shape} {status}", style=colour)
 
 

@@ -22,6 +22,14 @@ OPEN = (*CLAIMABLE, Status.SENT_ATTEMPT)
 FINAL = (Status.SENT, Status.FAILED, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
+class MessageGroup(StrEnum):
+    """What people look for beside the states: messages of several states, or some messages of one state."""
+
+    QUEUED = "QUEUED"  # waiting for their first or next attempt
+    SUPPRESSED = "SUPPRESSED"  # FAILED, because the recipient may not or cannot receive it
+    BOUNCED = "BOUNCED"  # SENT, and bounced later
+
+
 class EventType(StrEnum):
     """Append-only facts: upper case for our own steps with a message, lower case for reports from others."""
 

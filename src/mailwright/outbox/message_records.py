@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, TextClause, literal, or_, select, text
+from sqlalchemy import ColumnElement, Select, TextClause, and_, func, literal, not_, or_, select, text
 
+from mailwright.domain.buckets import SUPPRESSED_CODES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Status
 from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database
 from mailwright.storage.expressions import lower_ascii, position
@@ -27,6 +28,12 @@ NEWEST = 2**63 - 1
 
 # States with an index of their own: people search for them, and few messages reach them.
 _RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
+_D = deliveries.c
+_GROUPS: Final = {
+    MessageGroup.QUEUED: and_(_D.locked_by.is_(None), _D.status.in_(CLAIMABLE)),
+    MessageGroup.SUPPRESSED: and_(_D.status == Status.FAILED, func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)),
+    MessageGroup.BOUNCED: and_(_D.bounced_at.is_not(None), _D.status == Status.SENT),
+}
 # Exactly the condition of that index: otherwise SQLite does not use it.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 
@@ -57,6 +64,14 @@ class MessageSummary:
     duration_ms: int | None
     sent_at: Instant | None
     failed_at: Instant | None
+    bounced_at: Instant | None
+
+    @property
+    def shown_status(self) -> str:
+        """The status as people see it: a suppressed recipient is no failure, and a bounced email was not delivered."""
+        if self.status == Status.FAILED and self.error_code in SUPPRESSED_CODES:
+            return MessageGroup.SUPPRESSED
+        return MessageGroup.BOUNCED if self.status == Status.SENT and self.bounced_at is not None else self.status
 
     @property
     def processed_at(self) -> Instant | None:
@@ -92,6 +107,8 @@ class MessageSearch:
     """Search conditions. Without any, all messages of the tenant match, newest first."""
 
     status: Status | None = None
+    group: MessageGroup | None = None
+    without_group: MessageGroup | None = None
     to_email: str | None = None
     source: Source | None = None
     since: Instant | None = None
@@ -149,7 +166,7 @@ async def dead_letters(
 def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
     """Order by the key of the table whose index is more selective."""
     m, d = messages.c, deliveries.c
-    owner, key = (d.tenant_id, d.message_key) if wanted.status in _RARE else (m.tenant_id, m.id)
+    owner, key = (d.tenant_id, d.message_key) if _is_rare(wanted) else (m.tenant_id, m.id)
     return (
         select(*_summary_columns())
         .select_from(messages.join(deliveries, d.message_key == m.id))
@@ -167,9 +184,17 @@ def _bounds(wanted: MessageSearch) -> Iterator[ColumnElement[bool]]:
             yield key > wanted.after_key
 
 
+def _is_rare(wanted: MessageSearch) -> bool:
+    return wanted.status in _RARE or wanted.group in (MessageGroup.SUPPRESSED, MessageGroup.BOUNCED)
+
+
 def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextClause]:
-    if wanted.status in _RARE:
+    if wanted.status in _RARE or wanted.group is MessageGroup.SUPPRESSED:
         yield _IS_RARE
+    if wanted.group is not None:
+        yield _GROUPS[wanted.group]
+    if wanted.without_group is not None:
+        yield not_(_GROUPS[wanted.without_group])
     if wanted.status is not None:
         yield deliveries.c.status == wanted.status
     if wanted.to_email is not None:

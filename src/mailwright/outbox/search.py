@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
-from mailwright.domain.states import Status
+from mailwright.domain.states import MessageGroup, Status
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -57,6 +57,12 @@ async def newest_message_key(tx: Transaction) -> int:
     """Return the newest message key. Every message accepted later has a larger key, even if the clock is changed."""
     [row] = await tx.execute(select(func.max(messages.c.id)))
     return int(row[0] or 0)
+
+
+async def key_before(tx: Transaction, time: Instant) -> int:
+    """Return a key that is smaller than those of all messages since this time."""
+    [row] = await tx.run(KEY_BEFORE, time=time - _SLACK)
+    return int(row.low)
 
 
 async def _key_after(tx: Transaction, time: Instant) -> int:
@@ -110,4 +116,6 @@ def _page(found: tuple[MessageSummary, ...], limit: int) -> MessagePage:
 def _needs_scan(wanted: MessageSearch) -> bool:
     if wanted.words is not None or wanted.source is not None:
         return True
+    if wanted.group is not None:
+        return wanted.group is MessageGroup.QUEUED
     return wanted.status in _COMMON or (wanted.status is None and wanted.campaign_key is not None)

@@ -6,15 +6,17 @@ The cost depends on the waiting messages, not on the sent ones.
 from dataclasses import dataclass
 from typing import Final
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.lanes import lane_number, place_of
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.states import Priority
+from mailwright.outbox.search import key_before
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
 WAITING_LANES = statement(__package__, "waiting_lanes")
 FIRST_WAITING = statement(__package__, "first_waiting")
+COUNT_FAILED_SINCE = statement(__package__, "count_failed_since")
 COUNT_NEEDING_OPERATOR = statement(__package__, "count_needing_operator")
 
 # Counting stops here: larger numbers are shown as "more than 1,000".
@@ -41,6 +43,7 @@ class QueueSummary:
     in_doubt: int
     dead_letters: int
     delayed: int = 0  # Deferred by the receiving side or an outage for hours.
+    failed_in_a_day: int = 0  # of the messages that were accepted in the last 24 hours
 
     @property
     def waiting(self) -> int:
@@ -53,7 +56,10 @@ async def summarize_queue(database: Database, now: Instant, tenant_id: int) -> Q
         [row] = await tx.run(
             COUNT_NEEDING_OPERATOR, tenant_id=tenant_id, most=MAX_COUNTED + 1, delayed_since=now - DELAYED_AFTER
         )
-    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters, row.delayed)
+        since = now - DAY
+        day = {"after": await key_before(tx, since), "since": since}
+        [failed] = await tx.run(COUNT_FAILED_SINCE, tenant_id=tenant_id, most=MAX_COUNTED + 1, **day)
+    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters, row.delayed, failed.messages)
 
 
 _PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)

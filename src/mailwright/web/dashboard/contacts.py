@@ -16,8 +16,10 @@ from mailwright.audience import export as exporting
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.legal_basis import NO_BASIS
+from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
 from mailwright.audience.status import ContactStatus, ContactStatusService
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
@@ -55,8 +57,11 @@ async def list_contacts(
     criteria = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
     before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
     found = await search_contacts(engine.database, visitor.tenant_id, criteria, limit=PAGE, before=before)
+    async with engine.database.read() as tx:
+        suppressed = await suppressed_among(tx, visitor.tenant_id, [each.email for each in found.contacts], GENERAL)
     values: dict[str, Any] = {
         "criteria": criteria,
+        "suppressed": suppressed,
         "found": found.contacts,
         "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,

@@ -33,6 +33,7 @@ STATUS_STYLES: Final = {
     "WAITING": StatusStyle("Queued", "info", "ring"),
     "BOUNCED": StatusStyle("Bounced", "bad", "cross"),
     "SUPPRESSED": StatusStyle("Suppressed", "neutral", "slash"),
+    "QUEUED": StatusStyle("Queued or retrying", "info", "ring"),
     "DRAFT": StatusStyle("Draft", "neutral", "pencil"),
     "READY": StatusStyle("Queued", "info", "ring"),
     "SENDING": StatusStyle("Sending", "info", "arrow"),
@@ -81,7 +82,7 @@ STATUS_STYLES: Final = {
     "DELIVERED": StatusStyle("Delivered", "good", "check"),
     "SKIPPED": StatusStyle("Skipped", "neutral", "dash"),
     "EXPIRED": StatusStyle("Expired", "warning", "slash"),
-    "REFUSED": StatusStyle("Rejected", "bad", "slash"),
+    "REFUSED": StatusStyle("Refused", "bad", "slash"),
 }
 
 

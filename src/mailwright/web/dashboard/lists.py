@@ -11,6 +11,7 @@ from mailwright.audience import contacts, lists
 from mailwright.audience.lists import List
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
 from mailwright.audience.status import ContactStatusService
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -175,9 +176,13 @@ async def _show(
     members = await search_contacts(
         engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, before=before
     )
+    async with engine.database.read() as tx:
+        emails = [each.email for each in members.contacts]
+        suppressed = await suppressed_among(tx, visitor.tenant_id, emails, found.list_key)
     values: dict[str, Any] = {
         "list": found,
         "members": members.contacts,
+        "suppressed": suppressed,
         "following": encode_cursor("member", members.next_key) if members.next_key is not None else None,
         "form": form,
         "errors": errors,

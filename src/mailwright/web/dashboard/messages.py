@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain import address
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
-from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
+from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Resolution, Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
@@ -36,15 +36,20 @@ PAGE: Final = 50
 MAX_RETRIED: Final = 500
 
 STATUSES: Final = (
+    MessageGroup.QUEUED,
     Status.PENDING,
     Status.SENT_ATTEMPT,
     Status.RETRY_SCHEDULED,
     Status.SENT,
+    MessageGroup.BOUNCED,
     Status.FAILED,
+    MessageGroup.SUPPRESSED,
     Status.IN_DOUBT,
     Status.CLOSED_UNKNOWN,
     Status.CANCELLED,
 )
+# Suppressed and bounced messages have a filter of their own.
+_WITHOUT: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
 SOURCES: Final = {
     Source.API: "API",
     Source.CAMPAIGN: "Campaign",
@@ -156,13 +161,14 @@ class MessageFilter:
     """The filters of the message list."""
 
     q: str = ""
-    status: Status | None = None
+    status: Status | MessageGroup | None = None
     source: Source | None = None
     campaign: str = ""
+    is_of_last_day: bool = False
 
     @property
     def is_active(self) -> bool:
-        return bool(self.q or self.status or self.source or self.campaign)
+        return bool(self.q or self.status or self.source or self.campaign or self.is_of_last_day)
 
 
 @router.get("/messages")
@@ -175,9 +181,16 @@ async def list_messages(
     status: str = "",
     source: str = "",
     campaign: str = "",
+    period: str = "",
     cursor: str = "",
 ) -> Response:
-    criteria = MessageFilter(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
+    criteria = MessageFilter(
+        q.strip()[:320],
+        _one_of(Status, status) or _one_of(MessageGroup, status),
+        _one_of(Source, source),
+        campaign.strip()[:36],
+        is_of_last_day=period == "day",
+    )
     if is_uuid(criteria.q):
         return RedirectResponse(f"/messages/{criteria.q}", HTTPStatus.SEE_OTHER)
     wanted = await _search_for(engine, visitor, criteria, decode_cursor("message", cursor)[0] if cursor else NEWEST)
@@ -219,6 +232,7 @@ async def show(
     values: dict[str, Any] = {
         **await _message_values(engine, visitor, record),
         "email": email,
+        "subject": await _subject(engine, visitor, record),
         "view": email.view(view) if isinstance(email, ParsedEmail) else "",
         "width": width,
         "at": f"/messages/{record.summary.outbox_id}",
@@ -323,6 +337,15 @@ async def _found(engine: Engine, visitor: Visitor, outbox_id: str) -> MessageRec
         raise NotFound("This message does not exist, or it belongs to another tenant.") from error
 
 
+async def _subject(engine: Engine, visitor: Visitor, record: MessageRecord) -> str:
+    """Return the subject with the recipient's values, as the list shows it."""
+    outbox_id, subject = record.summary.outbox_id, record.summary.subject
+    found = await render_subjects(
+        engine.database, {outbox_id: subject}, tenant_id=visitor.tenant_id, at=engine.clock.now()
+    )
+    return found.get(outbox_id, subject)
+
+
 async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
     if engine.identity is None:
         return "This server cannot render emails."
@@ -399,8 +422,12 @@ async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter,
     if criteria.campaign:
         campaign = await engine.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
+    status = criteria.status if isinstance(criteria.status, Status) else None
     return MessageSearch(
-        status=criteria.status,
+        status=status,
+        group=criteria.status if isinstance(criteria.status, MessageGroup) else None,
+        without_group=None if status is None else _WITHOUT.get(status),
+        since=engine.clock.now() - DAY if criteria.is_of_last_day else None,
         to_email=to_email,
         source=criteria.source,
         before_key=before,

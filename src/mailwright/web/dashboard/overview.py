@@ -136,7 +136,7 @@ async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[s
         "summary": seen,
         "most": MAX_COUNTED,
         "rate": await _rate(engine, tenant_id, now),
-        "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
+        "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT",)},
         "chart": await _chart(engine, visitor, now, RANGES[span]),
         "range": RANGES[span],
         "in_line": await _queued_campaigns(engine, tenant_id, now),

@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
+from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import list_tags
 from mailwright.audience.segments import Segment
 from mailwright.audience.status import ContactStatus
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.filter_text import describe
 from mailwright.web.api.segments import people_in
@@ -68,7 +70,7 @@ async def build(request: Request, engine: EngineDep, visitor: EditorDep) -> Resp
 async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Describe the unsaved filter and count its contacts."""
     form = await read_fields(request)
-    values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
+    values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": [], "suppressed": set()}
     if not form["filter"] and (lacking := missing(filter_form_from(form))):
         return fragment(request, visitor, "audience/segment_summary.html", lacking=lacking, **values)
     try:
@@ -77,7 +79,9 @@ async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) 
         async with engine.database.read() as tx:
             now = engine.clock.now()
             values["count"] = await segments.count_members(tx, visitor.tenant_id, filter_, now)
-            values["people"] = await segments.list_members(tx, visitor.tenant_id, filter_, now, limit=_SAMPLE)
+            people = await segments.list_members(tx, visitor.tenant_id, filter_, now, limit=_SAMPLE)
+            emails = [each.email for each in people]
+            values |= {"people": people, "suppressed": await suppressed_among(tx, visitor.tenant_id, emails, GENERAL)}
     except InvalidInput as error:
         values["error"] = str(error)
     return fragment(request, visitor, "audience/segment_summary.html", lacking="", **values)
@@ -108,7 +112,9 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, segment_
         people = await segments.list_members(
             tx, visitor.tenant_id, found.filter, engine.clock.now(), limit=PAGE, after=after[:254]
         )
+        suppressed = await suppressed_among(tx, visitor.tenant_id, [each.email for each in people], GENERAL)
     values: dict[str, Any] = {
+        "suppressed": suppressed,
         "segment": found,
         "sentence": describe(found.filter),
         "found": people,
