@@ -49,7 +49,8 @@ log = logger(__name__)
 def notification_config(settings: Settings) -> NotificationConfig:
     base_url = (settings.notify_base_url or settings.public_url).rstrip("/")
     declared = event_kinds.load_event_kinds(settings.notify_kinds, settings.lock_ttl_seconds * SECOND)
-    return NotificationConfig(declared, base_url, settings.notify_locale, settings.timezone)
+    leaves_others = settings.notify_other_channels == "leave"
+    return NotificationConfig(declared, base_url, settings.notify_locale, settings.timezone, leaves_others)
 
 
 @asynccontextmanager

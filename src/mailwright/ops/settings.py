@@ -565,6 +565,15 @@ class Settings(BaseSettings):
         str, Field(alias="MAILWRIGHT_NOTIFY_LOCALE", description="Locale of subscribers who have none.")
     ] = "en"
 
+    notify_other_channels: Annotated[
+        Literal["skip", "leave"],
+        Field(
+            alias="MAILWRIGHT_NOTIFY_OTHER_CHANNELS",
+            description="Rows for other channels than email: `skip` marks them skipped, `leave` leaves them pending "
+            "for the program that serves them.",
+        ),
+    ] = "skip"
+
     lock_ttl_seconds: Annotated[
         PositiveInt,
         Field(

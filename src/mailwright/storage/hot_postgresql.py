@@ -35,6 +35,7 @@ class PostgresqlHotPath:
         asyncpg.IntegrityConstraintViolationError,
         asyncpg.SyntaxOrAccessError,
         asyncpg.DataError,
+        asyncpg.PLPGSQLError,  # raised by a trigger, for example
     )
     outage_errors: ErrorTypes = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 

@@ -47,6 +47,7 @@ class NotificationConfig:
     base_url: str
     locale: str
     zone: str
+    leaves_other_channels: bool = False  # rows of other channels stay pending for their own consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def decide(row: NotificationRow, context: RowContext, config: NotificationConfig
     return (
         _attempts_used(row, kind)
         or _expired(row, kind, now)
-        or _unreachable(row.subscription)
+        or _not_announced(row.event, kind)
+        or _unreachable(row.subscription, config)
         or _retry_wait(row, kind, config.kinds.lock_ttl_of(kind), now)
         or _check_preferences(row, kind, payload, context, config=config, now=now)
     )
@@ -124,11 +126,23 @@ def _expired(row: NotificationRow, kind: EventKind, now: Instant) -> EndDecision
     return EndDecision(FanoutStatus.EXPIRED, RowError("EXPIRED", message))
 
 
-def _unreachable(subscription: Mapping[str, Any]) -> EndDecision | None:
-    if subscription.get("contact_type") != EMAIL:
+def _not_announced(event: Mapping[str, Any], kind: EventKind) -> EndDecision | None:
+    """Skip a change that the kind does not announce: nobody wants to read that a seat is open when it was taken."""
+    before, after = jobs.word(event.get("status_before")), jobs.word(event.get("status_after"))
+    if not after or kind.matches_row(before, after):
+        return None
+    path = "/event/statusAfter"
+    message = f"{path}: {kind.name} does not announce a change from {before or 'nothing'} to {after}"
+    return _skipped("STATUS_NOT_ANNOUNCED", message, path)
+
+
+def _unreachable(subscription: Mapping[str, Any], config: NotificationConfig) -> EndDecision | WaitDecision | None:
+    if (channel := jobs.word(subscription.get("contact_type"))) != EMAIL:
+        if config.leaves_other_channels:
+            return WaitDecision(WaitReason.OTHER_CHANNEL, None, f"its channel is {channel or 'not set'}")
         path = "/subscription/contactType"
         return _skipped("NON_EMAIL_CONTACT", f"{path}: only email is supported", path)
-    if (status := subscription.get("status")) != ACTIVE:
+    if (status := jobs.word(subscription.get("status"))) != ACTIVE:
         code = "UNSUBSCRIBED" if status == "unsubscribed" else "SUBSCRIPTION_NOT_ACTIVE"
         return _skipped(code, f"/subscription/status: the subscription is {status}", "/subscription/status")
     return None

@@ -75,12 +75,20 @@ class EventKind(BaseModel):
         return self.useful_for_seconds * SECOND
 
     def matches(self, before: str | None, after: str) -> bool:
-        """Return whether a change from one status to another belongs to this kind."""
-        return (not self.before or before in self.before) and (not self.after or after in self.after)
+        """Return whether a change from one status to another belongs to this kind, in upper or lower case."""
+        return _is_listed(before, self.before) and _is_listed(after, self.after)
+
+    def matches_row(self, before: str | None, after: str | None) -> bool:
+        """Return whether a row announces such a change. Other programs may not record the previous status."""
+        return (not before or _is_listed(before, self.before)) and _is_listed(after, self.after)
 
     def retry_delay(self, attempts: int, lock_ttl: Instant) -> Instant:
         """Return the delay after this many completed attempts, at most the lifetime of a lock."""
         return min(self.retry_schedule_ms[min(attempts, len(self.retry_schedule_ms)) - 1], lock_ttl)
+
+
+def _is_listed(status: str | None, listed: tuple[str, ...]) -> bool:
+    return not listed or (status or "").strip().lower() in {each.lower() for each in listed}
 
 
 @dataclass(frozen=True, slots=True)

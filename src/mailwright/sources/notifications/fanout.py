@@ -13,7 +13,7 @@ import orjson
 
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
@@ -33,10 +33,10 @@ from mailwright.sources.notifications.decisions import (
     expires_at,
     lock_wait,
 )
-from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails
+from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails, section_of
 from mailwright.sources.notifications.links import PARKED, MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
-from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock, section_of
+from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock
 from mailwright.sources.notifications.results import NotificationResult, is_recorded, result_of, result_of_error
 from mailwright.sources.notifications.statuses import FanoutStatus as Status
 from mailwright.sources.notifications.statuses import MessageLinkState
@@ -58,6 +58,8 @@ PAGE = 250
 # Results recorded in one write. Like PAGE, at most what one statement takes as values (`storage/hot.py`): with more,
 # SQLite may scan the whole queue.
 BATCH = 250
+# How long a row is left alone that the queue refuses to change.
+FAILING_ROW_PAUSE: Instant = 5 * MINUTE
 # Locks are renewed after a third of their lifetime.
 RENEWALS_PER_LOCK = 3
 MESSAGE_ID_NAMESPACE = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
@@ -101,6 +103,21 @@ class RecordResult:
 RowStep = CreateMessage | ReleaseMessage | AdoptMessage | RecordResult
 
 
+class FailingRows:
+    """Rows that the queue refuses to change, for example because of a trigger. Each is left alone for a while."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, Instant] = {}  # by row key
+
+    def contains(self, row_key: str, now: Instant) -> bool:
+        return self._until.get(row_key, 0) > now
+
+    def add(self, row_key: str, now: Instant, notification_id: int, error: Exception) -> None:
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        self._until[row_key] = now + FAILING_ROW_PAUSE
+        log.error("notification_row_failed", notification_id=notification_id, reason=f"{type(error).__name__}: {error}")
+
+
 class NotificationFanout:
     """Serves a queue for one worker. Any number of workers may serve the same queue."""
 
@@ -122,6 +139,7 @@ class NotificationFanout:
         self._config = config
         self._tenant_id = tenant_id
         self._worker = worker
+        self._failing = FailingRows()
         self._renew_every = config.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
 
     async def claim_due(self, limit: int) -> int:
@@ -135,6 +153,7 @@ class NotificationFanout:
                 break
             after = rows[-1].notification_id
             free = [row for row in rows if lock_wait(row, self._config.kinds, now) is None]
+            free = [row for row in free if not self._failing.contains(row.key, now)]
             if free:
                 processed += await self.process_rows(free, now)
         return processed
@@ -148,14 +167,31 @@ class NotificationFanout:
             if not found:
                 return recorded
             after = found[-1].id  # a result that cannot be recorded now does not block the others
+            now = self._clock.now()
             pairs = [(link, result) for link in found if (result := result_of(link))]
-            written = await self._queue.record(pairs) if pairs else set()
+            pairs = [pair for pair in pairs if not self._failing.contains(pair[0].row_key, now)]
+            written = await self._record_in_queue(pairs, now)
             ended = [pair for pair in pairs if pair[0].notification_id in written]
             lost = [pair for pair in pairs if pair[0].notification_id not in written]
             ended += await self._already_recorded(lost)
             if ended:
                 await self._end_links(ended)
             recorded += len(ended)
+
+    async def _record_in_queue(self, pairs: Sequence[tuple[MessageLink, NotificationResult]], now: Instant) -> set[int]:
+        """Record results, each one alone if the queue refuses them together; return the ids of the updated rows."""
+        if not pairs:
+            return set()
+        try:
+            return await self._queue.record(pairs)
+        except NotDurable:
+            raise
+        except Exception as error:
+            if len(pairs) == 1:
+                link = pairs[0][0]
+                self._failing.add(link.row_key, now, link.notification_id, error)
+                return set()
+        return {key for pair in pairs for key in await self._record_in_queue([pair], now)}
 
     async def count_locked_rows(self) -> int:
         """Count the rows that this worker has locked."""
@@ -170,10 +206,25 @@ class NotificationFanout:
             held = await links.find_locked(tx, self._queue.name, self._worker, before, BATCH)
         if not held:
             return
-        renewed = await self._queue.renew_locks(held, at)
+        renewed = await self._renew_in_queue(
+            [link for link in held if not self._failing.contains(link.row_key, now)], at
+        )
         rows = [_lock_row(link) for link in held if link.notification_id in renewed]
         if rows:
             await self._database.transact(lambda tx: tx.count(RENEW_LINKS, held=rows, at=at))
+
+    async def _renew_in_queue(self, held: Sequence[MessageLink], at: str) -> set[int]:
+        if not held:
+            return set()
+        try:
+            return await self._queue.renew_locks(held, at)
+        except NotDurable:
+            raise
+        except Exception as error:
+            if len(held) == 1:
+                self._failing.add(held[0].row_key, self._clock.now(), held[0].notification_id, error)
+                return set()
+        return {key for link in held for key in await self._renew_in_queue([link], at)}
 
     async def release_locks(self) -> int:
         """Before shutdown: park messages that were not started and unlock their rows for other workers."""
@@ -217,7 +268,21 @@ class NotificationFanout:
         ]
 
     async def process_rows(self, rows: Sequence[NotificationRow], now: Instant) -> int:
-        """Decide and carry out the steps of these rows; return how many were carried out."""
+        """Decide and carry out the steps of these rows; return how many were carried out.
+
+        If the queue refuses to change them, each row is tried alone, so that one bad row does not stop the others.
+        """
+        try:
+            return await self._process(rows, now)
+        except NotDurable:
+            raise
+        except Exception as error:
+            if len(rows) == 1:
+                self._failing.add(rows[0].key, now, rows[0].notification_id, error)
+                return 0
+        return sum([await self.process_rows([row], now) for row in rows])
+
+    async def _process(self, rows: Sequence[NotificationRow], now: Instant) -> int:
         steps = await self._plan(rows, now)
         if not steps:
             return 0
@@ -299,7 +364,7 @@ class NotificationFanout:
                 case _:
                     pass
         if new:
-            await results.record_results(tx, self._queue.statements, new)
+            await self._queue.record_in(tx, new)
         await results.write_results(tx, self._queue.statements, plain)
 
     async def _hand_over(

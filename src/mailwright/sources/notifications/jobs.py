@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
+from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
@@ -18,6 +20,8 @@ from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, Event
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
+# Fields of the event payload that are no variables.
+_RESERVED = frozenset({"version", "eventType", "variables", "snapshotHash"})
 VERSION = "1.0"
 MAJOR = "1"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -77,11 +81,25 @@ def parse_json_column(text: Any) -> Any:
     if text is None or text == "":
         return None
     if not isinstance(text, str | bytes):
-        return text  # PostgreSQL's json type arrives parsed
+        return _without_nulls(text)  # PostgreSQL's json type arrives parsed
     try:
-        return orjson.loads(text)
+        return _without_nulls(orjson.loads(text))
     except orjson.JSONDecodeError:
         return RowError("INVALID_PAYLOAD", "is not JSON")
+
+
+def _without_nulls(value: Any) -> Any:
+    """Null means absent: many programs write every field of a form, whether or not it was filled in."""
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value if each is not None]
+    return value
+
+
+def word(value: Any) -> str:
+    """Return a status word for comparison: trimmed and in lower case."""
+    return "" if value is None else str(value).strip().lower()
 
 
 def event_kind_name(payload: Any) -> Any:
@@ -102,8 +120,9 @@ def build_job(
     event, subscription = row.event or {}, row.subscription or {}
     event_payload = payload if isinstance(payload, Mapping) else {}
     links = build_links(row, kind, base_url)
+    recipient = _recipient_address(subscription.get("contact_value"))
     event_fields = _without_none(
-        sectionId=event.get("section_id"),
+        sectionId=section_of(row),
         termId=_text(event.get("term_id")),
         campusCode=_text(event.get("campus_code")),
         indexNumber=_text(event.get("index_number")),
@@ -124,7 +143,7 @@ def build_job(
         dedupeKey=row.dedupe_key,
         traceId=_text(event.get("trace_id")),
         locale=_text(subscription.get("locale")) or locale,
-        recipient=_without_none(email=subscription.get("contact_value"), name=_recipient_name(subscription)),
+        recipient=_without_none(email=recipient, name=_recipient_name(subscription)),
         template={
             "id": kind.template,
             "version": kind.template_version,
@@ -132,9 +151,9 @@ def build_job(
         },
         event=event_fields,
         subscription=_without_none(
-            status=subscription.get("status"),
-            contactType=subscription.get("contact_type"),
-            contactValue=subscription.get("contact_value"),
+            status=word(subscription.get("status")) or None,
+            contactType=word(subscription.get("contact_type")) or None,
+            contactValue=recipient,
             contactHash=_text(subscription.get("contact_hash")),
             lastKnownSectionStatus=_text(subscription.get("last_known_section_status")),
             preferences=preferences,
@@ -164,10 +183,16 @@ def validate_job(job: Mapping[str, Any], kind: EventKind) -> RowError | None:
     return None
 
 
+def section_of(row: NotificationRow) -> Any:
+    """Return the section of the event, or else of the subscription."""
+    own = (row.event or {}).get("section_id")
+    return own if own is not None else (row.subscription or {}).get("section_id")
+
+
 def build_links(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
     """Build the links of a message. Without an unsubscribe token, both point to the management page."""
     token = (row.subscription or {}).get("unsubscribe_token")
-    placeholders = {"base": base_url, "id": row.subscription_id, "token": token}
+    placeholders = {"base": base_url, "id": row.subscription_id, "token": quote(str(token or ""), safe="")}
     manage = kind.manage_url.format(**placeholders)
     return {"manageUrl": manage, "unsubscribeUrl": kind.unsubscribe_url.format(**placeholders) if token else manage}
 
@@ -184,8 +209,16 @@ def _variables(
     details: SectionDetails,
     links: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Merge the variables; later ones win: known facts, fields and variables of the event payload, then the links."""
+    """Merge the variables; later ones win.
+
+    These are: undeclared fields of the event payload, known facts, declared fields, explicit variables, and the links.
+    """
     explicit = event_payload.get("variables")
+    others = {
+        name: value
+        for name, value in event_payload.items()
+        if name not in _RESERVED and isinstance(value, str | int | float)
+    }
     named = {
         name: event_payload[name] for name in kind.variables if isinstance(event_payload.get(name), str | int | float)
     }
@@ -193,7 +226,7 @@ def _variables(
     # An invalid time is reported for the event itself, not for this variable.
     detected_at = event_fields.get("eventAt")
     detected = {"eventDetectedAt": detected_at} if times.parse(detected_at) is not None else {}
-    return {**detected, **seat, **named, **(explicit if isinstance(explicit, Mapping) else {}), **links}
+    return {**others, **detected, **seat, **named, **(explicit if isinstance(explicit, Mapping) else {}), **links}
 
 
 def _seat_variables(
@@ -228,6 +261,16 @@ def _format_meeting(meeting: Mapping[str, Any]) -> str:
 
 def _format_minutes(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _recipient_address(value: Any) -> Any:
+    """Return the address trimmed and with an ASCII domain; leave other values unchanged for validation to reject."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return address.deliverable(value.strip())
+    except address.InvalidAddress:
+        return value.strip()
 
 
 def _recipient_name(subscription: Mapping[str, Any]) -> str | None:

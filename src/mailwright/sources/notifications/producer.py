@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from sqlalchemy import and_, insert, literal, or_, select
+from sqlalchemy import and_, func, insert, literal, or_, select
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
@@ -127,7 +127,7 @@ class EventProducer:
             literal(FanoutStatus.PENDING.value),
             literal(0),
             literal(times.format_time(now)),
-        ).where(s.status == ACTIVE, subject)
+        ).where(func.lower(func.trim(s.status)) == ACTIVE, subject)
         columns = ["open_event_id", "subscription_id", "dedupe_key", "fanout_status", "fanout_attempts", "created_at"]
         inserted = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))
         return len(inserted)

@@ -15,7 +15,7 @@ from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import results, times
 from mailwright.sources.notifications.decisions import DuplicateRow
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT
-from mailwright.sources.notifications.jobs import NotificationRow, SectionDetails
+from mailwright.sources.notifications.jobs import NotificationRow, SectionDetails, section_of
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.results import NotificationResult
 from mailwright.sources.notifications.statuses import NOTIFY_SENT, FanoutStatus
@@ -28,6 +28,9 @@ from mailwright.sources.notifications.tables import (
 )
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
+
+# The format of `times.format_time`, as a pattern for LIKE.
+OWN_TIME_FORMAT = "____-__-__T__:__:__.___Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +94,16 @@ class NotificationQueue:
         self.is_shared = is_shared  # in the same database as the messages
         self.statements: QueueStatements = statements_of(schema)
         self._columns = _RowColumns.of(tables)
+        self._has_notified_at = "last_notified_at" in tables.subscriptions.c
 
     async def pending(self, locked_before: Instant, after: int, limit: int) -> list[NotificationRow]:
-        """Return pending rows by id. Lock times are compared as text here, so the caller must check locks again."""
+        """Return pending rows by id, without those whose lock is fresh.
+
+        Only our own format is compared as text; the caller checks lock times in other formats.
+        """
         n = self.tables.notifications.c
-        free = or_(n.locked_at.is_(None), n.locked_at < times.format_time(locked_before))
+        expired = n.locked_at < times.format_time(locked_before)
+        free = or_(n.locked_at.is_(None), expired, n.locked_at.not_like(OWN_TIME_FORMAT))
         query = self._rows().where(n.fanout_status == FanoutStatus.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
             return self._columns.build_rows(await tx.execute(query.order_by(n.notification_id).limit(limit)))
@@ -136,7 +144,11 @@ class NotificationQueue:
             )
 
     async def record(self, recorded: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
-        return await self.database.transact(lambda tx: results.record_results(tx, self.statements, recorded))
+        return await self.database.transact(lambda tx: self.record_in(tx, recorded))
+
+    async def record_in(self, tx: Runner, recorded: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
+        """Record results inside the caller's transaction."""
+        return await results.record_results(tx, self.statements, recorded, has_notified_at=self._has_notified_at)
 
     async def renew_locks(self, held: Iterable[MessageLink], at: str) -> set[int]:
         rows = [_lock_row(link) for link in held]
@@ -257,10 +269,6 @@ def queue_name(database: Database, schema: str | None) -> str:
     else:
         place = f"{url.host or url.query.get('host') or ''}:{url.port or ''}/{url.database}/{schema or ''}"
     return hashlib.blake2b(f"{database.dialect}:{place}".encode(), digest_size=8).hexdigest()
-
-
-def section_of(row: NotificationRow) -> Any:
-    return (row.event or {}).get("section_id")
 
 
 def _create(connection: Any, schema: str | None) -> None:

@@ -79,9 +79,16 @@ def is_recorded(result: NotificationResult, last_attempt_at: str | None) -> bool
 
 
 async def record_results(
-    tx: Runner, statements: QueueStatements, results: Sequence[tuple[MessageLink, NotificationResult]]
+    tx: Runner,
+    statements: QueueStatements,
+    results: Sequence[tuple[MessageLink, NotificationResult]],
+    *,
+    has_notified_at: bool,
 ) -> set[int]:
-    """Record results, add sent ones to the subscription timelines, and return the ids of the updated rows."""
+    """Record results, add sent ones to the subscriptions and their timelines, and return the ids of the updated rows.
+
+    `has_notified_at`: the subscriptions have the column `last_notified_at`.
+    """
     written = await write_results(
         tx, statements, [(link.notification_id, link.locked_by, link.locked_at, result) for link, result in results]
     )
@@ -92,7 +99,18 @@ async def record_results(
     ]
     if sent:
         await tx.count(statements.append_sent, sent=sent)
+        if has_notified_at:
+            await tx.count(statements.set_notified, sent=_latest(sent))
     return written
+
+
+def _latest(sent: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the latest time of each subscription: one statement must not update a row twice."""
+    latest: dict[int, str] = {}
+    for row in sent:
+        subscription_id = row["subscription_id"]
+        latest[subscription_id] = max(latest.get(subscription_id, ""), row["created_at"])
+    return [{"subscription_id": key, "notified_at": at} for key, at in latest.items()]
 
 
 async def write_results(

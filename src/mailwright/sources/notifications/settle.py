@@ -18,6 +18,7 @@ from mailwright.storage.statements import statement
 
 CONCLUDE = statement(__package__, "conclude")
 END_ATTEMPTS = statement(__package__, "end_attempts")
+FIND_NOTIFIED_COLUMN = statement(__package__, "find_notified_column")
 
 
 class NotificationSettling(Settler):
@@ -47,7 +48,9 @@ async def record_outcomes(tx: Runner, outcomes: Sequence[Outcome], now: Instant)
     shared = await links.find_results_of(tx, [outcome.claimed.outbox_id for outcome in outcomes])
     for schema in {link.queue_schema for link in shared}:
         results = [(link, result) for link in shared if link.queue_schema == schema and (result := result_of(link))]
-        written = await record_results(tx, statements_of(schema), results)
+        # Shared queues are on PostgreSQL only.
+        has_notified_at = bool(await tx.run(FIND_NOTIFIED_COLUMN, schema=schema))
+        written = await record_results(tx, statements_of(schema), results, has_notified_at=has_notified_at)
         await links.end_links(tx, [(link, result.state) for link, result in results if link.notification_id in written])
 
 

@@ -24,6 +24,7 @@ class WaitReason(StrEnum):
     SNOOZED = "snoozed"
     MAXIMUM = "maximum"  # messages in progress may already reach the subscriber's maximum
     DEDUPE = "dedupe"  # another row has the same dedupe key and subscriber
+    OTHER_CHANNEL = "other_channel"  # left to the program that serves this channel
 
 
 class MessageLinkState(StrEnum):

@@ -94,6 +94,7 @@ class QueueStatements:
     unlock_rows: Statement
     record_results: Statement
     append_sent: Statement
+    set_notified: Statement
     requeue_rows: Statement
 
 
@@ -124,6 +125,7 @@ def statements_of(schema: str | None) -> QueueStatements:
         bound("unlock_rows"),
         bound("record_results"),
         bound("append_sent"),
+        bound("set_notified"),
         bound("requeue_rows"),
     )
 

@@ -1,0 +1,162 @@
+"""Rows as other programs really write them: nulls, spaces, capitals, offsets, other channels and broken triggers."""
+
+from collections.abc import AsyncIterator
+from email import message_from_bytes, policy
+from html import unescape
+from pathlib import Path
+
+import orjson
+import pytest
+from sqlalchemy import select, text
+
+from mailwright.app.notifications import make_fanout
+from mailwright.domain.clock import DAY, HOUR, ManualClock, isoformat
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.storage.tables import messages
+from tests.notifications import PLACES, QueueSetup, a_queue_setup_at
+from tests.standins.provider import ScriptedProvider
+
+pytestmark = pytest.mark.promise("notify-foreign-rows")
+
+
+@pytest.fixture(params=PLACES)
+async def setup(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[QueueSetup]:
+    async with a_queue_setup_at(request.param, request, tmp_path, clock) as setup:
+        yield setup
+
+
+def html_of(message: OutgoingMessage) -> str:
+    body = message_from_bytes(message.content, policy=policy.default).get_body(("html",))
+    assert body is not None
+    return unescape(body.get_content())
+
+
+async def test_null_means_absent(setup: QueueSetup) -> None:
+    nothing = {"notifyOn": None, "maxNotifications": None, "deliveryWindow": None, "snoozeUntil": None}
+    await setup.owner.notification(preferences=nothing)
+    await setup.owner.notification(preferences={"deliveryWindow": {"startMinutes": None, "endMinutes": None}})
+    await setup.owner.notification(subscription={"metadata": '{"name": null, "preferences": null}'})
+    payload = '{"eventType": null, "version": null, "courseTitle": "Data", "sectionNumber": "01", "notes": null}'
+    await setup.owner.notification(event={"payload": payload})
+    await setup.round(ScriptedProvider())
+    assert await setup.owner.statuses() == {"sent": 4}
+
+
+@pytest.mark.parametrize("before", ["CLOSED", " closed ", "wait", None])
+async def test_status_words_ignore_case_and_spaces(setup: QueueSetup, before: str | None) -> None:
+    reader = {"status": "Active ", "contact_type": " EMAIL"}
+    await setup.owner.notification(event={"status_before": before, "status_after": "OPEN "}, subscription=reader)
+    await setup.round(ScriptedProvider())
+    assert await setup.owner.statuses() == {"sent": 1}
+
+
+@pytest.mark.parametrize(("before", "after"), [("Open", "CLOSED"), ("Open", "Wait"), ("Open", "Open"), ("Closed", "?")])
+async def test_only_an_opening_is_announced(setup: QueueSetup, before: str, after: str) -> None:
+    number = await setup.owner.notification(event={"status_before": before, "status_after": after})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    assert provider.messages == []
+    assert (await setup.owner.row(number)).fanout_status == "skipped"
+    assert (await setup.owner.error(number))["code"] == "STATUS_NOT_ANNOUNCED"
+
+
+async def test_links_and_addresses_are_encoded(setup: QueueSetup) -> None:
+    reader = {"unsubscribe_token": "a&b#c d/é", "contact_value": "  reader@bücher.example \n"}
+    await setup.owner.notification(subscription=reader)
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    [message] = provider.messages
+    assert message.recipients == ("reader@xn--bcher-kva.example",)
+    assert "/unsubscribe?token=a%26b%23c%20d%2F%C3%A9" in html_of(message)
+
+
+async def test_other_channels_are_skipped_or_left_alone(setup: QueueSetup) -> None:
+    number = await setup.owner.notification(subscription={"contact_type": "discord_channel", "contact_value": "#seats"})
+    engine = setup.bench.engine
+    leaving = engine.settings.model_copy(update={"notify_other_channels": "leave"})
+    fanout = await make_fanout(leaving, engine.database, engine.clock, engine.templates, setup.queue, worker="leaving")
+    await setup.round(ScriptedProvider(), fanout)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.locked_by, row.error) == ("pending", None, None)
+    await setup.round(ScriptedProvider())
+    assert (await setup.owner.row(number)).fanout_status == "skipped"
+
+
+async def test_row_that_cannot_be_changed_stops_no_other(setup: QueueSetup) -> None:
+    numbers = [await setup.owner.notification() for _ in range(3)]
+    await refuse_changes(setup, numbers[1], column="locked_by")
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    statuses = [(await setup.owner.row(number)).fanout_status for number in numbers]
+    assert statuses == ["sent", "pending", "sent"]
+
+
+async def test_result_that_cannot_be_recorded_stops_no_other(setup: QueueSetup) -> None:
+    if setup.queue.is_shared:
+        pytest.skip("a shared queue records results in the transaction that settles the message")
+    numbers = [await setup.owner.notification() for _ in range(3)]
+    fanout = await setup.fanout()
+    await fanout.claim_due(10)
+    await refuse_changes(setup, numbers[1], column="fanout_status")
+    await setup.bench.drain(ScriptedProvider())
+    await fanout.record_results()
+    await fanout.renew_locks()
+    statuses = [(await setup.owner.row(number)).fanout_status for number in numbers]
+    assert statuses == ["sent", "pending", "sent"]
+
+
+async def refuse_changes(setup: QueueSetup, number: int, *, column: str) -> None:
+    """Create a trigger that aborts every change of one column of one row."""
+    prefix = f"{setup.owner.schema}." if setup.owner.schema else ""
+    table = f"{prefix}open_event_notifications"
+    if setup.owner.database.dialect == "sqlite":
+        statements = [
+            f"CREATE TRIGGER poison BEFORE UPDATE OF {column} ON {table} WHEN NEW.notification_id = {number} "
+            "BEGIN SELECT RAISE(ABORT, 'poison'); END"
+        ]
+    else:
+        statements = [
+            f"CREATE FUNCTION {prefix}poison() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'poison'; END $$",
+            f"CREATE TRIGGER poison BEFORE UPDATE OF {column} ON {table} FOR EACH ROW "
+            f"WHEN (NEW.notification_id = {number}) EXECUTE FUNCTION {prefix}poison()",
+        ]
+    async with setup.owner.database.write() as tx:
+        for statement in statements:
+            await tx.execute(text(statement))
+
+
+async def test_last_notified_time_is_recorded(setup: QueueSetup) -> None:
+    await setup.owner.notification()
+    await setup.round(ScriptedProvider())
+    known = setup.owner.table("subscriptions")
+    async with setup.owner.database.read() as tx:
+        [row] = await tx.execute(select(known.c.last_notified_at))
+    assert row.last_notified_at == setup.owner.now
+
+
+async def test_section_of_the_subscription_is_the_fallback(setup: QueueSetup) -> None:
+    await setup.owner.insert_sections()
+    await setup.owner.notification(event={"section_id": None}, payload={"courseTitle": None, "sectionNumber": None})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    assert "01:198:112" in html_of(provider.messages[0])
+
+
+async def test_locks_in_any_format_expire(setup: QueueSetup) -> None:
+    """A lock time with an offset is later as text than it is; an unreadable one has no time at all."""
+    hours_ago = (isoformat(setup.clock.now() - DAY + HOUR) or "").replace("Z", "+02:00")
+    later_as_text = (isoformat(setup.clock.now() + HOUR) or "").replace(".000Z", "+02:00")
+    for locked_at in (hours_ago, later_as_text, "yesterday", "9999"):
+        await setup.owner.notification(locked_by="theirs", locked_at=locked_at)
+    await setup.round(ScriptedProvider())
+    assert await setup.owner.statuses() == {"sent": 4}
+
+
+async def test_undeclared_payload_fields_are_variables(setup: QueueSetup) -> None:
+    await setup.owner.notification(payload={"instructor": "Ada", "seats": 3})
+    await setup.round(ScriptedProvider())
+    async with setup.bench.database.read() as tx:
+        [row] = await tx.execute(select(messages.c.payload))
+    variables = orjson.loads(row.payload)["variables"]
+    assert (variables["instructor"], variables["seats"]) == ("Ada", 3)
