@@ -20,10 +20,12 @@ from mailwright.app.inbound import poll_inbound_sources
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
+from mailwright.app.restore_checks import make_guard, run_guard
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.restore_guard import RestoreGuard
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.worker.worker import Worker
@@ -74,6 +76,7 @@ async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, 
     """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
     create_app = import_from_string(WEB_APPLICATION)
     await _log_unsafe_settings(engine)
+    guard = await _checked_guard(engine)
     worker = await make_worker(engine) if with_worker else None
     server = _Server(_configuration(engine))
     _capture_library_logs()
@@ -81,6 +84,7 @@ async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, 
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
         _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
+        _run_until_stopped(tasks, run_guard(guard), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         is_worker_alive = (lambda: not working.done()) if working else None
         server.config.app = api = create_app(replace(engine, is_worker_alive=is_worker_alive))
@@ -102,17 +106,27 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
     _capture_library_logs()
     _freeze_loaded_modules()
     await _log_unsafe_settings(engine)
+    guard = await _checked_guard(engine)
     worker = await make_worker(engine)
     if drain:
         await _drain(engine, worker, shutdown)
         return False
     async with asyncio.TaskGroup() as tasks:
         background = _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
+        guarding = _run_until_stopped(tasks, run_guard(guard), shutdown)
         following = _run_until_stopped(tasks, _follow(engine, worker), shutdown)
         await _work(worker, shutdown)
         background.cancel()
+        guarding.cancel()
         # cancel() returns False if the task has already ended.
         return not following.cancel() and not following.cancelled()
+
+
+async def _checked_guard(engine: Engine) -> RestoreGuard:
+    """Compare the database with its markers before anything is sent."""
+    guard = make_guard(engine.settings, engine.database, engine.clock, engine.valkey)
+    await guard.check()
+    return guard
 
 
 async def _log_unsafe_settings(engine: Engine) -> None:

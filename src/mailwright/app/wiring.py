@@ -22,6 +22,7 @@ from mailwright.app.databases import open_database
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.providers import make_route, providers_of, verify_providers
+from mailwright.app.restore_checks import require_known_file
 from mailwright.app.schema import prepare
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.importing.imports import Imports
@@ -192,6 +193,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     verify(settings)
     database = open_database(settings)
     try:
+        require_known_file(settings, database)
         await prepare(database)
         engine = build_engine(await located(settings, database), clock or SystemClock(), database)
         try:

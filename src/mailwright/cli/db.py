@@ -1,16 +1,33 @@
 """`mailwright db`: the database schema."""
 
-from mailwright.cli.opening import Installation, run
+from typing import Annotated
+
+import typer
+
+from mailwright.app.restore_checks import forget_missing_file
+from mailwright.app.sending import release_sending
+from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import out, print_json
+from mailwright.domain.clock import isoformat
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
+from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision, upgrade
 
 app = group("Upgrade the database schema, or show its version.")
 
 
 @app.command("upgrade")
-def upgrade_command() -> None:
+def upgrade_command(
+    new: Annotated[
+        bool, typer.Option("--new", help="Start with an empty database if the previous one is missing.")
+    ] = False,
+) -> None:
     """Upgrade the schema. Safe to run repeatedly and from several machines at once."""
+    if new:
+        settings = settings_for_command()
+        forget_missing_file(settings, Database(settings.database_url))
     before, after = run(_upgrade, creates=True, any_schema=True)
     if before == after:
         out.print(f"The schema is already up to date ({after}).")
@@ -19,16 +36,47 @@ def upgrade_command() -> None:
 
 
 @app.command()
+def release(
+    due: Annotated[
+        DueMessages,
+        typer.Option(
+            help="Messages that were due when sending was held: `in-doubt` leaves each to a person, `send` sends them "
+            "now, although some may have been sent before."
+        ),
+    ] = DueMessages.IN_DOUBT,
+) -> None:
+    """Resume sending that is held because the database was restored or replaced. `db status` shows why.
+
+    With `--due in-doubt`, running campaigns are paused as well: resume each when its report is right.
+    """
+    doubted, paused = run(lambda at: _release(at, due))
+    out.print("Sending resumed.")
+    if doubted:
+        out.print(f"{doubted:,} messages are in doubt: `mailwright message list --status IN_DOUBT`.")
+    if paused:
+        out.print(f"{paused:,} campaigns are paused: `mailwright campaign list`.")
+
+
+@app.command()
 def status(as_json: Json = False) -> None:
-    """Show the schema version and the one that this release needs. Exit code 1 if they differ."""
+    """Show the schema version, the one that this release needs, and whether sending is held.
+
+    Exit code 1 if the versions differ or sending is held.
+    """
     current, newest = run(_status, any_schema=True), newest_revision()
+    hold = run(_hold) if current == newest else None
     if as_json:
-        print_json({"current": current, "newest": newest, "ok": current == newest})
+        held = None if hold is None else {"reason": hold.reason, "since": isoformat(hold.since), "detail": hold.detail}
+        print_json({"current": current, "newest": newest, "ok": current == newest, "sendingHeld": held})
     elif current == newest:
         out.print(f"✓ The schema is up to date ({newest}).")
     else:
         out.print(f"✗ The schema is {current or 'empty'}, this version needs {newest}. Run `mailwright db upgrade`.")
-    if current != newest:
+    if hold is not None and not as_json:
+        out.print(
+            f"✗ Sending is held since {isoformat(hold.since)}: {hold.detail} Release it with `mailwright db release`."
+        )
+    if current != newest or hold is not None:
         raise SystemExit(1)
 
 
@@ -40,3 +88,11 @@ async def _upgrade(at: Installation) -> tuple[str | None, str | None]:
 
 async def _status(at: Installation) -> str | None:
     return await current_revision(at.database)
+
+
+async def _hold(at: Installation) -> SendingHold | None:
+    return await find_hold(at.database)
+
+
+async def _release(at: Installation, due: DueMessages) -> tuple[int, int]:
+    return await release_sending(at.database, at.clock, actor=CONSOLE, due=due)

@@ -92,6 +92,7 @@ def _settings(listener: socket.socket) -> Settings:
         notify_database_url=f"sqlite:///{FOLDER}/seats.db",
         mailbox=FOLDER / "mailbox",
         secret_key_file=FOLDER / "mailwright.key",
+        state=FOLDER / "state",
         provider="mailbox",
         sender="Analytical Engines <shop@example.com>",
         postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",

@@ -42,7 +42,7 @@ def run(
     async def opened() -> Result:
         database = open_database(settings)
         try:
-            await _require_file(database, creates=creates)
+            await _require_file(settings, database, creates=creates)
             display.zone = ZoneInfo(settings.timezone)
             if not any_schema:
                 await known_revision(database)
@@ -84,7 +84,7 @@ def settings_for_service(**overrides: Any) -> Settings:
     return settings
 
 
-async def _require_file(database: Database, *, creates: bool) -> None:
+async def _require_file(settings: Settings, database: Database, *, creates: bool) -> None:
     """Refuse to read a missing SQLite file: creating an empty one would hide a wrong folder."""
     if not _is_missing(database):
         return
@@ -93,8 +93,10 @@ async def _require_file(database: Database, *, creates: bool) -> None:
             f"There is no database at {database.url.database}. Create it with `mailwright db upgrade`, or set "
             "MAILWRIGHT_DATABASE_URL to another one."
         )
+    from mailwright.app.restore_checks import require_known_file  # noqa: PLC0415 - slow to import
     from mailwright.app.schema import prepare  # noqa: PLC0415 - Alembic is slow to import
 
+    require_known_file(settings, database)
     await prepare(database)
 
 

@@ -47,6 +47,13 @@ class Settings(BaseSettings):
             description="Database: `sqlite:///file.db` or `postgresql://user:password@host/name`.",
         ),
     ] = "sqlite:///mailwright.db"
+    state: Annotated[
+        Path,
+        Field(
+            alias="MAILWRIGHT_STATE",
+            description="Folder of the marker that reveals a restored database. Never restore it with the database.",
+        ),
+    ] = Path("var/state")
     redis_url: Annotated[
         str | None,
         Field(

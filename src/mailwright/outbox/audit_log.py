@@ -15,6 +15,7 @@ from mailwright.storage.tables import audit_log
 CONSOLE = "console"
 # The actor of requests with an API key.
 API = "api"
+SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed, personalize_payload
+from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -79,6 +80,8 @@ class Claims:
         return {row.message_key: locked_until for row in renewed}
 
     async def _claim(self, tx: Runner, limit: int, before: int | None) -> list[Claimed]:
+        if await is_held(tx):
+            return []
         now, name = self._clock.now(), token()
         left = limit
         lanes = [lane for lane in await _due_lanes(tx, now) if before is None or lane.priority < before]
@@ -101,6 +104,8 @@ class Claims:
         return await self._taken(tx, name, now) if left < limit else []
 
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
+        if await is_held(tx):
+            return []
         now, name = self._clock.now(), token()
         await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
         return await self._taken(tx, name, now)

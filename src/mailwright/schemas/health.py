@@ -15,3 +15,4 @@ class ReadinessResponse(ResponseModel):
     status: Literal["ready", "not_ready"]
     parts: dict[str, str]
     providers: dict[str, Literal["ok", "left_alone"]]
+    sending_held: str | None = None  # why nothing is sent until a person releases it

@@ -115,7 +115,7 @@ async def test_ready_when_database_is_migrated(api: Api) -> None:
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
-        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}, "providers": {}},
+        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}, "providers": {}, "sendingHeld": None},
     )
 
 
@@ -125,7 +125,7 @@ async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.M
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         503,
-        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}, "providers": {}},
+        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}, "providers": {}, "sendingHeld": None},
     )
 
 

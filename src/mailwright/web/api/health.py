@@ -14,6 +14,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import DatabaseDamaged, NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
+from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.health import LivenessResponse, ReadinessResponse
 from mailwright.storage.database import PROMPT_SECONDS
@@ -47,16 +48,23 @@ async def healthz() -> Response:
 async def readyz(engine: EngineDep) -> Response:
     """Report whether messages can be accepted: the database is reachable, migrated and stores what is written.
 
-    Also reports whether the worker of this process runs, if any.
+    Also reports whether the worker of this process runs, if any, and why sending is held, if it is: messages are
+    accepted all the same.
     Providers do not affect readiness: while one is unavailable, messages are accepted and wait, or use another one.
     """
     parts = await _database_parts(engine)
     providers = await _providers(engine) if set(parts.values()) == {"ok"} else {}
+    hold = await find_hold(engine.database) if set(parts.values()) == {"ok"} else None
     if engine.is_worker_alive is not None:
         parts["worker"] = "ok" if engine.is_worker_alive() else "stopped"
     is_ready = set(parts.values()) == {"ok"}
     return json_response(
-        ReadinessResponse(status="ready" if is_ready else "not_ready", parts=parts, providers=providers),
+        ReadinessResponse(
+            status="ready" if is_ready else "not_ready",
+            parts=parts,
+            providers=providers,
+            sending_held=hold.reason if hold is not None else None,
+        ),
         HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
 

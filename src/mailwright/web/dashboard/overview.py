@@ -7,10 +7,14 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Forbidden
+from mailwright.app.sending import release_sending
 from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.outbox import quotas, tallies
+from mailwright.outbox.sending_hold import DueMessages, find_hold
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
 from mailwright.outbox.workers import list_present
 from mailwright.sources.campaigns.forecast import forecast
@@ -24,9 +28,10 @@ from mailwright.sources.campaigns.progress import (
 from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
-from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
+from mailwright.web.dashboard.forms import read_fields
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.session import ViewerDep, Visitor, visitor_of
+from mailwright.web.session import AdminDep, ViewerDep, Visitor, visitor_of
 from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -109,7 +114,7 @@ async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -
 async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, span: RangeQuery = "hour") -> Response:
     async def render_parts() -> dict[str, str]:
         values = await _current_values(engine, visitor, span)
-        names = ("figures", "chart-data", "action_needed", "queue", "health")
+        names = ("hold", "figures", "chart-data", "action_needed", "queue", "health")
         return {name: render_part(request, visitor, f"overview/{name}.html", **values) for name in names}
 
     return stream(request, visitor, f"overview {span}", render_parts)
@@ -126,6 +131,19 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep)
     rows = [_forecast_row(campaign, axis) for campaign in shown]
     values = {"found": found, "rows": rows, "axis": axis, "left_out": len(found.campaigns) - len(rows)}
     return fragment(request, visitor, "overview/forecast.html", **values)
+
+
+@router.post("/overview/release")
+async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Resume sending that is held because the database was restored or replaced."""
+    if visitor.user.tenant_id is not None:
+        raise Forbidden("Only a user of the whole installation can resume sending: it affects every tenant.")
+    try:
+        due = DueMessages((await read_fields(request))["due"])
+        doubted, paused = await release_sending(engine.database, engine.clock, actor=visitor.actor, due=due)
+    except (ValueError, NotPossibleNow) as error:
+        return redirect(request, "/", str(error), tone="bad")
+    return redirect(request, "/", f"Sending resumed. {doubted} emails are unconfirmed, {paused} campaigns are paused.")
 
 
 async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
@@ -190,6 +208,7 @@ async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str,
         "oldest_due": oldest,
         "engine": engine.database.dialect,
         "unsafe_settings": await find_unsafe_settings(engine.database),
+        "hold": await find_hold(engine.database),
     }
 
 

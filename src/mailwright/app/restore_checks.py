@@ -1,0 +1,46 @@
+"""Compare the database with the markers outside it, before and while a process sends."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mailwright.domain.clock import Clock, isoformat
+from mailwright.domain.errors import NotDurable
+from mailwright.ops.periodic import run_periodically
+from mailwright.ops.settings import Settings
+from mailwright.outbox.restore_guard import ADVANCE_SECONDS, FileMarker, MarkerStore, RestoreGuard, ValkeyMarker
+from mailwright.storage.database import Database
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+def make_guard(settings: Settings, database: Database, clock: Clock, valkey: "Redis | None") -> RestoreGuard:
+    markers: list[MarkerStore] = [FileMarker(settings.state, database.url)]
+    if valkey is not None:
+        markers.append(ValkeyMarker(valkey, database.url))
+    return RestoreGuard(database, clock, markers)
+
+
+async def run_guard(guard: RestoreGuard) -> None:
+    async def check() -> None:
+        await guard.check()
+
+    await run_periodically("restore_guard", check, seconds=ADVANCE_SECONDS, logs_expected=False)
+
+
+def require_known_file(settings: Settings, database: Database) -> None:
+    """Refuse to create an empty database in place of one that was used before and is missing."""
+    if database.dialect != "sqlite" or Path(str(database.url.database)).exists():
+        return
+    mark = FileMarker(settings.state, database.url).read()
+    if mark is not None:
+        raise NotDurable(
+            f"The database {database.url.database}, last used at {isoformat(mark.at)}, is missing. Restore it from a "
+            "backup or correct MAILWRIGHT_DATABASE_URL. To start with an empty one: `mailwright db upgrade --new`."
+        )
+
+
+def forget_missing_file(settings: Settings, database: Database) -> None:
+    """Forget a database that is missing, so that an empty one may take its place."""
+    if database.dialect == "sqlite" and not Path(str(database.url.database)).exists():
+        FileMarker(settings.state, database.url).forget()

@@ -1,0 +1,121 @@
+"""Hold all sending after the database went back in time, until a person releases it.
+
+A restored backup does not know what was sent after it was made: sending what it considers due would repeat messages.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import orjson
+from sqlalchemy import delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.message import Event
+from mailwright.domain.states import EventType
+from mailwright.outbox import audit_log
+from mailwright.outbox.settle import append_events, event_row
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import installation
+
+FIND_HOLD = statement(__package__, "find_hold")
+DOUBT_DUE = statement(__package__, "doubt_due")
+
+HOLD = "sending_hold"
+BATCH = 500
+# Messages that may have been sent before the restore. They are never resent automatically.
+ERROR_CODE = "DATABASE_RESTORED"
+ERROR_REASON = "The database was restored from a backup. It is unknown whether this message was sent after the backup."
+
+
+class HoldReason(StrEnum):
+    RESTORED = "database_restored"  # an older state of the same database
+    REPLACED = "database_replaced"  # another database than the one that was used before
+    REPORTED = "unknown_sends_reported"  # a provider reports messages that this database has never sent
+
+
+@dataclass(frozen=True, slots=True)
+class SendingHold:
+    reason: HoldReason
+    since: Instant
+    detail: str
+
+
+class DueMessages(StrEnum):
+    """What to do with messages that were due when the hold began."""
+
+    SEND = "send"
+    IN_DOUBT = "in-doubt"
+
+
+async def is_held(tx: Runner) -> bool:
+    return bool(await tx.run(FIND_HOLD))
+
+
+async def find_hold(database: Database) -> SendingHold | None:
+    async with database.read() as tx:
+        rows = await tx.execute(select(installation.c.value).where(installation.c.name == HOLD))
+    if not rows:
+        return None
+    stored = orjson.loads(rows[0].value)
+    return SendingHold(HoldReason(stored["reason"]), stored["since"], stored["detail"])
+
+
+async def hold_sending(database: Database, hold: SendingHold) -> None:
+    """Stop every worker of this database from claiming messages. The first hold stays."""
+    value = orjson.dumps({"reason": hold.reason, "since": hold.since, "detail": hold.detail}).decode()
+    try:
+        async with database.write() as tx:
+            await tx.execute(insert(installation).values(name=HOLD, value=value))
+            await audit_log.record(
+                tx,
+                hold.since,
+                actor=audit_log.SYSTEM,
+                action="sending.hold",
+                subject="installation",
+                tenant_id=None,
+                detail={"reason": hold.reason, "detail": hold.detail},
+            )
+    except IntegrityError:
+        pass  # Another process found the same.
+
+
+async def release_hold(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> int:
+    """Resume sending; return how many messages were put in doubt."""
+    hold = await find_hold(database)
+    if hold is None:
+        raise NotPossibleNow("Sending is not held.")
+    doubted = await _doubt_due(database, hold.since, clock.now()) if due is DueMessages.IN_DOUBT else 0
+    async with database.write() as tx:
+        await tx.execute(delete(installation).where(installation.c.name == HOLD))
+        await audit_log.record(
+            tx,
+            clock.now(),
+            actor=actor,
+            action="sending.release",
+            subject="installation",
+            tenant_id=None,
+            detail={"reason": hold.reason, "due": due, "inDoubt": doubted},
+        )
+    return doubted
+
+
+async def _doubt_due(database: Database, since: Instant, now: Instant) -> int:
+    count = 0
+    while True:
+        async with database.write() as tx:
+            rows = await tx.run(
+                DOUBT_DUE, since=since, now=now, limit=BATCH, error_code=ERROR_CODE, error_reason=ERROR_REASON
+            )
+            metadata = {"errorCode": ERROR_CODE, "errorMessage": ERROR_REASON}
+            events = [
+                event_row(row.message_key, row.tenant_id, Event(EventType.IN_DOUBT, now, metadata)) for row in rows
+            ]
+            if events:
+                await append_events(tx, events)
+        count += len(rows)
+        if len(rows) < BATCH:
+            return count

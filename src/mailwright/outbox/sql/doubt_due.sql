@@ -1,0 +1,16 @@
+-- Puts messages in doubt that were accepted and due before the hold began: they may have been sent after the backup.
+-- None of them is resent automatically: see find_in_doubt.sql.
+WITH due AS MATERIALIZED (
+  SELECT d.message_key FROM deliveries AS d
+  JOIN messages AS m ON m.id = d.message_key
+  WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.next_attempt_at <= :since AND m.created_at <= :since
+  ORDER BY d.message_key
+  LIMIT :limit
+)
+UPDATE deliveries
+SET status = 'IN_DOUBT', in_doubt_since = :now, claims = 0, locked_by = NULL, locked_at = NULL, claim_token = NULL,
+    claimable_at = :now, defer_reason = NULL,
+    error_code = CAST(:error_code AS text), error_category = 'TIMEOUT_ERROR', error_reason = CAST(:error_reason AS text)
+FROM due
+WHERE deliveries.message_key = due.message_key
+RETURNING deliveries.message_key, deliveries.tenant_id
