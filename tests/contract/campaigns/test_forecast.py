@@ -19,6 +19,7 @@ from mailwright.outbox import quotas
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.quotas import QuotaReport
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, CampaignForecast, ForecastAssumption
@@ -242,3 +243,22 @@ async def test_forecast_of_an_empty_queue_assumes_a_rate(bench: Bench) -> None:
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
     assert (found.campaigns, found.rate, found.is_rate_measured) == ((), ASSUMED_RATE, False)
     assert ForecastAssumption.ASSUMED_RATE in found.assumptions
+
+
+async def test_idle_forecast_uses_the_highest_recent_rate(bench: Bench) -> None:
+    registry = WorkerRegistry(bench.database, bench.clock, "w")
+    for sent in (0, 300):
+        await registry.report(WorkerPresence("scripted", sent=sent))
+        bench.clock.advance(SECOND)
+    bench.clock.advance(HOUR)
+    await registry.report(WorkerPresence("scripted", sent=300))
+    await a_queued_campaign(bench, 150)
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
+    assert (found.rate, found.workers, found.is_rate_measured) == (300, 1, False)
+    assert ForecastAssumption.LAST_RATE in found.assumptions
+    assert found.campaigns[0].finishes_at == bench.clock.now() + SECOND // 2
+    bench.clock.advance(8 * DAY)  # the rate is forgotten, and the worker is gone
+    found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
+    assert (found.rate, found.workers) == (ASSUMED_RATE, 0)
+    assert found.assumptions[0] is ForecastAssumption.NO_WORKER
