@@ -106,6 +106,9 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
         impossible = await here.run("campaign", command, campaign_id)
         assert (impossible.code, impossible.out) == (1, "")
         assert "The campaign is DRAFT" in impossible.err
+    assert "No messages in doubt." in (await here.ok("campaign", "in-doubt", "list", campaign_id)).out
+    unresolved = await here.run("campaign", "in-doubt", "resolve", campaign_id, "--as", "sent")
+    assert (unresolved.code, "The campaign is DRAFT" in unresolved.err) == (1, True)
     unknown = await here.run("campaign", "start", "none")
     assert (unknown.code, unknown.err) == (1, "There is no campaign with this id.\n")
     wrong = await here.run(*CREATE, "--list", "No", "--timezone", "Mars", "--rate-per-hour", "many")

@@ -52,6 +52,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue, link
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
+from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.workers import list_present
@@ -62,6 +63,7 @@ from mailwright.schemas.campaigns import (
     campaign_response,
     campaign_summary_response,
     failed_recipient_response,
+    in_doubt_message_response,
     warning_responses,
 )
 from mailwright.schemas.exclusions import exclusion_sentence
@@ -75,13 +77,15 @@ from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, r
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
+from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 
 app = group("Campaigns: one email for many recipients.")
+in_doubt = group("Messages of a campaign without a definite provider response.")
+app.add_typer(in_doubt, name="in-doubt")
 
 ACTOR: Final = Actor(CONSOLE, None)
 WATCH_SECONDS: Final = 1.0
@@ -90,6 +94,8 @@ INTERRUPTED: Final = 130  # The exit code that shells use after Ctrl-C.
 CampaignId = Annotated[
     str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
 ]
+
+ManyRows = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of rows.")]
 
 Found = TypeVar("Found")
 
@@ -494,18 +500,11 @@ def report_command(
 @app.command()
 def failures(
     campaign_id: CampaignId,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of rows.")] = 100,
+    limit: ManyRows = 100,
     as_json: Json = False,
 ) -> None:
     """List the failed recipients with their errors."""
-
-    async def work(at: Installation) -> list[FailedRecipient]:
-        campaign = await _found(at, campaign_id)
-        async with at.database.read() as tx:
-            place = await progress.find_position(tx, campaign.key, at.clock.now())
-            return [] if place is None else await list_failed(tx, place.lane, limit=limit)
-
-    found = _run(work)
+    found = _run(lambda at: _recipients(at, campaign_id, list_failed, limit))
     if as_json:
         print_json([failed_recipient_response(each).to_dict() for each in found])
         return
@@ -516,6 +515,40 @@ def failures(
 
 
 app.command("excluded")(excluded_command)
+
+
+@in_doubt.command("list")
+def list_doubts(campaign_id: CampaignId, limit: ManyRows = 100, as_json: Json = False) -> None:
+    """List the messages in doubt: the provider may or may not have them."""
+    found = _run(lambda at: _recipients(at, campaign_id, list_in_doubt, limit))
+    if as_json:
+        print_json([in_doubt_message_response(each).to_dict() for each in found])
+        return
+    rows = ((each.email, each.outbox_id, each.error_code, clock_time(each.failed_at)) for each in found)
+    print_rows(("Address", "Message", "Code!", "Since ({zone})!"), rows, nothing="No messages in doubt.")
+
+
+@in_doubt.command("resolve")
+def resolve_doubts(
+    campaign_id: CampaignId,
+    resolution: Annotated[Resolution, typer.Option("--as", help="Your decision.", show_default=False)],
+) -> None:
+    """Resolve all messages in doubt: they were sent, must be sent again, or remain unknown."""
+
+    async def work(at: Installation) -> int:
+        return (await _campaigns(at).resolve_in_doubt(ACTOR, campaign_id, resolution))[1]
+
+    count = _run(work)
+    out.print(f"{count:,} {'message' if count == 1 else 'messages'} in doubt resolved as {resolution}.")
+
+
+async def _recipients(
+    at: Installation, campaign_id: str, list_page: Callable[..., Awaitable[list[FailedRecipient]]], limit: int
+) -> list[FailedRecipient]:
+    campaign = await _found(at, campaign_id)
+    async with at.database.read() as tx:
+        place = await progress.find_position(tx, campaign.key, at.clock.now())
+        return [] if place is None else await list_page(tx, place.lane, limit=limit)
 
 
 def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:

@@ -29,6 +29,7 @@ class CampaignAction(StrEnum):
     CANCEL = "cancel"
     RETRY_FAILED = "retry_failed"
     ACCEPT_FAILURES = "accept_failures"
+    RESOLVE_IN_DOUBT = "resolve_in_doubt"
     EDIT = "edit"
     EDIT_LIMITS = "edit_limits"
     CHOOSE_WINNER = "choose_winner"
@@ -47,6 +48,7 @@ ALLOWED_STATUSES = {
     CampaignAction.CANCEL: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
     CampaignAction.RETRY_FAILED: frozenset({CampaignStatus.SENDING}),
     CampaignAction.ACCEPT_FAILURES: frozenset({CampaignStatus.SENDING}),
+    CampaignAction.RESOLVE_IN_DOUBT: frozenset(set(CampaignStatus) - {CampaignStatus.DRAFT}),
     CampaignAction.EDIT_LIMITS: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
     CampaignAction.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),

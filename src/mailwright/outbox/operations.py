@@ -42,7 +42,7 @@ class Operations:
             if not await cancel_waiting(tx, row.message_key, row.tenant_id, row.status, self._clock.now()):
                 raise NotPossibleNow
             await self._record(tx, row, actor, "message.cancel")
-        return _count_final_state(Status.CANCELLED)
+        return count_final_state(Status.CANCELLED)
 
     async def requeue(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
         """Retry a failed message from the beginning, and remove it from the dead letters."""
@@ -70,12 +70,12 @@ class Operations:
                 raise NotPossibleNow(
                     "The message has expired and cannot be sent again. Resolve it as sent or close it."
                 )
-            status, event = _outcome(resolution)
+            status, event = outcome_of(resolution)
             sent_at = (row.attempted_at or now) if status is Status.SENT else None
             metadata = {"resolvedBy": "operator", "as": resolution}
             await self._change(tx, row, RESOLVE, event, metadata, status=status, sent_at=sent_at)
             await self._record(tx, row, actor, "message.resolve", {"as": resolution})
-        return _count_final_state(status)
+        return count_final_state(status)
 
     async def _record(
         self, tx: Transaction, row: Any, actor: str | None, action: str, detail: Mapping[str, Any] | None = None
@@ -123,7 +123,8 @@ async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any
     return rows[0]
 
 
-def _outcome(resolution: Resolution) -> tuple[Status, EventType]:
+def outcome_of(resolution: Resolution) -> tuple[Status, EventType]:
+    """Return the status of a message that is resolved this way, and the event that records it."""
     match resolution:
         case Resolution.SENT:
             return Status.SENT, EventType.SENT
@@ -135,7 +136,7 @@ def _outcome(resolution: Resolution) -> tuple[Status, EventType]:
             assert_never(resolution)
 
 
-def _count_final_state(status: Status) -> Status:
+def count_final_state(status: Status, messages: int = 1) -> Status:
     if status is not Status.RETRY_SCHEDULED:
-        metrics.FINAL_STATES.labels(status).inc()
+        metrics.FINAL_STATES.labels(status).inc(messages)
     return status

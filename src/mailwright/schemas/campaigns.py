@@ -230,6 +230,10 @@ class CampaignRetryResponse(CampaignResponse):
     not_retried_bounced: int
 
 
+class CampaignResolveResponse(CampaignResponse):
+    resolved: int
+
+
 class CampaignExtendResponse(CampaignResponse):
     newcomers: int
 
@@ -252,6 +256,22 @@ class FailedRecipientResponse(ResponseModel):
     error_message: str | None
     attempts: int
     failed_at: Time | None
+
+
+class InDoubtMessageResponse(ResponseModel):
+    """A message without a definite provider response: the recipient may or may not have it."""
+
+    email: str
+    outbox_id: str
+    error_code: str | None
+    error_message: str | None
+    attempts: int
+    in_doubt_since: Time | None
+
+
+class InDoubtListResponse(ResponseModel):
+    messages: list[InDoubtMessageResponse]
+    next_cursor: str | None
 
 
 class FailedRecipientListResponse(ResponseModel):
@@ -357,6 +377,17 @@ def failed_recipient_response(recipient: FailedRecipient) -> FailedRecipientResp
         error_message=recipient.error_reason,
         attempts=recipient.attempts,
         failed_at=recipient.failed_at,
+    )
+
+
+def in_doubt_message_response(recipient: FailedRecipient) -> InDoubtMessageResponse:
+    return InDoubtMessageResponse(
+        email=recipient.email,
+        outbox_id=recipient.outbox_id,
+        error_code=recipient.error_code,
+        error_message=recipient.error_reason,
+        attempts=recipient.attempts,
+        in_doubt_since=recipient.failed_at,
     )
 
 

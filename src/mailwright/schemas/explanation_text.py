@@ -480,7 +480,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.MEET_SENDER_RULES: (
         "Set up SPF, DKIM, DMARC, a public https URL and a postal address, or override the rules."
     ),
-    Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision on each message.",
+    Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision: sent, resend or close.",
 }
 
 

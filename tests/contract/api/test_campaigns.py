@@ -16,7 +16,7 @@ from mailwright.domain.ids import uuid7
 from mailwright.web import live
 from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
-from tests.builders import DEFAULT_TENANT, REFUSAL, Bench
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench
 from tests.campaigns import BODY, NEWS, address_of, join
 from tests.standins.provider import ScriptedProvider
 
@@ -202,12 +202,18 @@ async def test_foreign_campaign_is_404_and_wrong_state_is_409(api: Api) -> None:
     await readers(api, 1)
     campaign_id = await created(api)
     empty = ("start", "pause", "resume", "cancel", "retry-failed", "accept-failures", "preflight")
-    given = {"duplicate": {}, "extend": {}, "winner": {"version": "A"}, "test": {"addresses": ["us@example.com"]}}
+    given = {
+        "in-doubt/resolve": {"as": "close"},
+        "duplicate": {},
+        "extend": {},
+        "winner": {"version": "A"},
+        "test": {"addresses": ["us@example.com"]},
+    }
     for action, body in {**dict.fromkeys(empty), **given}.items():
         for path in (f"{PATH}/{campaign_id}/{action}", f"{PATH}/none/{action}"):
             answer = await api.stranger.post(path, json=body)
             assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), path
-    for path in ("", "/failures", "/report.csv"):
+    for path in ("", "/failures", "/in-doubt", "/report.csv"):
         assert (await api.stranger.get(f"{PATH}/{campaign_id}{path}")).status_code == 404
     for path, body in (("", a_campaign()), ("/limits", {})):
         assert (await api.stranger.put(f"{PATH}/{campaign_id}{path}", json=body)).status_code == 404
@@ -244,6 +250,34 @@ async def test_failures_are_listed_retried_and_accepted(api: Api, bench: Bench) 
     assert (await acted(api, campaign_id, "accept-failures"))["status"] == "SENT"
     actions = [entry["action"] for entry in (await api.client.get("/v1/journal")).json()["deeds"]]
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
+
+
+async def test_messages_in_doubt_are_listed_and_resolved_together(api: Api, bench: Bench) -> None:
+    await readers(api, 6)
+    campaign_id = await created(api)
+    await acted(api, campaign_id, "start")
+    await bench.drain(ScriptedProvider(UNKNOWN, UNKNOWN, UNKNOWN))
+    path = f"{PATH}/{campaign_id}/in-doubt"
+    first = (await api.client.get(path, params={"limit": 2})).json()
+    rest = (await api.client.get(path, params={"limit": 2, "cursor": first["nextCursor"]})).json()
+    found = [*first["messages"], *rest["messages"]]
+    assert [each["email"] for each in found] == [address_of(number) for number in range(3)]
+    assert {(each["errorCode"], each["inDoubtSince"]) for each in found} == {(UNKNOWN.code, NOW)}
+    assert rest["nextCursor"] is None
+
+    await acted(api, campaign_id, "in-doubt/resolve", {"as": "perhaps"}, 422)
+    resolved = await acted(api, campaign_id, "in-doubt/resolve", {"as": "resend"})
+    assert (resolved["resolved"], resolved["status"]) == (3, "SENDING")
+    provider = ScriptedProvider(UNKNOWN)
+    await bench.drain(provider)
+    assert len(provider.messages) == 3
+    assert (await acted(api, campaign_id, "in-doubt/resolve", {"as": "sent"}))["resolved"] == 1
+    await bench.drain(provider)
+    assert (await shown(api, campaign_id))["status"] == "SENT"
+    assert (await acted(api, campaign_id, "in-doubt/resolve", {"as": "close"}))["resolved"] == 0
+    entries = (await api.client.get("/v1/journal")).json()["deeds"]
+    assert entries[1]["action"] == "campaign.resolve_in_doubt"
+    assert (entries[1]["detail"]["as"], entries[1]["detail"]["messages"]) == ("sent", 1)
 
 
 async def test_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) -> None:

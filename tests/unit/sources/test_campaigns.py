@@ -18,7 +18,8 @@ from tests.campaigns import a_definition
 def test_every_campaign_action_has_its_allowed_statuses() -> None:
     assert ALLOWED_STATUSES.keys() == set(CampaignAction)
     ended = {action for action, possible in ALLOWED_STATUSES.items() if CampaignStatus.CANCELLED in possible}
-    assert ended == {CampaignAction.TEST}  # a cancelled campaign cannot be resumed
+    # A cancelled campaign cannot be resumed.
+    assert ended == {CampaignAction.TEST, CampaignAction.RESOLVE_IN_DOUBT}
 
 
 @pytest.mark.parametrize(

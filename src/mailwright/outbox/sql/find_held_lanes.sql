@@ -1,4 +1,4 @@
--- The lanes that may not send at all now, whoever has claimed their messages. `begin_attempts` has the same condition.
+-- The lanes that may not send at all now, although their messages are claimed. `begin_attempts` has the same condition.
 SELECT l.lane
 FROM rows(:lanes: lane bigint) AS wanted
 JOIN lane_deferrals AS l ON l.lane = wanted.lane

@@ -27,7 +27,7 @@ from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
 from mailwright.domain.schedule import is_past
-from mailwright.domain.states import EventType, Priority
+from mailwright.domain.states import EventType, Priority, Resolution
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
 from mailwright.outbox.search import newest_message_key
@@ -236,7 +236,7 @@ class Campaigns:
             return campaign, index + 1
 
     async def pause(self, actor: Actor, campaign_id: str) -> Campaign:
-        """Stop sending. Messages that a worker has already claimed may still be sent. The position is kept."""
+        """Stop sending. Only messages that a provider is receiving now are still sent. The position is kept."""
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.PAUSE)
             await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
@@ -287,6 +287,19 @@ class Campaigns:
                 tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=found.retried, notRetried=not_retried
             )
         return campaign, found
+
+    async def resolve_in_doubt(self, actor: Actor, campaign_id: str, resolution: Resolution) -> tuple[Campaign, int]:
+        """Resolve all messages in doubt as an operator decides. Return how many there were."""
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.RESOLVE_IN_DOUBT)
+            lane = (await _entry(tx, campaign)).lane
+            count = await failure_actions.resolve_in_doubt(tx, lane, resolution, self._clock.now())
+            if campaign.status is CampaignStatus.SENDING:
+                await update_entry(tx, campaign.key, completed_at=None)  # It is complete when the resends are sent.
+            await self._record(
+                tx, actor, CampaignAction.RESOLVE_IN_DOUBT, campaign, messages=count, **{"as": resolution}
+            )
+        return campaign, count
 
     async def accept_failures(self, actor: Actor, campaign_id: str) -> Campaign:
         async with self._database.write() as tx:

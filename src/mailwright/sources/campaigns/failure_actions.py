@@ -1,4 +1,4 @@
-"""Give the failed messages of a campaign all their attempts again."""
+"""Retry the failed messages of a campaign, and resolve those in doubt, all at once."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
-from mailwright.domain.states import EventType
-from mailwright.outbox.operations import discard_proofs
+from mailwright.domain.states import EventType, Resolution
+from mailwright.outbox.operations import count_final_state, discard_proofs, outcome_of
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
@@ -15,6 +15,7 @@ from mailwright.storage.tables import dead_letters
 
 COUNT_NOT_RETRIED = statement(__package__, "count_not_retried")
 REQUEUE_FAILED = statement(__package__, "requeue_failed")
+RESOLVE_IN_DOUBT = statement(__package__, "resolve_in_doubt")
 
 # Databases limit the number of parameters of a statement.
 BATCH_SIZE = 2_000
@@ -40,3 +41,15 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> RetriedMes
         count += len(rows)
     [left] = await tx.run(COUNT_NOT_RETRIED, lane=lane)
     return RetriedMessages(count, left.bounced, left.messages - left.bounced)
+
+
+async def resolve_in_doubt(tx: Transaction, lane: int, resolution: Resolution, now: Instant) -> int:
+    """Resolve every message in doubt of the lane. Return how many there were; expired ones are not resent."""
+    status, event = outcome_of(resolution)
+    resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": "campaign"})
+    count = 0
+    while rows := await tx.run(RESOLVE_IN_DOUBT, lane=lane, status=status, now=now, limit=BATCH_SIZE):
+        await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])
+        count += len(rows)
+    count_final_state(status, count)
+    return count

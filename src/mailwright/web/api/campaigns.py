@@ -25,6 +25,7 @@ from mailwright.schemas.campaigns import (
     CampaignMoveResponse,
     CampaignRefused,
     CampaignRequest,
+    CampaignResolveResponse,
     CampaignResponse,
     CampaignRetryResponse,
     CampaignScheduleRequest,
@@ -34,20 +35,23 @@ from mailwright.schemas.campaigns import (
     CampaignTestResponse,
     CampaignWinnerRequest,
     FailedRecipientListResponse,
+    InDoubtListResponse,
     campaign_check_response,
     campaign_response,
     campaign_summary_response,
     failed_recipient_response,
+    in_doubt_message_response,
     warning_responses,
 )
+from mailwright.schemas.messages import ResolveRequest
 from mailwright.schemas.paging import decode_cursor
 from mailwright.schemas.recipient_report import report_csv as csv_lines
-from mailwright.sources.api.validation import parse_strict
+from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
-from mailwright.sources.campaigns.failed_recipients import list_failed
+from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep
@@ -222,6 +226,40 @@ async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) ->
             not_retried_bounced=found.bounced,
         )
     )
+
+
+@router.get(
+    "/{campaignId}/in-doubt",
+    responses=describe_responses({HTTPStatus.OK: InDoubtListResponse}, HTTPStatus.NOT_FOUND),
+)
+async def in_doubt(campaignId: str, engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803
+    """List the messages in doubt: the provider may or may not have them."""
+    campaign = await _find(engine, caller, campaignId)
+    after = decode_cursor("in-doubt", page.cursor)[0] if page.cursor is not None else 0
+    async with engine.database.read() as tx:
+        position = await progress.find_position(tx, campaign.key, engine.clock.now())
+        found = [] if position is None else await list_in_doubt(tx, position.lane, limit=page.limit, after=after)
+    return json_response(
+        InDoubtListResponse(
+            messages=[in_doubt_message_response(recipient) for recipient in found],
+            next_cursor=page.next_cursor("in-doubt", [recipient.message_key for recipient in found]),
+        )
+    )
+
+
+@router.post(
+    "/{campaignId}/in-doubt/resolve",
+    openapi_extra=describe_body(ResolveRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: CampaignResolveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def resolve_in_doubt(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Resolve all messages in doubt: they were `sent`, must be sent again (`resend`), or remain unknown (`close`)."""
+    wanted = parse(ResolveRequest, await read_json(request))
+    campaign, count = await engine.campaigns.resolve_in_doubt(_actor(caller), campaignId, wanted.resolution)
+    response = await _campaign_response(engine, campaign)
+    return json_response(extend_response(CampaignResolveResponse, response, resolved=count))
 
 
 @router.post("/{campaignId}/accept-failures", responses=_CAMPAIGN_RESPONSES)

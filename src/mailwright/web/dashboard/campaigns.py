@@ -16,6 +16,7 @@ from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, Campaig
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.schedule import parse_time
+from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
@@ -43,6 +44,7 @@ from mailwright.web.dashboard.campaigns_forms import (
     variables_text,
 )
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
+from mailwright.web.dashboard.messages import RESOLUTIONS, resolution_of
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -55,6 +57,11 @@ RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
 _ACTIVITY_SHOWN: Final = 20
 _MAX_AXIS_LABELS: Final = 4
+_RESOLVED: Final = {
+    Resolution.SENT: "Unconfirmed emails marked as sent.",
+    Resolution.RESEND: "Unconfirmed emails queued to be sent again.",
+    Resolution.CLOSE: "Unconfirmed emails closed as unknown.",
+}
 
 RecipientFilter = Literal[
     "all",
@@ -268,6 +275,7 @@ async def show_recipients(
         "shown": show,
         "filters": _recipient_filters(line),
         "tabs": _tabs(line),
+        "decisions": RESOLUTIONS,
     }
     return await page(request, visitor, "campaigns/recipients.html", **values)
 
@@ -377,6 +385,14 @@ async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, 
     except NotPossibleNow as error:
         return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
     return redirect(request, f"/campaigns/{campaign_id}", retry_text(found))
+
+
+@router.post("/{campaign_id}/resolve")
+async def resolve_in_doubt(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    """Resolve all unconfirmed emails at once."""
+    decision = resolution_of((await read_fields(request))["as"])
+    resolving = engine.campaigns.resolve_in_doubt(_acting(visitor), campaign_id, decision)
+    return await _act(request, campaign_id, resolving, _RESOLVED[decision])
 
 
 @router.post("/{campaign_id}/accept")

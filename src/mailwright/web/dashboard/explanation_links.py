@@ -25,7 +25,7 @@ _LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
     ActionKind.CANCEL_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
     ActionKind.PAUSE_CAMPAIGN: ("Open that campaign", "/campaigns/{}", "viewer"),
     ActionKind.EDIT_LIMITS: ("Change the limits", "/campaigns/{}/content#limits", "editor"),
-    ActionKind.FIND_DOUBTS: ("Show unconfirmed messages", "/messages?status=IN_DOUBT", "viewer"),
+    ActionKind.FIND_DOUBTS: ("Show unconfirmed messages", "/campaigns/{}/recipients?show=in_doubt", "viewer"),
 }
 
 

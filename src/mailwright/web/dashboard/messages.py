@@ -288,13 +288,17 @@ async def retry(request: Request, engine: EngineDep, visitor: EditorDep, outbox_
 @router.post("/messages/{outbox_id}/resolve")
 async def resolve(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     form = await read_fields(request)
-    try:
-        decision = Resolution(form["as"])
-    except ValueError as error:
-        raise InvalidInput("Choose one of the actions.", field="as") from error
+    decision = resolution_of(form["as"])
     await engine.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
     back = local_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
     return redirect(request, back, _RESOLVED[decision])
+
+
+def resolution_of(text: str) -> Resolution:
+    try:
+        return Resolution(text)
+    except ValueError as error:
+        raise InvalidInput("Choose one of the actions.", field="as") from error
 
 
 @router.get("/dead-letters")
