@@ -37,7 +37,7 @@ WRONG_VALUES: list[Any] = [
 ]
 # Words and characters of validators, patterns and Python types.
 NOT_OURS = re.compile(
-    r"validat|field required|extra inputs|should be|\btuple\b|\bdict|\bstr\b|\bint\b|\bfloat\b|\bbool\b|\bNone\b|"
+    r"validat|field required|extra inputs|should be|\btuple\b|\bdict|\bstr\b|\bint\b|\bfloat\b|\bbool\b|(?-i:\bNone\b)|"
     r"pydantic|pattern|regex|[\\^$]|\[[a-z]-[a-z]|\{\d",
     re.IGNORECASE,
 )

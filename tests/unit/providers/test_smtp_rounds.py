@@ -1,6 +1,7 @@
 """The fast path for good replies gives the same results as parsing reply by reply."""
 
 import asyncio
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import cast
@@ -67,7 +68,7 @@ class Office:
             SmtpJob(a_mail(f"reader{n}@example.com"), partial(self.results.__setitem__, n)) for n in range(3)
         ]
 
-    def take(self) -> SmtpJob | None:
+    def take(self, *, is_busy: bool = False) -> SmtpJob | None:
         return self._waiting.pop(0) if self._waiting else None
 
     def requeue(self, job: SmtpJob) -> None:
@@ -96,7 +97,9 @@ async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[st
 @given(st.lists(ANYTHING, max_size=6).map(b"".join))
 @example(ENVELOPE + ROUND)
 def test_replies_mean_the_same_in_any_chunking(data: bytes) -> None:
-    assert asyncio.run(heard([data])) == asyncio.run(heard(bytes([byte]) for byte in data))
+    # A server waits for the content after 354; replies in the same piece would be early, and are not trusted.
+    pieces = re.findall(rb".*?(?:354[^\n]*\n|$)", data, re.DOTALL)
+    assert asyncio.run(heard(pieces)) == asyncio.run(heard(bytes([byte]) for byte in data))
 
 
 async def test_good_replies_take_the_fast_path() -> None:

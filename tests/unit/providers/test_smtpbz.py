@@ -104,6 +104,7 @@ async def test_quota_comes_from_the_api() -> None:
             remaining=14_794,
             limit_per_hour=100,
             sent_this_hour=3,
+            left_in_plan=14_794,
             detail="14794 of 15000 messages left, 3 of 100 sent this hour",
         )
         (request,) = api.requests

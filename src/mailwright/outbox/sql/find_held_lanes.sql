@@ -1,5 +1,6 @@
--- The lanes that may not send at all now, although their messages are claimed. `begin_attempts` has the same condition.
+-- The lanes that may not send at all now, not even claimed messages. `begin_attempts` has the same condition.
 SELECT l.lane
 FROM rows(:lanes: lane bigint) AS wanted
 JOIN lane_deferrals AS l ON l.lane = wanted.lane
-WHERE l.deferred_until > :now AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'sender_rules', 'outside_hours')
+WHERE l.deferred_until > :now
+  AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'schedule_overdue', 'sender_rules', 'outside_hours')
