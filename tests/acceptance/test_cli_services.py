@@ -131,7 +131,9 @@ async def a_letter_started(commands: Commands) -> str:
 async def test_drained_worker_exits_when_nothing_is_due(commands: Commands, database: Database) -> None:
     await accept(database, 20)
     drained = await commands.ok("worker", "--drain", "--concurrency", "4")
-    assert [json.loads(line)["event"] for line in drained.err.splitlines()] == ["worker_started", "worker_stopped"]
+    logged = [json.loads(line)["event"] for line in drained.err.splitlines()]
+    # The PostgreSQL of the tests gives up safety for speed, which is reported.
+    assert [event for event in logged if event != "unsafe_database_setting"] == ["worker_started", "worker_stopped"]
     assert (await commands.ok("audit", "--json")).json["sent"] == 20
 
 
