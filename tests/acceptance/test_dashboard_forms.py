@@ -198,14 +198,14 @@ async def test_user_chooses_the_winning_variant(ada: Visit, desk: CampaignHarnes
 # Messages.
 
 
-async def test_bounced_message_is_explained_in_viewer_time_zone(ada: Visit, bench: Bench, clock: ManualClock) -> None:
+async def test_bounced_message_is_explained_in_tenant_time_zone(ada: Visit, bench: Bench, clock: ManualClock) -> None:
     [outbox_id] = await bench.accept(a_message(to="lost@example.com"))
     await bench.drain(ScriptedProvider())
     clock.advance(60_000)
     bounce: dict[str, Any] = {"outbox_id": outbox_id, "recipient": "lost@example.com", "bounce_type": "Permanent"}
     told = Report("1", "ses", EventType.BOUNCED, clock.now(), verdict=ContactVerdict.HARD_BOUNCE, **bounce)
     await bench.engine.reports.receive([told])
-    ada.client.cookies.set("zone", "Asia/Tokyo")
+    await change_tenant(bench.database, timezone="Asia/Tokyo")
     await ada.open("/messages?q=lost@example.com")
     await ada.open(f"/messages/{outbox_id}")
     assert "Sent by scripted at 17:00 Asia/Tokyo (60 seconds ago). It bounced permanently." in ada.words()

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from mailwright.domain.buckets import Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
-from mailwright.sources.campaigns.ab_test import VariantResult, best_variant
+from mailwright.sources.campaigns.ab_test import VariantResult, find_winner
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
@@ -47,7 +47,7 @@ def test_invalid_definition_is_refused(wrong: dict[str, Any]) -> None:
         {"ratePerHour": 0},
         {"dailyLimit": -1},
         {"workingHours": "9-17"},
-        {"workingHours": "17:00-09:00"},
+        {"workingHours": "09:00-09:00"},
         {"timezone": "Mars/Olympus"},
     ],
 )
@@ -69,10 +69,13 @@ def test_snapshot_survives_storage() -> None:
     assert CampaignSnapshot.read(frozen.as_text()) == frozen
 
 
-def test_larger_share_wins_and_first_of_equals() -> None:
-    assert best_variant([VariantResult("A", 100, 5), VariantResult("B", 10, 1)]).name == "B"
-    assert best_variant([VariantResult("A", 10, 1), VariantResult("B", 20, 2)]).name == "A"
-    assert best_variant([VariantResult("A", 0, 0), VariantResult("B", 0, 0)]).name == "A"
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [((100, 5), (100, 25), "B"), ((100, 25), (100, 5), "A"), ((100, 5), (10, 1), None), ((0, 0), (0, 0), None)],
+)
+def test_only_a_clear_lead_wins(first: tuple[int, int], second: tuple[int, int], winner: str | None) -> None:
+    found = find_winner([VariantResult("A", *first), VariantResult("B", *second)], min_confidence=95)
+    assert (found.name if found else None) == winner
 
 
 def test_test_group_is_rounded_up_within_the_audience() -> None:
