@@ -190,7 +190,7 @@ def a_bounce_mail(outbox_id: str | None, status: str = "5.1.1", action: str = "f
         "--b\r\nContent-Type: message/delivery-status\r\n\r\n"
         "Reporting-MTA: dns; mx.example.net\r\n\r\n"
         f"Final-Recipient: rfc822; {email}\r\nAction: {action}\r\nStatus: {status}\r\n"
-        f"Diagnostic-Code: smtp; 550 {status} no such user\r\n\r\n"
+        f"Diagnostic-Code: smtp; 550 {status} {'mailbox full' if status == '4.2.2' else 'no such user'}\r\n\r\n"
         f"--b\r\nContent-Type: text/rfc822-headers\r\n\r\nSubject: Hello\r\n{ours}To: {email}\r\n\r\n--b--\r\n"
     ).encode()
 
