@@ -88,12 +88,11 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"recipient": {"recipientId": "a\0b"}}, "recipient.recipientId", "UNSAFE_TEXT"),
     ({"recipient": {"name": "Jane\nDoe"}}, "recipient.name", "UNSAFE_TEXT"),
     ({"recipient": {"id": "7"}}, "recipient.id", "UNKNOWN_FIELD"),
-    ({"scheduledAt": "2027-01-15T08:00:00"}, "scheduledAt", "TIME_WITHOUT_ZONE"),
     ({"scheduledAt": "tomorrow"}, "scheduledAt", "INVALID_TIME"),
     ({"scheduledAt": "0001-01-01T00:00:00+14:00"}, "scheduledAt", "INVALID_TIME"),
     ({"expiresAt": "9999-12-31T23:59:59-14:00"}, "expiresAt", "INVALID_TIME"),
     ({"scheduledAt": 1_800_000_000}, "scheduledAt", "INVALID_TIME"),
-    ({"expiresAt": "2027-01-15"}, "expiresAt", "TIME_WITHOUT_ZONE"),
+    ({"expiresAt": "2027-01-15"}, "expiresAt", "INVALID_TIME"),
     (
         {"scheduledAt": "2027-01-15T08:00:00Z", "expiresAt": "2027-01-15T08:00:00Z"},
         "expiresAt",
@@ -113,6 +112,12 @@ def test_invalid_field_is_named_with_its_code(changes: dict[str, Any], field: st
     with pytest.raises(RequestInvalid) as refused:
         parse_send(a_request(**changes))
     assert (field, code) in {(error.field, error.code) for error in refused.value.errors}
+
+
+def test_time_without_zone_needs_the_zone_of_the_tenant() -> None:
+    with pytest.raises(RequestInvalid) as refused:
+        parse_send(a_request(scheduledAt="2027-01-15T08:00:00"))
+    assert [(error.field, error.code) for error in refused.value.errors] == [("scheduledAt", "TIME_WITHOUT_ZONE")]
 
 
 FINE: list[dict[str, Any]] = [

@@ -1,5 +1,6 @@
 """The plan of an import: how to read the file and what to do with its rows. Stored with the import."""
 
+import codecs
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,10 +173,11 @@ def _read_start(path: Path, encoding: str | None) -> tuple[FileFormat, Record | 
 
 def _with_encoding(file: BinaryIO, encoding: str) -> FileFormat:
     """Detect the rest of the format with the encoding that the user has chosen."""
+    file.seek(0)
     try:
-        file.seek(0)
+        codecs.lookup(encoding)  # Decoding an empty file would not notice an unknown name.
         text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise FileUnreadable(f"There is no encoding {encoding!r}.", field="encoding") from error
     return replace(file_format.detect_format(text.encode()), encoding=encoding)
 

@@ -132,6 +132,8 @@ def _instant(value: Any, info: ValidationInfo) -> Instant:
     """Parse a time. Without a time zone it is in the zone of the tenant, which the validation context contains."""
     if not isinstance(value, str):
         raise invalid("invalid_time", "must be text, for example 2027-01-15T08:00:00Z")
+    if not re.search("[Tt ]", value.strip()):
+        raise invalid("invalid_time", "must have a time of day, for example 2027-01-15T08:00:00Z")
     zone = (info.context or {}).get("zone")
     if zone is None and not has_zone(value):
         raise invalid("time_without_zone", "needs a time zone, for example 2027-01-15T08:00:00Z")
