@@ -40,6 +40,7 @@ class Feeder:
     async def _run(self) -> None:
         queues, backoff = self._queues, Backoff()
         while not queues.is_stopping:
+            was_idle = queues.is_idle()
             try:
                 if await self._claim_more():
                     backoff.reset()
@@ -47,6 +48,8 @@ class Feeder:
                     await self._parts.wake.wait(self._settings.poll_seconds)
                 elif not queues.is_idle():
                     await wait_and_clear(queues.feed_event)
+                elif not was_idle:
+                    continue  # A result may have made other messages due after the claim began.
                 elif not await self._is_more_due() and not await self._wait_for_own_deferrals():
                     return
             except NotDurable as error:
