@@ -109,6 +109,8 @@ class Pacing:
             self._rates.count(booked.pacing, -1)
             self._rates.return_send_time(booked.pacing, booked)
         self._booked.clear()
+        for queue in self._lanes.values():
+            queue.clear()  # A booking that is under way finds nothing to book.
         self._lanes.clear()
         return removed
 
@@ -118,7 +120,10 @@ class Pacing:
         for booked in removed:
             self._rates.count(booked.pacing, -1)
         self._booked = deque(booked for booked in self._booked if booked.lane != lane)
-        return [*(booked.ready for booked in removed), *self._lanes.pop(lane, ())]
+        queue = self._lanes.pop(lane, deque())
+        cleared = [*(booked.ready for booked in removed), *queue]
+        queue.clear()  # A booking that is under way finds nothing to book.
+        return cleared
 
     # Called by the sender.
 
@@ -145,18 +150,18 @@ class Pacing:
         stranded = self._strand() if self._is_stranded() else []
         lanes = sorted(self._lanes, key=lambda lane: (lane >> 52, lane <= self._last_lane, lane))
         for lane in lanes:
-            queue = self._lanes[lane]
-            pacing = _pacing(queue[0])
-            if not self._rates.can_book(pacing):
+            # Another task may give messages back while this one waits for the ledger.
+            queue = self._lanes.get(lane)
+            if queue is None or not self._rates.can_book(pacing := _pacing(queue[0])):
                 continue
             self._last_lane = lane
             if not pacing.rates:
                 self._book(queue.popleft(), self._clock.now() * 1_000)
-            elif (opens_at := await self._book_some(queue, pacing)) is not None:
+            elif (opens_at := await self._book_some(queue, pacing)) is not None and queue:
                 reason = max(pacing.rates, key=lambda rate: rate.interval_us).reason
                 stranded.append(Stranded(list(queue), lane, Deferral(opens_at, reason), is_kept_elsewhere=True))
                 queue.clear()
-            if not queue:
+            if not queue and self._lanes.get(lane) is queue:
                 del self._lanes[lane]
         if unused := self._unused_rates():
             checkpoints = self._rates.checkpoints
@@ -239,7 +244,7 @@ class Pacing:
         if not booking.slots:
             return booking.opens_at
         self._rates.remember(pacing.rates, booking)
-        for time_us in booking.slots:
+        for time_us in booking.slots[: len(queue)]:
             self._book(queue.popleft(), time_us)
         return None
 
