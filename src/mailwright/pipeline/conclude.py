@@ -37,7 +37,7 @@ DETAILED_DEFERRALS = 20
 
 @dataclass(frozen=True, slots=True)
 class _DeferralTerms:
-    """What decides about a deferred message besides its result."""
+    """The times that decide when a deferred message is tried again, and when it is given up."""
 
     probe_at: Instant | None  # When its provider is tried again, if the circuit breaker is open.
     lifetime: Instant
