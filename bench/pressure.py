@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from tests.standins.smtp_sink import Received, SmtpSink
 
 from bench import job
 from bench.migrated import migrated
+from bench.stage import Stage
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
@@ -138,12 +138,12 @@ class Trial:
 
 
 @contextlib.asynccontextmanager
-async def a_trial(database: str | None, seconds: float) -> AsyncIterator[Trial]:
-    with tempfile.TemporaryDirectory(prefix="mwpressure") as folder:
-        url = await migrated(database or f"sqlite:///{folder}/pressure.db")
+async def a_trial(stage: Stage, storage: str, seconds: float) -> AsyncIterator[Trial]:
+    with stage.sqlite_url() if storage == "sqlite" else stage.postgresql_url() as empty:
+        url = await migrated(empty)
         settings = load(database_url=url, sender=job.SENDER, working_hours="00:00-24:00")
         async with open_engine(settings) as engine, SlowRelay(seconds) as relay:
-            trial = Trial(engine, relay, Path(folder))
+            trial = Trial(engine, relay, stage.scratch)
             try:
                 yield trial
             finally:
@@ -205,12 +205,12 @@ async def measure_kill(trial: Trial, row: Row) -> None:
     row.in_doubt = await trial.marked()
 
 
-async def measure(database: str | None, relays: Sequence[float], parts: Sequence[str]) -> list[Row]:
+async def measure(stage: Stage, storage: str, relays: Sequence[float], parts: Sequence[str]) -> list[Row]:
     rows = []
     for seconds in relays:
         row = Row(seconds)
         for part in parts:
-            async with a_trial(database, seconds) as trial:
+            async with a_trial(stage, storage, seconds) as trial:
                 match part:
                     case "waiting":
                         await measure_waiting(trial, row)
@@ -243,14 +243,13 @@ def _p99(times: Sequence[float]) -> str:
 def main() -> None:
     parts = ("waiting", "pause", "cancel", "closing", "kill")
     reader = argparse.ArgumentParser(prog="python -m bench.pressure", description=__doc__)
-    reader.add_argument(
-        "--database", help="URL of an empty database for one part and one relay time; SQLite if omitted"
-    )
+    reader.add_argument("--engine", choices=("sqlite", "postgresql"), default="sqlite")
     reader.add_argument("--relay", type=float, nargs="*", default=RELAY_SECONDS, help="seconds per message")
     reader.add_argument("--part", nargs="*", choices=parts, default=parts)
     asked = reader.parse_args()
     logs.configure("ERROR", "console")
-    print(table(uvloop.run(measure(asked.database, asked.relay, asked.part))))
+    with Stage() as stage:
+        print(table(uvloop.run(measure(stage, asked.engine, asked.relay, asked.part))))
 
 
 if __name__ == "__main__":

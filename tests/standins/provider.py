@@ -18,7 +18,7 @@ class ScriptedProvider:
         self, *answers: Answer, reports_events: bool = False, name: str = "scripted", capacity: int = 64
     ) -> None:
         self.name = name
-        self.capacity = capacity
+        self.capacity = self.bulk_capacity = capacity
         self.reports_events = reports_events
         self.messages: list[OutgoingMessage] = []  # In the order of the handover.
         self.under_way = 0

@@ -30,7 +30,7 @@ class _FailingProvider:
 
     name = _MAILBOX
     reports_events = False
-    capacity = 2
+    capacity = bulk_capacity = 2
 
     async def send(self, message: OutgoingMessage) -> SendResult:
         if REJECTED in message.recipients:

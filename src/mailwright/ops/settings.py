@@ -152,7 +152,8 @@ class Settings(BaseSettings):
         PositiveInt | None,
         Field(
             alias="MAILWRIGHT_SMTP_CONNECTIONS",
-            description="Maximum number of SMTP connections per worker, with one message each. Defaults to 20.",
+            description="Maximum number of SMTP connections per worker, with one message each. If it is not set, a"
+            " worker opens up to 20, and up to 20 more for transactional messages while bulk messages use those.",
         ),
     ] = None
     aws_region: Annotated[

@@ -15,7 +15,7 @@ PARTS = ("tmp", "new", "cur")
 class MailboxProvider:
     name = "mailbox"
     reports_events = False
-    capacity = 8  # More files at a time would only wait for the same disk.
+    capacity = bulk_capacity = 8  # More files at a time would only wait for the same disk.
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder

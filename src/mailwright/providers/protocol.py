@@ -60,6 +60,11 @@ class Provider(Protocol):
         """
         ...
 
+    @property
+    def bulk_capacity(self) -> int:
+        """How many of these may be bulk messages. Bulk messages leave a tenth of it free."""
+        ...
+
     def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
         """Send a message. Never raise: every failure is a result."""
         ...

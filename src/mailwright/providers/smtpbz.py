@@ -70,6 +70,10 @@ class SmtpBz:
     def capacity(self) -> int:
         return self._smtp.capacity
 
+    @property
+    def bulk_capacity(self) -> int:
+        return self._smtp.bulk_capacity
+
     def watch_capacity(self, on_growth: Callable[[], None]) -> None:
         self._smtp.watch_capacity(on_growth)
 

@@ -29,7 +29,8 @@ class Capacities:
         for member in members:
             capacity = min(window, member.provider.capacity)
             self._free[member.name] = capacity - self.busy[member.name]
-            self._free_for_bulk[member.name] = capacity - _reserved(capacity) - bulk[member.name]
+            for_bulk = min(window, member.provider.bulk_capacity)
+            self._free_for_bulk[member.name] = for_bulk - _reserved(for_bulk) - bulk[member.name]
 
     def has_room(self, priority: int | None) -> bool:
         """Return whether any provider can take a message of this priority; None means that there is no message."""

@@ -55,6 +55,21 @@ def _is_built(worker: Any, count: int) -> Callable[[], bool]:
     return lambda: len(worker.queues.ready) >= count
 
 
+@pytest.mark.promise("transactional-first")
+async def test_transactional_messages_use_connections_beyond_those_for_bulk(bench: Bench) -> None:
+    await bench.accept(*(a_newsletter() for _ in range(60)))
+    provider = a_holding_provider(capacity=20)
+    provider.bulk_capacity = 10
+    worker = await bench.worker(provider)
+    async with running(worker):
+        await provider.has(9)
+        urgent = await bench.accept(*(a_message() for _ in range(11)))
+        await provider.has(20)  # The relay has not replied to any newsletter.
+        assert sorted(provider.outbox_ids[9:]) == sorted(urgent)
+        provider.let_go()
+        worker.stop()
+
+
 @pytest.mark.promise("claim-what-is-carried")
 async def test_worker_marks_only_what_its_connections_carry(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(60)))

@@ -178,6 +178,23 @@ async def test_capacity_grows_with_open_connections() -> None:
         await asyncio.gather(*sending)
 
 
+async def test_more_connections_open_beyond_those_for_bulk() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        holds = [sink.hold(Step.DOT, nth=number) for number in range(1, 41)]
+        sending = [smtp.send(a_mail()) for _ in range(41)]
+        await asyncio.gather(*(hold.reached.wait() for hold in holds))
+        assert (smtp.capacity, smtp.bulk_capacity, sink.most_connections) == (40, 20, 40)
+        for hold in holds:
+            hold.release()
+        assert {result.kind for result in await asyncio.gather(*sending)} == {ResultKind.SENT}
+
+
+async def test_limit_of_connections_holds_for_all_messages() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=3") as smtp:
+        await asyncio.gather(*(smtp.send(a_mail()) for _ in range(20)))
+        assert (smtp.capacity, smtp.bulk_capacity, sink.most_connections) == (3, 3, 3)
+
+
 async def test_refused_connection_limits_the_capacity() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         hold = sink.hold(Step.DOT, nth=1)

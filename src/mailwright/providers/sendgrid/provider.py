@@ -62,6 +62,10 @@ class SendGrid:
     def capacity(self) -> int:
         return self._http.connections
 
+    @property
+    def bulk_capacity(self) -> int:
+        return self._http.connections
+
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         parsed = _parse_own(message)
         return (

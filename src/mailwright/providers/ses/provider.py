@@ -46,6 +46,10 @@ class Ses:
     def capacity(self) -> int:
         return self._http.connections
 
+    @property
+    def bulk_capacity(self) -> int:
+        return self._http.connections
+
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         keys = self._keys.at_hand()
         return (

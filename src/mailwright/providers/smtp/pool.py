@@ -57,7 +57,7 @@ class SmtpPool:
             return 1
         if self._pause is not None:
             return usable
-        return usable + min(MAX_OPENING, self._settings.connections - len(self._live))
+        return usable + min(MAX_OPENING, self._settings.max_connections - len(self._live))
 
     def submit(self, job: SmtpJob) -> None:
         if self._is_closing:
@@ -132,7 +132,7 @@ class SmtpPool:
 
     @property
     def _wants_another(self) -> bool:
-        if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.connections:
+        if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.max_connections:
             return False
         if not self._live:
             # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.

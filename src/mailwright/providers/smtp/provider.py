@@ -42,6 +42,10 @@ class Smtp:
     def capacity(self) -> int:
         return self._pool.capacity
 
+    @property
+    def bulk_capacity(self) -> int:
+        return min(self._pool.capacity, self._settings.bulk_connections)
+
     def watch_capacity(self, on_growth: Callable[[], None]) -> None:
         self._pool.on_growth = on_growth
 

@@ -14,6 +14,9 @@ class Tls(StrEnum):
     TLS = "tls"  # TLS from the first byte.
 
 
+DEFAULT_CONNECTIONS = 20
+
+
 @dataclass(frozen=True, slots=True)
 class SmtpSettings:
     host: str
@@ -22,7 +25,7 @@ class SmtpSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca: Path | None = None  # Trust these certificates instead of the system's.
-    connections: int = 20
+    connections: int | None = None  # The most connections, for all messages.
     # Some servers close long connections during a transaction; closing first costs a handshake but no message.
     messages_per_connection: int = 1_000
 
@@ -33,8 +36,18 @@ class SmtpSettings:
             raise ConfigurationInvalid(
                 f"SMTP would send the password to {self.host} unencrypted: use tls=starttls or tls=tls"
             )
-        if self.connections < 1 or self.messages_per_connection < 1:
+        if (self.connections is not None and self.connections < 1) or self.messages_per_connection < 1:
             raise ConfigurationInvalid("SMTP needs at least one connection and one message per connection")
+
+    @property
+    def bulk_connections(self) -> int:
+        """The most connections that bulk messages use."""
+        return self.connections or DEFAULT_CONNECTIONS
+
+    @property
+    def max_connections(self) -> int:
+        """The most connections. By default transactional messages open more while bulk messages use theirs."""
+        return self.connections or 2 * DEFAULT_CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True)
