@@ -5,6 +5,8 @@ async with SupabaseStandIn() as supabase:
     supabase.answer(Answer(503), times=1)
     ...
     assert supabase.rows("subscribers")[0]["status"] == "bounced"
+
+`postgrest=(12, 0)` refuses the preference `max-affected`, and `(11, 2)` ignores it, as these versions do.
 """
 
 import asyncio
@@ -34,6 +36,7 @@ RESERVED = frozenset({"select", "order", "limit", "offset", "columns", "on_confl
 PREFERENCES = re.compile(
     r"return=(minimal|representation|headers-only)|count=exact|handling=(strict|lenient)|max-affected=\d+"
 )
+SINCE = {"handling": (12, 0), "max-affected": (12, 1)}
 WILD = {"%": ".*", "_": "."}
 
 Row = dict[str, Any]
@@ -47,9 +50,18 @@ class Refusal(Exception):
 
 
 class SupabaseStandIn(HttpStandIn):
-    def __init__(self, *, max_rows: int = 1_000, has_send_logs: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        max_rows: int = 1_000,
+        has_send_logs: bool = True,
+        postgrest: tuple[int, int] = (12, 2),
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.max_rows = max_rows
+        self.postgrest = postgrest
+        self.frozen: set[str] = set()  # addresses whose rows a trigger silently keeps as they are
         self.columns: dict[str, Mapping[str, Any]] = {"subscribers": SUBSCRIBERS}
         if has_send_logs:
             self.columns["send_logs"] = SEND_LOGS
@@ -81,7 +93,7 @@ class SupabaseStandIn(HttpStandIn):
             raise Refusal(404, "PGRST205", f"Could not find the table 'public.{table}' in the schema cache")
         given = [pair.partition("=")[::2] for pair in request.query.split("&") if pair]
         query = [(unquote_plus(name), unquote_plus(value)) for name, value in given]
-        preferences = _preferences(request)
+        preferences = _preferences(request, self.postgrest)
         match request.method:
             case "GET" | "HEAD":
                 return self._select(table, query, role, preferences)
@@ -118,6 +130,7 @@ class SupabaseStandIn(HttpStandIn):
         for column in body:
             self._known_to_write(table, column)
         met = self._matching(table, query) if role == "service_role" else []
+        met = [row for row in met if row["email"] not in self.frozen]
         most = preferences.get("max-affected")
         if most is not None and preferences.get("handling") == "strict" and len(met) > int(most):
             raise Refusal(400, "PGRST124", "Query result exceeds max-affected preference constraint")
@@ -125,7 +138,9 @@ class SupabaseStandIn(HttpStandIn):
             row.update(body)
         counted = {"Content_Range": f"*/{len(met)}"} if "count" in preferences else {}
         if preferences.get("return") == "representation":
-            return json_answer(200, met, **counted)
+            columns = dict(query).get("select", "*").split(",")
+            shown = met if columns == ["*"] else [{column: row[column] for column in columns} for row in met]
+            return json_answer(200, shown, **counted)
         return Answer(204, b"", {name.replace("_", "-"): value for name, value in counted.items()})
 
     def _insert(self, table: str, role: str, preferences: Mapping[str, str], body: Any) -> Answer:
@@ -198,11 +213,14 @@ _COMPARES: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
-def _preferences(request: Request) -> dict[str, str]:
+def _preferences(request: Request, postgrest: tuple[int, int]) -> dict[str, str]:
+    """Parse the preferences. 12.0 knows strict handling but not `max-affected`; older versions know neither."""
     given = [each.strip() for line in request.headers.getall("Prefer", []) for each in line.split(",") if each.strip()]
-    if unknown := [each for each in given if not PREFERENCES.fullmatch(each)]:
-        raise Refusal(400, "PGRST122", f"Invalid preferences given with handling=strict: {unknown}")
-    return dict(each.partition("=")[::2] for each in given)
+    newer = [name for name, since in SINCE.items() if postgrest < since]
+    known = [each for each in given if PREFERENCES.fullmatch(each) and each.partition("=")[0] not in newer]
+    if len(known) < len(given) and "handling=strict" in known:
+        raise Refusal(400, "PGRST122", "Invalid preferences given with handling=strict")
+    return dict(each.partition("=")[::2] for each in known)
 
 
 def _items(text: str) -> set[str]:

@@ -29,7 +29,8 @@ log = logger(__name__)
 
 
 def make_reports(settings: Settings, database: Database, clock: Clock) -> Reports:
-    return Reports(database, clock, SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days))
+    soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
+    return Reports(database, clock, soft, has_other_subscribers=settings.has_supabase)
 
 
 def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> InboundWebhooks:

@@ -83,7 +83,7 @@ class MailoutService:
 
     @property
     def has_supabase(self) -> bool:
-        return self.settings.supabase_url is not None and self.settings.supabase_service_role_key is not None
+        return self.settings.has_supabase
 
     async def open(self) -> MailoutSender:
         if self._mailouts is None:

@@ -39,6 +39,7 @@ from mailwright.storage.tables import (
     messages,
     queue_entries,
     reports,
+    subscriber_reports,
     subscriptions,
     suppressions,
 )
@@ -216,6 +217,7 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
         .where(contacts.c.id == contact.id)
         .values(**nothing, email=placeholder, attributes="{}", deleted_at=now, status_source=ERASURE)
     )
+    await tx.execute(delete(subscriber_reports).where(subscriber_reports.c.email == contact.email))
     reported = (reports.c.tenant_id == tenant_id, reports.c.email == contact.email)
     await tx.execute(update(reports).where(*reported).values(email=None))
     audited = (audit_log.c.tenant_id == tenant_id, audit_log.c.subject == contact.email)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from mailwright.audience import lists, subscription_events
 from mailwright.audience.contact_fields import normalize_email
@@ -18,6 +18,7 @@ from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.report import ContactVerdict
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts
 from mailwright.storage.database import Database, Transaction
@@ -112,6 +113,32 @@ def complaint_fact(tenant_id: int, email: str, *, source: str, at: Instant) -> S
     return StatusFact(
         tenant_id, email, ALL_MESSAGES, SuppressionReason.COMPLAINT, source, at, ContactStatus.UNSUBSCRIBED
     )
+
+
+def verdict_fact(
+    verdict: ContactVerdict,
+    tenant_id: int,
+    email: str,
+    *,
+    source: str,
+    at: Instant,
+    bounce_type: str | None,
+    bounce_subtype: str | None,
+) -> StatusFact | None:
+    """Return the consequence of a report for its contact; soft bounces are counted separately."""
+    match verdict:
+        case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
+            return None
+        case ContactVerdict.HARD_BOUNCE:
+            return bounce_fact(
+                tenant_id, email, source=source, at=at, bounce_type=bounce_type, bounce_subtype=bounce_subtype
+            )
+        case ContactVerdict.COMPLAINT:
+            return complaint_fact(tenant_id, email, source=source, at=at)
+        case ContactVerdict.UNSUBSCRIBE:
+            return unsubscribe_fact(tenant_id, email, GENERAL, source=source, at=at)
+        case _:
+            assert_never(verdict)
 
 
 async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> None:

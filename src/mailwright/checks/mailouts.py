@@ -15,32 +15,31 @@ from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
 
 _NOTHING_SENT: Final = "no page can be sent until this is fixed"
 _ERRORS_WAIT: Final = "errors are not written to Notion until this is fixed"
+_STATUS_WAITS: Final = "bounces and unsubscribes are not written to Supabase until this is fixed"
 _EXAMPLE_TIME: Final = "2027-01-01T00:00:00.000Z"
 
 
 async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
-    """Check mailouts, if Notion is configured."""
-    if settings.notion_token is None:
-        return
-    setup = mailout_setup(settings, 0)
-    for finding in (*_local_mailbox(setup), *_footer(settings, setup)):
-        yield finding
+    """Check Notion and Supabase, if they are configured."""
     http = HttpClient(connections=2)
-    notion = Notion(
-        http,
-        settings.notion_token.get_secret_value(),
-        SteadyClock(),
-        url=settings.notion_url,
-        version=settings.notion_version,
-    )
     try:
-        yield await _table(notion, "NOTION_DB_MAILOUTS", setup.mailouts_database, _mailout_cells(setup), _NOTHING_SENT)
-        yield await _table(notion, "NOTION_DB_ERRORS", setup.errors_database, _error_cells(setup), _ERRORS_WAIT)
+        if settings.notion_token is not None:
+            async for finding in _notion(settings, settings.notion_token.get_secret_value(), http):
+                yield finding
         if settings.supabase_url is not None and settings.supabase_service_role_key is not None:
             key = settings.supabase_service_role_key.get_secret_value()
             yield await _subscribers(Supabase(http, settings.supabase_url, key))
     finally:
         await http.close()
+
+
+async def _notion(settings: Settings, token: str, http: HttpClient) -> AsyncIterator[Finding]:
+    setup = mailout_setup(settings, 0)
+    for finding in (*_local_mailbox(setup), *_footer(settings, setup)):
+        yield finding
+    notion = Notion(http, token, SteadyClock(), url=settings.notion_url, version=settings.notion_version)
+    yield await _table(notion, "NOTION_DB_MAILOUTS", setup.mailouts_database, _mailout_cells(setup), _NOTHING_SENT)
+    yield await _table(notion, "NOTION_DB_ERRORS", setup.errors_database, _error_cells(setup), _ERRORS_WAIT)
 
 
 def _local_mailbox(setup: MailoutSetup) -> Iterator[Finding]:
@@ -84,7 +83,12 @@ async def _subscribers(supabase: Supabase) -> Finding:
         await supabase.probe_columns()
     except SupabaseError as error:
         return problem("supabase", str(error), _NOTHING_SENT)
-    return ok("supabase", "subscribers can be read")
+    try:
+        limits_updates = await supabase.probe_update()
+    except SupabaseError as error:
+        return problem("supabase", str(error), _STATUS_WAITS)
+    how = "" if limits_updates else "; its PostgREST is older than 12.1, so updates are limited by their filter alone"
+    return ok("supabase", f"subscribers can be read and updated{how}")
 
 
 def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:

@@ -8,12 +8,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import orjson
 
 from mailwright.audience import status
-from mailwright.audience.lists import GENERAL
 from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
@@ -37,6 +36,7 @@ __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", 
 
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
+KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
 
 # The maximum of reports per transaction, which must be short because workers wait for it.
 LARGEST_COMMIT: Final = 500
@@ -60,6 +60,9 @@ REPORTABLE: Final = frozenset(
     }
 )
 
+# Verdicts that change a contact without counting other reports.
+DECISIVE: Final = (ContactVerdict.HARD_BOUNCE, ContactVerdict.COMPLAINT, ContactVerdict.UNSUBSCRIBE)
+
 log = logger(__name__)
 
 
@@ -79,10 +82,19 @@ class ReportCounts:
 
 
 class Reports:
-    def __init__(self, database: Database, clock: Clock, soft: SoftBounces | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        soft: SoftBounces | None = None,
+        *,
+        has_other_subscribers: bool = False,
+    ) -> None:
+        """`has_other_subscribers`: an address may be a subscriber elsewhere, although no message went to it."""
         self._database = database
         self._clock = clock
         self._soft = soft or SoftBounces()
+        self._has_other_subscribers = has_other_subscribers
         # A commit holds reports of one kind of caller only.
         self._by_address = self._group_commit(by_address=True)
         self._by_id = self._group_commit(by_address=False)
@@ -116,7 +128,15 @@ class Reports:
 
     async def _commit(self, reports: Sequence[Report], *, by_address: bool) -> list[Effect]:
         now = self._clock.now()
-        effects = await self._database.transact(lambda tx: take(tx, reports, self._soft, now, by_address=by_address))
+
+        async def work(tx: Runner) -> list[Effect]:
+            effects = await take(tx, reports, self._soft, now, by_address=by_address)
+            if by_address and self._has_other_subscribers:
+                unknown = [each for each, effect in zip(reports, effects, strict=True) if effect is Effect.UNKNOWN]
+                await _keep_for_subscribers(tx, unknown)
+            return effects
+
+        effects = await self._database.transact(work)
         for report, effect in zip(reports, effects, strict=True):
             if effect is Effect.NEW:
                 metrics.REPORTS.labels(report.source, report.type, report.verdict).inc()
@@ -144,6 +164,28 @@ async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
             most=MOST_FORGOTTEN,
         )
     )
+
+
+async def _keep_for_subscribers(tx: Runner, reports: Sequence[Report]) -> None:
+    """Keep reports about addresses that no message went to, until they are compared with the subscribers elsewhere.
+
+    A report with an unknown id of our form is about a message of another installation.
+    """
+    kept = {
+        _key(report): {
+            "key": _key(report),
+            "email": email,
+            "source": report.source,
+            "verdict": report.verdict,
+            "at": report.at,
+            "bounce_type": _clean(report.bounce_type),
+            "bounce_subtype": _clean(report.bounce_subtype),
+        }
+        for report in reports
+        if report.verdict in DECISIVE and report.outbox_id is None and (email := _normal(report.recipient)) is not None
+    }
+    if kept:
+        await tx.count(KEEP_SUBSCRIBER_REPORTS, reports=list(kept.values()))
 
 
 def _batches(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
@@ -337,26 +379,16 @@ async def _update_contacts(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
 
 
 def _fact(one: _Taken, email: str) -> StatusFact | None:
-    """Return the consequence for the contact; soft bounces are counted separately."""
     report = one.report
-    match one.verdict:
-        case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
-            return None
-        case ContactVerdict.HARD_BOUNCE:
-            return status.bounce_fact(
-                one.tenant_id,
-                email,
-                source=report.source,
-                at=report.at,
-                bounce_type=_clean(report.bounce_type),
-                bounce_subtype=_clean(report.bounce_subtype),
-            )
-        case ContactVerdict.COMPLAINT:
-            return status.complaint_fact(one.tenant_id, email, source=report.source, at=report.at)
-        case ContactVerdict.UNSUBSCRIBE:
-            return status.unsubscribe_fact(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
-        case _:
-            assert_never(one.verdict)
+    return status.verdict_fact(
+        one.verdict,
+        one.tenant_id,
+        email,
+        source=report.source,
+        at=report.at,
+        bounce_type=_clean(report.bounce_type),
+        bounce_subtype=_clean(report.bounce_subtype),
+    )
 
 
 def _key(report: Report) -> str:

@@ -705,6 +705,10 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def has_supabase(self) -> bool:
+        return self.supabase_url is not None and self.supabase_service_role_key is not None
+
+    @property
     def import_bytes(self) -> int:
         return self.import_limit_mb * 1024**2
 

@@ -862,6 +862,20 @@ supabase_status_updates = Table(
     Column("reported_at", Timestamp, nullable=False),
 )
 
+# Reports of a trusted provider about addresses that no message went to: they may be subscribers in Supabase. A report
+# is deleted as soon as Supabase was searched for its address.
+subscriber_reports = Table(
+    "subscriber_reports",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("email", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("at", Timestamp, nullable=False),
+    Column("bounce_type", Text),
+    Column("bounce_subtype", Text),
+)
+
 _UNDER_WAY = text("state = 'sending'")
 
 # The message of each row of a notification queue, and how far its result was reported to the row.

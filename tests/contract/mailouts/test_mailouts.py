@@ -37,6 +37,7 @@ from mailwright.sources.mailouts.runs import (
     RunLease,
     store_errors,
 )
+from mailwright.sources.mailouts.status_sync import SKIP_DURATION
 from mailwright.sources.mailouts.write_back import LOG_BATCH_SIZE
 from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.tables import (
@@ -969,11 +970,17 @@ async def test_statuses_are_synced_after_supabase_recovers(bench: MailoutBench) 
 
 
 async def test_refused_contact_does_not_block_others(bench: MailoutBench) -> None:
-    bench.subscribe(*["ada@example.com"] * 30, "bob@example.com")
+    bench.subscribe("ada@example.com", "bob@example.com")
+    bench.supabase.frozen.add("ada@example.com")
     await bench.leave("ada@example.com")
     await bench.leave("bob@example.com")
     await bench.work()
     assert bench.supabase.subscriber("bob@example.com")["status"] == "unsubscribed"
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "active"
+    bench.supabase.frozen.clear()
+    bench.clock.advance(SKIP_DURATION)
+    await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "unsubscribed"
 
 
 # Watching.

@@ -11,6 +11,7 @@ from mailwright.checks.mailouts import check_mailouts
 from mailwright.ops.settings import load
 from tests.mailouts import SETTINGS
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS
+from tests.standins.http import Answer
 from tests.standins.notion import NotionStandIn
 from tests.standins.supabase import PUBLISHABLE_KEY, SECRET_KEY, SupabaseStandIn
 
@@ -50,8 +51,23 @@ async def test_correct_settings_pass(stage: Stage) -> None:
     assert await stage.verdicts() == [("notion", "ok"), ("notion", "ok"), ("supabase", "ok")]
 
 
-async def test_checks_are_skipped_without_notion(stage: Stage) -> None:
-    assert await stage.findings(notion_token=None) == []
+async def test_only_configured_services_are_checked(stage: Stage) -> None:
+    assert await stage.verdicts(notion_token=None) == [("supabase", "ok")]
+    assert await stage.findings(notion_token=None, supabase_url=None, supabase_service_role_key=None) == []
+
+
+async def test_older_postgrest_passes_and_is_named(stage: Stage) -> None:
+    stage.supabase.postgrest = (12, 0)
+    found = (await stage.findings())[-1]
+    assert (found.verdict, "older than 12.1" in found.summary) == ("ok", True)
+
+
+async def test_table_that_cannot_be_updated_is_a_problem(stage: Stage) -> None:
+    refusal = Answer(403, b'{"code": "42501", "message": "permission denied for table subscribers"}')
+    stage.supabase.answer(refusal, path="/rest/v1/subscribers", nth=3)
+    found = (await stage.findings())[-1]
+    assert (found.verdict, "are not written" in (found.advice or "")) == ("problem", True)
+    assert {row["status"] for row in stage.supabase.rows("subscribers")} == {"active"}
 
 
 async def test_missing_columns_and_options_are_named(stage: Stage) -> None:

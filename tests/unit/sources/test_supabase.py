@@ -12,6 +12,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import (
     LogLine,
+    StatusWrite,
     SubscriberStatus,
     Supabase,
     SupabaseInDoubt,
@@ -148,6 +149,75 @@ async def test_bounce_updates_every_spelling_of_the_address(server: SupabaseStan
     assert {row["status_updated_at"] for row in bounced} == {"2027-01-15T08:00:00.000Z"}
 
 
+SPELLINGS = [
+    ("ada@example.com", " Ada@Example.com "),
+    ("ada@example.com", "ada@example.com\n"),
+    ("ada@example.com", "\u00a0ADA@EXAMPLE.COM\t"),
+    ("ada@xn--bcher-kva.example", "ada@b\u00fccher.example"),
+    ("ada@xn--bcher-kva.example", "Ada@B\u00dcCHER.example "),
+    ("ada@xn--bcher-kva.example", "ada@bu\u0308cher.example"),
+    ("ada@xn--bcher-kva.example", " ada@XN--BCHER-KVA.example"),
+    ("ada@xn--80a1acny.xn--p1ai", "ada@\u043f\u043e\u0447\u0442\u0430.xn--p1ai"),
+    ("o'hara+x@example.com", " O'Hara+x@example.com"),
+]
+
+
+@pytest.mark.promise("mailout-status-written")
+@pytest.mark.parametrize("postgrest", [(12, 2), (12, 0), (11, 2)])
+@pytest.mark.parametrize(("email", "stored"), SPELLINGS)
+async def test_bounce_finds_the_stored_spelling(
+    http: HttpClient, email: str, stored: str, postgrest: tuple[int, int]
+) -> None:
+    others = [f"x{email}", f"{email}.org", "ada@b-cher.example", "eve@b\u00fccher.example"]
+    async with SupabaseStandIn(postgrest=postgrest) as server:
+        for each in (stored, *others):
+            server.add("subscribers", email=each)
+        written = await asking(server, http).update_status(SubscriberStatus(email, "bounced", NOW, "Permanent"))
+        assert written is StatusWrite.CHANGED
+        assert [row["email"] for row in server.rows("subscribers") if row["status"] != "active"] == [stored]
+
+
+async def test_old_postgrest_is_asked_for_the_limit_once(http: HttpClient) -> None:
+    async with SupabaseStandIn(postgrest=(12, 0)) as server:
+        server.add("subscribers", email="ada@example.com")
+        supabase = asking(server, http)
+        for status in ("unsubscribed", "bounced"):
+            await supabase.update_status(SubscriberStatus("ada@example.com", status, NOW))
+        asked = [request.headers["Prefer"] for request in server.requests if request.method == "PATCH"]
+        assert ["max-affected=1" in each for each in asked] == [True, False, False]
+        assert server.subscriber("ada@example.com")["status"] == "bounced"
+
+
+async def test_write_reports_whether_a_row_changed(server: SupabaseStandIn, http: HttpClient) -> None:
+    server.add("subscribers", email="ada@example.com", status="bounced")
+    server.add("subscribers", email="bob@example.com")
+    supabase = asking(server, http)
+    written = [
+        await supabase.update_status(SubscriberStatus(email, "unsubscribed", NOW))
+        for email in ("ada@example.com", "bob@example.com", "eve@example.com")
+    ]
+    assert written == [StatusWrite.UNCHANGED, StatusWrite.CHANGED, StatusWrite.MISSING]
+
+
+async def test_update_without_effect_is_refused(server: SupabaseStandIn, http: HttpClient) -> None:
+    server.add("subscribers", email="ada@example.com")
+    server.frozen.add("ada@example.com")
+    with pytest.raises(SupabaseRefused, match="0 of 1 rows") as refused:
+        await asking(server, http).update_status(SubscriberStatus("ada@example.com", "bounced", NOW))
+    assert refused.value.code == "SUPABASE_NOT_CHANGED"
+
+
+@pytest.mark.parametrize(("postgrest", "limits"), [((12, 2), True), ((12, 0), False), ((11, 2), True)])
+async def test_update_probe_changes_no_row(http: HttpClient, postgrest: tuple[int, int], limits: bool) -> None:
+    async with SupabaseStandIn(postgrest=postgrest) as server:
+        server.add("subscribers", email="ada@example.com")
+        assert await asking(server, http).probe_update() is limits
+        assert server.subscriber("ada@example.com")["status"] == "active"
+        server.answer(Answer(403, b'{"code": "42501", "message": "permission denied for table subscribers"}'))
+        with pytest.raises(SupabaseRefused):
+            await asking(server, http).probe_update()
+
+
 @pytest.mark.parametrize("odd", ["star*@example.com", "per%cent@example.com", "back\\slash@example.com"])
 async def test_special_characters_never_match_other_subscribers(
     server: SupabaseStandIn, http: HttpClient, odd: str
@@ -241,6 +311,23 @@ async def test_other_client_updates_under_a_condition(server: SupabaseStandIn) -
         with pytest.raises(APIError) as everyone:
             await client.from_("subscribers").update({"status": "bounced"}).execute()
         assert everyone.value.code == "21000"
+
+
+@pytest.mark.parametrize(("postgrest", "code"), [((12, 2), "PGRST124"), ((12, 0), "PGRST122"), ((11, 2), None)])
+async def test_other_client_meets_each_version(postgrest: tuple[int, int], code: str | None) -> None:
+    async with SupabaseStandIn(postgrest=postgrest) as server:
+        for name in ("ada", "bob"):
+            server.add("subscribers", email=f"{name}@example.com")
+        async with other_client(server) as client:
+            update = client.from_("subscribers").update({"status": "bounced"}).eq("status", "active")
+            update = update.max_affected(1)
+            if code is None:
+                assert len((await update.execute()).data) == 2
+                return
+            with pytest.raises(APIError) as refused:
+                await update.execute()
+        assert refused.value.code == code
+        assert {row["status"] for row in server.rows("subscribers")} == {"active"}
 
 
 async def test_other_client_with_browser_key_sees_no_rows(server: SupabaseStandIn) -> None:

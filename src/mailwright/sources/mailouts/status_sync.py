@@ -1,18 +1,21 @@
 """Sync the status of contacts that bounced, unsubscribed or resubscribed to Supabase.
 
 There is no queue: the difference between the contact and the last synced status is what remains to be done. So a crash
-loses nothing, and two changes in a row are synced once.
+loses nothing, and two changes in a row are synced once. Reports about addresses that no message went to are compared
+with the subscribers in Supabase.
 """
 
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select
 
+from mailwright.audience.status import ContactStatus, StatusFact, apply_facts, verdict_fact
 from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.report import ContactVerdict
 from mailwright.ops.logs import logger
-from mailwright.sources.mailouts.supabase import SubscriberStatus, Supabase, SupabaseRefused
+from mailwright.sources.mailouts.supabase import StatusWrite, SubscriberStatus, Supabase, SupabaseRefused
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, supabase_status_updates
+from mailwright.storage.tables import contacts, subscriber_reports, supabase_status_updates
 
 BATCH_SIZE: Final = 100
 # A contact that Supabase refuses is skipped for a while, so that it does not block the others.
@@ -35,7 +38,7 @@ class StatusSync:
         self._clock = clock
         self._tenant_id = tenant_id
         self._supabase = supabase
-        self._skipped_until: dict[int, Instant] = {}
+        self._skipped_until: dict[int | str, Instant] = {}
 
     async def tick(self) -> int:
         """Sync a batch and return its size. Raises if Supabase is unavailable or refuses every contact."""
@@ -43,17 +46,45 @@ class StatusSync:
         self._skipped_until = {key: until for key, until in self._skipped_until.items() if until > now}
         synced = 0
         for contact in await self._unsynced():
-            try:
-                await self._supabase.update_status(_status_of(contact, now))
-            except SupabaseRefused as refused:
-                if refused.code in GENERAL_REFUSALS:
-                    raise
-                log.warning("subscriber_status_refused", contact=contact.contact_id, reason=str(refused))
-                self._skipped_until[contact.id] = now + SKIP_DURATION
+            written = await self._write(contact.id, _status_of(contact, now))
+            if written is None:
                 continue
+            if written is StatusWrite.MISSING:
+                log.warning("subscriber_not_in_supabase", contact=contact.contact_id, status=contact.status)
             await self._record(contact)
             synced += 1
-        return synced
+        return synced + await self._compare_reports(now)
+
+    async def _write(self, key: int | str, status: SubscriberStatus) -> StatusWrite | None:
+        """Write a status. Return None if Supabase refuses this one; it is skipped for a while."""
+        try:
+            return await self._supabase.update_status(status)
+        except SupabaseRefused as refused:
+            if refused.code in GENERAL_REFUSALS:
+                raise
+            log.warning("subscriber_status_refused", contact=key, code=refused.code, reason=str(refused))
+            self._skipped_until[key] = self._clock.now() + SKIP_DURATION
+            return None
+
+    async def _compare_reports(self, now: Instant) -> int:
+        """Apply reports about subscribers that only Supabase knows, and discard those about strangers."""
+        r = subscriber_reports.c
+        skipped = [key for key in self._skipped_until if isinstance(key, str)]
+        async with self._database.read() as tx:
+            query = select(subscriber_reports).where(r.key.not_in(skipped)).order_by(r.at, r.key)
+            rows = await tx.execute(query.limit(BATCH_SIZE))
+        compared = 0
+        for row in rows:
+            fact = _fact_of(row, self._tenant_id)
+            written = await self._write(row.key, _status_after(fact))
+            if written is None:
+                continue
+            async with self._database.write() as tx:
+                if written is not StatusWrite.MISSING:
+                    await apply_facts(tx, [fact], now)
+                await tx.execute(delete(subscriber_reports).where(r.key == row.key))
+            compared += 1
+        return compared
 
     async def _unsynced(self) -> list[Any]:
         async with self._database.read() as tx:
@@ -81,7 +112,7 @@ class StatusSync:
 
     def _batch(self, selected: Select[Any]) -> Select[Any]:
         mine: ColumnElement[bool] = and_(contacts.c.tenant_id == self._tenant_id, contacts.c.deleted_at.is_(None))
-        others = contacts.c.id.not_in(list(self._skipped_until))
+        others = contacts.c.id.not_in([key for key in self._skipped_until if isinstance(key, int)])
         return selected.where(mine, others).order_by(contacts.c.id).limit(BATCH_SIZE)
 
     async def _record(self, contact: Any) -> None:
@@ -94,6 +125,25 @@ class StatusSync:
 def _columns() -> list[ColumnElement[Any]]:
     names = ("id", "contact_id", "email", "status", "status_updated_at", "bounce_type", "bounce_subtype")
     return [contacts.c[name] for name in names]
+
+
+def _fact_of(row: Any, tenant_id: int) -> StatusFact:
+    fact = verdict_fact(
+        ContactVerdict(row.verdict),
+        tenant_id,
+        row.email,
+        source=row.source,
+        at=row.at,
+        bounce_type=row.bounce_type,
+        bounce_subtype=row.bounce_subtype,
+    )
+    assert fact is not None, "only verdicts with a consequence are stored"
+    return fact
+
+
+def _status_after(fact: StatusFact) -> SubscriberStatus:
+    status = fact.status or ContactStatus.UNSUBSCRIBED
+    return SubscriberStatus(fact.email, status, fact.at, fact.bounce_type, fact.bounce_subtype)
 
 
 def _status_of(contact: Any, now: Instant) -> SubscriberStatus:

@@ -660,6 +660,17 @@ CREATE TABLE supabase_status_updates (
   CONSTRAINT pk_supabase_status_updates PRIMARY KEY (contact_key)
 );
 
+CREATE TABLE subscriber_reports (
+  key TEXT NOT NULL,
+  email TEXT NOT NULL,
+  source TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  at BIGINT NOT NULL,
+  bounce_type TEXT,
+  bounce_subtype TEXT,
+  CONSTRAINT pk_subscriber_reports PRIMARY KEY (key)
+);
+
 CREATE TABLE notification_links (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,

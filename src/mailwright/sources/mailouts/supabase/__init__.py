@@ -1,6 +1,6 @@
 """The Supabase client: read subscribers and write their status and send logs, over PostgREST."""
 
-from mailwright.sources.mailouts.supabase.client import LogLine, Subscriber, SubscriberStatus, Supabase
+from mailwright.sources.mailouts.supabase.client import LogLine, StatusWrite, Subscriber, SubscriberStatus, Supabase
 from mailwright.sources.mailouts.supabase.errors import (
     SupabaseError,
     SupabaseInDoubt,
@@ -11,6 +11,7 @@ from mailwright.sources.mailouts.supabase.keys import find_key_problem
 
 __all__ = [
     "LogLine",
+    "StatusWrite",
     "Subscriber",
     "SubscriberStatus",
     "Supabase",

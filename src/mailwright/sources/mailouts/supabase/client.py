@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from mailwright.sources.mailouts.supabase.errors import (
     SupabaseUnavailable,
 )
 from mailwright.sources.mailouts.supabase.keys import find_key_problem, is_token
+from mailwright.sources.mailouts.supabase.spellings import is_spelling_of, search_pattern
 
 SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
@@ -28,9 +30,9 @@ PAGE_ROWS: Final = 1_000
 ATTEMPTS: Final = 4
 TIMEOUT_SECONDS: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
-# One address in several spellings is a few rows. A filter that matches more was misinterpreted.
-MAX_ROWS_PER_ADDRESS: Final = 20
 
+# The code for a PostgREST that does not know the preference `max-affected`.
+NO_MAX_AFFECTED: Final = "SUPABASE_NO_MAX_AFFECTED"
 # Proxies in front of PostgREST refuse URLs longer than about 8 KB.
 MAX_LIST_LENGTH: Final = 4_000
 
@@ -61,6 +63,14 @@ class SubscriberStatus:
     bounce_subtype: str | None = None
 
 
+class StatusWrite(Enum):
+    """What an update did to the rows of an address."""
+
+    CHANGED = auto()
+    UNCHANGED = auto()  # every row has a status that this one does not replace
+    MISSING = auto()  # the table has no such address
+
+
 @dataclass(frozen=True, slots=True)
 class LogLine:
     email: str
@@ -86,6 +96,7 @@ class Supabase:
         self._url = f"{url.rstrip('/')}/rest/v1"
         self._key = key
         self._sleep = sleep
+        self._limits_updates = True  # until a PostgREST before 12.1 refuses the preference
         self._headers = {"apikey": key, "Accept": "application/json"}
         if is_token(key):
             self._headers["Authorization"] = f"Bearer {key}"
@@ -108,42 +119,83 @@ class Supabase:
         """Raise `SupabaseRefused` if the table lacks a column that mailouts read or write."""
         await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?select={','.join(COLUMNS)}&limit=1", SUBSCRIBERS))
 
+    async def probe_update(self) -> bool:
+        """Raise `SupabaseRefused` if rows cannot be updated. Return whether Supabase limits the rows of an update.
+
+        The update is a real one under a condition that no row meets.
+        """
+        changes = dict.fromkeys(COLUMNS[1:]) | {"status": "bounced"}
+        await self._update("email=is.null&email=not.is.null", changes, expected=0)
+        return self._limits_updates
+
     async def active(self) -> AsyncIterator[list[Subscriber]]:
-        """Yield all active subscribers in pages. Each page starts after the last address, so changes shift nobody."""
+        """Yield all active subscribers in pages."""
+        async for rows in self._pages("email,from_name", "status=eq.active"):
+            yield [_subscriber(row) for row in rows]
+
+    async def update_status(self, change: SubscriberStatus) -> StatusWrite:
+        """Update every row of the address, however it is spelled there, and verify that the rows changed.
+
+        The condition is part of the update, so that a weaker status never replaces a stronger one in a race.
+        """
+        changes: dict[str, Any] = {"status": change.status, "status_updated_at": isoformat(change.at)}
+        if change.status == "bounced":
+            changes |= {"bounce_type": change.bounce_type, "bounce_subtype": change.bounce_subtype}
+        found = await self._rows_of(change.email)
+        outdated = [str(row["email"]) for row in found if _is_replaced(row.get("status"), change.status)]
+        if not outdated:
+            return StatusWrite.UNCHANGED if found else StatusWrite.MISSING
+        changed = 0
+        for chosen in _lists(sorted(set(outdated))):
+            where = f"email=in.({chosen}){_REPLACED.get(change.status, '')}"
+            changed += await self._update(where, changes, expected=len(outdated))
+        if changed < len(outdated):
+            raise SupabaseRefused(
+                f"Supabase changed {changed} of {len(outdated)} rows of a subscriber and gave no reason. Check the "
+                "triggers and the row level security of the table, and that the key is the service_role key.",
+                code="SUPABASE_NOT_CHANGED",
+            )
+        return StatusWrite.CHANGED
+
+    async def _rows_of(self, email: str) -> list[Mapping[str, Any]]:
+        """Return the rows of an address, however they spell it."""
+        where = f"email=ilike.{_value(search_pattern(email))}"
+        pages = [rows async for rows in self._pages("email,status", where)]
+        return [row for rows in pages for row in rows if is_spelling_of(str(row["email"]), email)]
+
+    async def _update(self, where: str, changes: Mapping[str, Any], *, expected: int) -> int:
+        """Update at most as many rows as expected, and return how many changed."""
+        limit = f", handling=strict, max-affected={expected}" if self._limits_updates else ""
+        call = _SupabaseRequest(
+            "PATCH",
+            f"/{SUBSCRIBERS}?select=email&{where}",
+            SUBSCRIBERS,
+            prefer=f"return=representation{limit}",
+            body=changes,
+        )
+        try:
+            return len(await self._call(call))
+        except SupabaseRefused as refused:
+            if refused.code != NO_MAX_AFFECTED or not limit:
+                raise
+        # The filter names the stored addresses exactly, so the limit is only a second safeguard.
+        self._limits_updates = False
+        return await self._update(where, changes, expected=expected)
+
+    async def _pages(self, columns: str, where: str) -> AsyncIterator[list[Mapping[str, Any]]]:
+        """Yield all rows in pages. Each page starts after the last address, so changes shift nobody."""
         last: str | None = None
         while True:
             beginning = "email=not.is.null" if last is None else f"email=gt.{_value(last)}"
-            query = f"select=email,from_name&status=eq.active&{beginning}&order=email.asc&limit={PAGE_ROWS}"
+            query = f"select={columns}&{where}&{beginning}&order=email.asc&limit={PAGE_ROWS}"
             rows = await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?{query}", SUBSCRIBERS))
-            page = [_subscriber(row) for row in rows]
-            if not page:
+            if not rows:
                 # A short page is not the end: the server may return fewer rows than requested.
                 return
-            if last == page[-1].email:
+            if last == rows[-1].get("email"):
                 raise SupabaseUnavailable("Supabase returned the same page of subscribers twice.")
-            last = page[-1].email
-            yield page
-
-    async def update_status(self, change: SubscriberStatus) -> None:
-        """Update the status with a condition, so that a weaker status never replaces a stronger one in a race."""
-        changes: dict[str, Any] = {"status": change.status, "status_updated_at": isoformat(change.at)}
-        match change.status:
-            case "bounced":
-                changes |= {"bounce_type": change.bounce_type, "bounce_subtype": change.bounce_subtype}
-                condition = ""
-            case "unsubscribed":
-                condition = "&status=neq.bounced"
-            case _:
-                condition = "&status=eq.unsubscribed"
-        await self._call(
-            _SupabaseRequest(
-                "PATCH",
-                f"/{SUBSCRIBERS}?{_same_address(change.email)}{condition}",
-                SUBSCRIBERS,
-                prefer=f"return=minimal, handling=strict, max-affected={MAX_ROWS_PER_ADDRESS}",
-                body=changes,
-            )
-        )
+            last = str(rows[-1].get("email") or "")
+            yield rows
 
     async def has_logs(self) -> bool:
         """Return whether the table `send_logs` exists."""
@@ -238,12 +290,19 @@ def _lists(texts: Sequence[str]) -> Iterator[str]:
         yield chosen
 
 
-def _same_address(email: str) -> str:
-    """Match the address in any case. PostgREST cannot escape `*` in patterns: such addresses must match exactly."""
-    if "*" in email:
-        return f"email=eq.{_value(email)}"
-    escaped = email.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"email=ilike.{_value(escaped)}"
+# The conditions under which a status replaces another: bounced outranks unsubscribed, which outranks active.
+_REPLACED: Final = {"unsubscribed": "&status=neq.bounced", "active": "&status=eq.unsubscribed"}
+
+
+def _is_replaced(current: object, status: str) -> bool:
+    """Return whether a row with this status meets the condition of `_REPLACED`."""
+    match status:
+        case "bounced":
+            return True
+        case "unsubscribed":
+            return current not in (None, "bounced")
+        case _:
+            return current == "unsubscribed"
 
 
 # Responses.
@@ -251,7 +310,7 @@ def _same_address(email: str) -> str:
 
 def _rows(call: _SupabaseRequest, reply: HttpResponse) -> list[Mapping[str, Any]] | None:
     """Return the rows, or None if the body is not a PostgREST response."""
-    if call.method != "GET":
+    if call.prefer == "return=minimal":
         return []
     try:
         rows = orjson.loads(reply.body)
@@ -284,6 +343,10 @@ def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
     code, message = _parse_error(reply)
     if code in NO_TABLE:
         return SupabaseRefused(f"Supabase has no table {call.about}. Create it.", code="SUPABASE_NO_TABLE")
+    if code == "PGRST122":
+        return SupabaseRefused(
+            "PostgREST is older than 12.1 and does not know the preference max-affected.", code=NO_MAX_AFFECTED
+        )
     if code in ("PGRST204", "42703"):
         return SupabaseRefused(
             f"The table {call.about} in Supabase lacks a column that mailouts need: {message}",

@@ -1,0 +1,24 @@
+"""Find an address in a table that has it as somebody typed it: with spaces, in any case, its domain in Unicode."""
+
+from mailwright.domain import address
+
+_IDN_PREFIX = "xn--"
+
+
+def search_pattern(email: str) -> str:
+    """Return an `ilike` pattern of PostgREST that every spelling matches. Other addresses may match it too.
+
+    A star matches any text, so a label of an internationalised domain is found as an A-label and as a U-label.
+    """
+    local, _, domain = email.replace("\\", "_").rpartition("@")
+    labels = ("*" if label.startswith(_IDN_PREFIX) else label for label in domain.split("."))
+    return f"*{local}@{'.'.join(labels)}*"
+
+
+def is_spelling_of(stored: str, email: str) -> bool:
+    """Return whether a stored text is this normalised address."""
+    text = stored.strip()
+    try:
+        return text == email or address.normal(text) == email
+    except address.InvalidAddress:
+        return False
