@@ -196,3 +196,30 @@ async def _next_event(lines: AsyncIterator[str]) -> Any:
         if line.startswith("data: "):
             return json.loads(line.removeprefix("data: "))
     raise AssertionError("the stream ended")
+
+
+async def test_attachments_are_given_shown_and_removed(here: Commands) -> None:
+    (here.folder / "offer.pdf").write_bytes(b"%PDF-1.7" + b"x" * 2_000)
+    (here.folder / "plan.txt").write_text("plan")
+    (here.folder / "empty.txt").write_text("")
+    campaign_id = (
+        await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--attach", "offer.pdf")
+    ).out.strip()
+    assert "offer.pdf (2 KB)" in (await here.ok("campaign", "show", campaign_id)).out
+    await here.ok("campaign", "edit", campaign_id, "--attach", "plan.txt", "--detach", "offer.pdf")
+    shown = (await here.ok("campaign", "show", campaign_id, "--json")).json["attachments"]
+    assert [(each["filename"], each["contentType"], each["sizeBytes"]) for each in shown] == [
+        ("plan.txt", "text/plain", 4)
+    ]
+    for arguments, words in (
+        (("--detach", "offer.pdf"), "The campaign has no attachment offer.pdf."),
+        (("--attach", "empty.txt"), "The file empty.txt is empty."),
+        ((), "give a FILE, --attach or --detach"),
+    ):
+        refused = await here.run("campaign", "edit", campaign_id, *arguments)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+
+    await here.ok("campaign", "start", campaign_id)
+    await here.ok("worker", "--drain")
+    emails = [path.read_text() for path in (here.folder / "var/mailbox/new").iterdir()]
+    assert [text.count('filename="plan.txt"') for text in emails] == [1, 1, 1]

@@ -248,3 +248,38 @@ def test_campaign_of_another_tenant_is_not_found(dashboard: Dashboard, ada: Page
     for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/checks", "/stream"):
         answer = ada.request.get(f"{dashboard.address}/campaigns/{theirs.campaign_id}{place}")
         assert answer.status == 404, place
+
+
+def test_draft_attachments_are_uploaded_shown_and_removed(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = created(dashboard, "With a file")
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    large = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": b"x" * 1_200_000}
+    offer = {"name": "offer.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7"}
+    ada.get_by_label("Files").set_input_files([large, offer])
+    ada.get_by_role("button", name="Attach files").click()
+    expect(ada.get_by_text("2 files attached.")).to_be_visible()
+    files = ada.locator("#attachments .attachments li")
+    expect(files).to_have_text([re.compile("film.mp4.*1.1 MB"), re.compile("offer.pdf.*8 bytes")])
+    expect(ada.locator(".checks")).to_contain_text("The attachments add 1.6 MB to each email")
+    with ada.expect_download() as started:
+        files.get_by_role("link", name="offer.pdf").click()
+    assert started.value.suggested_filename == "offer.pdf"
+    assert Path(started.value.path()).read_bytes() == b"%PDF-1.7"
+
+    files.first.get_by_role("button", name="Remove").click()
+    confirm(ada)
+    expect(ada.get_by_text("File removed.")).to_be_visible()
+    expect(files).to_have_count(1)
+    expect(ada.locator(".email-preview .attachments")).to_contain_text("offer.pdf")
+    ada.get_by_role("button", name="Duplicate").click()
+    expect(ada.locator("#compose .attachments")).to_contain_text("offer.pdf")
+
+
+def test_too_large_attachment_is_refused_with_the_limit(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = created(dashboard, "With a large file")
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    huge = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": b"x" * (10 * 1024 * 1024 + 1)}
+    ada.get_by_label("Files").set_input_files([huge])
+    ada.get_by_role("button", name="Attach files").click()
+    expect(ada.get_by_role("status")).to_contain_text("larger than 10 MB together")
+    expect(ada.locator("#attachments")).to_contain_text("No attachments.")

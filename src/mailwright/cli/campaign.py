@@ -16,6 +16,8 @@ from mailwright.cli.actions import commands, print_explanation
 from mailwright.cli.campaign_excluded import excluded_command
 from mailwright.cli.campaign_options import (
     Alone,
+    Attach,
+    Detach,
     Filter,
     Hours,
     IfUndecided,
@@ -115,6 +117,7 @@ def create(
     filter_: Filter = None,
     sender: Sender = None,
     reply_to: ReplyTo = None,
+    attach: Attach = None,
     schedule: SendTime = None,
     values: Variables = None,
     rate_per_second: PerSecond = None,
@@ -136,13 +139,14 @@ def create(
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
     given = campaign_input.definition(locals())
+    files = campaign_input.attachments(attach)
 
     async def work(at: Installation) -> Campaign:
         owner = await find_tenant(at, tenant)
         definition = parse_strict(CampaignRequest, given, display.zone)
         async with at.database.read() as tx:
             await require_audience(tx, owner.id, definition)
-        return await _campaigns(at).create(ACTOR, owner.id, definition)
+        return await _campaigns(at).create(ACTOR, owner.id, definition, attachments=files)
 
     typer.echo(run(work, creates=True).campaign_id)
 
@@ -381,19 +385,32 @@ def send_test(
 def edit(
     campaign_id: CampaignId,
     definition: Annotated[
-        typer.FileText,
+        typer.FileText | None,
         typer.Argument(
-            metavar="FILE", help="The definition as JSON; - reads stdin.", encoding="utf-8", show_default=False
+            metavar="[FILE]", help="The definition as JSON; - reads stdin.", encoding="utf-8", show_default=False
         ),
-    ],
+    ] = None,
+    attach: Attach = None,
+    detach: Detach = None,
 ) -> None:
-    """Replace the definition of a draft. `campaign show --json` prints the current one as `definition`."""
-    given = campaign_input.json_object(definition.read(), "FILE")
+    """Replace the definition of a draft, or change its attachments.
+
+    `campaign show --json` prints the current definition as `definition`.
+    """
+    given = None if definition is None else campaign_input.json_object(definition.read(), "FILE")
+    files = campaign_input.attachments(attach)
+    if given is None and not files and not detach:
+        raise typer.BadParameter("give a FILE, --attach or --detach")
 
     async def work(at: Installation) -> Campaign:
-        await _found(at, campaign_id)
-        wanted = parse_strict(CampaignRequest, given, display.zone)
-        return await _campaigns(at).edit(ACTOR, campaign_id, wanted)
+        campaign, campaigns = await _found(at, campaign_id), _campaigns(at)
+        removed = [campaign_input.named_attachment(campaign, name) for name in detach or ()]
+        if given is not None:
+            wanted = parse_strict(CampaignRequest, given, display.zone)
+            campaign = await campaigns.edit(ACTOR, campaign_id, wanted)
+        for attachment_id in removed:
+            campaign = await campaigns.detach(ACTOR, campaign_id, attachment_id)
+        return await campaigns.attach(ACTOR, campaign_id, files) if files else campaign
 
     changed = _run(work)
     out.print(f"Updated {changed.name}. Check it with `mailwright campaign check {campaign_id}`.")
@@ -652,6 +669,7 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
         ),
         counts_excluded=True,
         rules=_sender_rules(at),
+        attachments=campaign.attachments,
     )
 
 

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import tzinfo
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import typer
 
 from mailwright.content.formats import TemplateFormat
+from mailwright.content.mime import EmailAttachment
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.schedule import parse_time
+from mailwright.sources.api.requests import parse_file
+from mailwright.sources.campaigns.campaigns import Campaign
 
 Options = Mapping[str, Any]
 
@@ -91,6 +95,20 @@ def variants(given: list[str]) -> list[dict[str, str]]:
     """Parse variants: `A` is the campaign unchanged, `B=Other subject` changes the subject."""
     pairs = (text.partition("=") for text in given)
     return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
+
+
+def attachments(files: list[Path] | None) -> list[EmailAttachment]:
+    return [parse_file(file.name, None, file.read_bytes()) for file in files or ()]
+
+
+def named_attachment(campaign: Campaign, name: str) -> str:
+    """Return the id of the campaign's attachment with this id or file name."""
+    found = [each.attachment_id for each in campaign.attachments if name in (each.attachment_id, each.filename)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(f"Several attachments are named {name}; give the id: {', '.join(found)}.", field="detach")
+    raise InvalidInput(f"The campaign has no attachment {name}.", field="detach")
 
 
 def send_time(text: str, zone: tzinfo) -> Instant | None:

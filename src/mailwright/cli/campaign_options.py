@@ -40,6 +40,22 @@ SendTime = Annotated[
         show_default=False,
     ),
 ]
+Attach = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A file that every email carries; can be repeated.",
+        show_default=False,
+    ),
+]
+Detach = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME|ID", help="An attachment to remove, by file name or id; can be repeated.", show_default=False
+    ),
+]
 Variables = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,6 +12,7 @@ from rich.text import Text
 from mailwright.cli.output import display, zone_time
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.domain.sizes import size_text
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import deferral_text
@@ -74,6 +75,7 @@ def picture(view: View) -> RenderableType:
         ("scheduled", _time(campaign.definition.scheduled_at)),
         ("deferred", None if view.is_over else waiting(view.place, view.now)),
         ("audience", ", ".join(_audience(campaign))),
+        ("attachments", "\n".join(f"{each.filename} ({size_text(each.size_bytes)})" for each in campaign.attachments)),
         ("limits", ", ".join(limits(campaign)) or None),
         ("started", _time(campaign.started_at)),
         ("finished", _time(campaign.finished_at)),

@@ -19,6 +19,7 @@ from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
 from mailwright.content.headers import Mailbox, UnsubscribeTargets
+from mailwright.content.mime import Enclosure
 from mailwright.content.template import (
     MARK_END,
     MARK_START,
@@ -109,23 +110,28 @@ class Layout:
     def is_flat(self) -> bool:
         return not isinstance(self._compiled, Template)
 
-    def fill(self, recipient: RecipientHeaders, values: Values) -> bytes:
-        """Return the complete email for one recipient."""
+    def fill(self, recipient: RecipientHeaders, values: Values, enclosure: Enclosure | None = None) -> bytes:
+        """Return the complete email for one recipient, with the attachments that all recipients share."""
+        if enclosure is None:
+            return self._fill(recipient, values, b"")
+        return self._fill(recipient, values, enclosure.before) + enclosure.after
+
+    def _fill(self, recipient: RecipientHeaders, values: Values, opening: bytes) -> bytes:
         if isinstance(self._compiled, Template):
-            return self._rendered(self._compiled, recipient, values)
+            return self._rendered(self._compiled, recipient, values, opening)
         subject, plan = self._compiled
         if any(not lookup(values, path) for path in plan.addresses):
             source, html, text = self._sources
-            return self._rendered(Template(subject=source or "", html=html, text=text), recipient, values)
-        return plan.fill(self._head(recipient, _fill_subject(subject, values)), values)
+            return self._rendered(Template(subject=source or "", html=html, text=text), recipient, values, opening)
+        return plan.fill(self._head(recipient, _fill_subject(subject, values)) + opening, values)
 
-    def _rendered(self, template: Template, recipient: RecipientHeaders, values: Values) -> bytes:
+    def _rendered(self, template: Template, recipient: RecipientHeaders, values: Values, opening: bytes) -> bytes:
         subject, html, text = template.render(values)
         body = mime.text_part("plain", text or "")
         if html is None:
-            return b"".join([self._head(recipient, subject), body, b"\r\n"])
+            return b"".join([self._head(recipient, subject), opening, body, b"\r\n"])
         body = mime.alternative(_IDENTITY, [body, mime.text_part("html", html)])
-        return self._head(recipient, subject) + body
+        return b"".join([self._head(recipient, subject), opening, body])
 
     def _head(self, recipient: RecipientHeaders, subject: str) -> bytes:
         lines = [

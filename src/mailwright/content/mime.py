@@ -2,7 +2,7 @@
 
 import re
 from binascii import b2a_base64, b2a_qp
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import quote
@@ -14,12 +14,14 @@ from mailwright.domain.clock import Instant
 __all__ = [
     "EmailAttachment",
     "EmailParts",
+    "Enclosure",
     "InvalidHeader",
     "Mailbox",
     "UnsubscribeTargets",
     "alternative",
     "boundary",
     "build_email",
+    "enclose",
     "message_id",
     "quoted_printable",
     "text_part",
@@ -33,6 +35,18 @@ class EmailAttachment:
     content: bytes
     # With a content ID the HTML can show it inline: <img src="cid:logo">.
     content_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """Attachments that many emails share, encoded once: the bytes before and after the body of each email."""
+
+    before: bytes
+    after: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.before) + len(self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,7 @@ class EmailParts:
     cc: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     attachments: tuple[EmailAttachment, ...] = ()
+    enclosure: Enclosure | None = None
     outbox_id: str | None = None
     unsubscribe: UnsubscribeTargets | None = None
     feedback_id: str | None = None
@@ -59,6 +74,19 @@ def build_email(email: EmailParts) -> bytes:
     """Write headers, then text and HTML as alternatives, inline images beside the HTML, and attachments around all."""
     content = b"\r\n".join([_head(email).encode("ascii"), _body(email)])
     return content if content.endswith(b"\r\n") else content + b"\r\n"
+
+
+def enclose(attachments: Sequence[EmailAttachment]) -> Enclosure:
+    """Encode attachments for many emails. Inline images stand beside the whole body, which shows them by content ID."""
+    inline = [_attachment(attachment) for attachment in attachments if attachment.content_id is not None]
+    attached = [_attachment(attachment) for attachment in attachments if attachment.content_id is None]
+    body = _ENCLOSED
+    if inline:
+        body = _multipart("related", _ENCLOSURE, [body, *inline], 'type="multipart/alternative"')
+    if attached:
+        body = _multipart("mixed", _ENCLOSURE, [body, *attached])
+    before, _, after = body.partition(_ENCLOSED)
+    return Enclosure(before, after)
 
 
 def boundary(kind: str, identity: str) -> str:
@@ -91,6 +119,9 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 does not allow base64 in these. The file name still shows the type.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
+# One boundary serves every email with the same attachments; the mark stands for the body of each.
+_ENCLOSURE = "enclosure"
+_ENCLOSED = b"@@"
 # Most values: one short line of visible characters that needs no encoding.
 _UNCHANGED = re.compile(r"[!-\-/-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
 # One less than allowed, because a soft line break may follow.
@@ -131,6 +162,8 @@ def _body(email: EmailParts) -> bytes:
     body = _text_and_html(email, inline)
     if attached:
         body = _multipart("mixed", identity, [body, *[_attachment(attachment) for attachment in attached]])
+    if email.enclosure is not None:
+        body = b"".join([email.enclosure.before, body, email.enclosure.after])
     return body
 
 

@@ -37,7 +37,7 @@ class PresendIssue:
     level: IssueLevel
     code: str
     sentence: str
-    where: str  # subject, html, text, sender, audience or scheduledAt
+    where: str  # subject, html, text, sender, audience, attachments or scheduledAt
 
 
 ISSUE_LEVELS: Mapping[str, IssueLevel] = {

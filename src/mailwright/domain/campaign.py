@@ -31,6 +31,8 @@ class CampaignAction(StrEnum):
     ACCEPT_FAILURES = "accept_failures"
     RESOLVE_IN_DOUBT = "resolve_in_doubt"
     EDIT = "edit"
+    ATTACH = "attach"
+    DETACH = "detach"
     EDIT_LIMITS = "edit_limits"
     CHOOSE_WINNER = "choose_winner"
     EXTEND = "extend"
@@ -43,6 +45,8 @@ class CampaignAction(StrEnum):
 ALLOWED_STATUSES = {
     CampaignAction.START: frozenset({CampaignStatus.DRAFT}),
     CampaignAction.EDIT: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.ATTACH: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.DETACH: frozenset({CampaignStatus.DRAFT}),
     CampaignAction.PAUSE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
     CampaignAction.RESUME: frozenset({CampaignStatus.PAUSED}),
     CampaignAction.CANCEL: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mailwright.audience.suppressions import suppressed_among
+from mailwright.content.attachments import EnclosureCache
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, list_id, message_id
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
-from mailwright.content.mime import EmailAttachment, EmailParts, build_email
+from mailwright.content.mime import EmailAttachment, EmailParts, Enclosure, build_email
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
@@ -99,11 +100,18 @@ class Composer:
         self._signer = signer
         self._threads = threads
         self._layouts = LayoutCache()
+        self._enclosures = EnclosureCache(database)
+        self._enclosed: dict[int, Enclosure] = {}  # The attachments that a campaign's messages share, by message key.
         self.suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
 
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
         """Load what `prepare` needs from the database for a whole batch."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
+        for claimed in batch:
+            if ids := claimed.payload.get("attachmentIds"):
+                enclosure = await self._enclosures.load(claimed.tenant_id, tuple(ids))
+                if enclosure is not None:
+                    self._enclosed[claimed.message_key] = enclosure
         with_copies = [claimed for claimed in batch if "cc" in claimed.payload or "bcc" in claimed.payload]
         for claimed in with_copies:
             wanted = {_normal(box) for boxes in _copy_boxes(claimed) for box in boxes}
@@ -115,13 +123,14 @@ class Composer:
         """Forget the inputs of messages that are given back; they are loaded again after the next claim."""
         for claimed in batch:
             self.suppressed_copies.pop(claimed.message_key, None)
+            self._enclosed.pop(claimed.message_key, None)
 
     def prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
         """Validate and render a message."""
         try:
             return self._prepare(admitted, now)
         finally:
-            self.suppressed_copies.pop(admitted.claimed.message_key, None)
+            self.forget([admitted.claimed])
 
     async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
         """Render a message for display: unsigned and without validation."""
@@ -179,7 +188,7 @@ class Composer:
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
         identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
         addressed = RecipientHeaders(shown_to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
-        # Fast path: a template without copies and attachments is one join of prepared pieces.
+        # Fast path: a template without copies and attachments of its own is one join of prepared pieces.
         if claimed.template_key is not None and not (shown_cc or payload.get("attachments") or payload.get("subject")):
             content = self._fill_layout(claimed, sender, addressed)
         else:
@@ -204,7 +213,14 @@ class Composer:
     def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
         layout = self._layouts.get(_layout_key(claimed), lambda: self._compile(claimed, sender))
         shows_view = "web_view_url" in layout.variables
-        return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view))
+        values = self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view)
+        return layout.fill(addressed, values, self._enclosure(claimed))
+
+    def _enclosure(self, claimed: Claimed) -> Enclosure | None:
+        enclosure = self._enclosed.get(claimed.message_key)
+        if enclosure is None and claimed.payload.get("attachmentIds"):
+            raise InvalidTemplate("An attachment of this message no longer exists.")
+        return enclosure
 
     def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
@@ -235,6 +251,7 @@ class Composer:
                 cc=cc,
                 headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),
+                enclosure=self._enclosure(claimed),
                 outbox_id=claimed.outbox_id,
                 unsubscribe=UnsubscribeTargets(url) if url else None,
                 feedback_id=_feedback_id(claimed),

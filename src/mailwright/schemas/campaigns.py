@@ -53,6 +53,21 @@ class CampaignRequest(CampaignDefinition):
     scheduled_at: RequestTime | None = None
 
 
+class CampaignAttachmentResponse(ResponseModel):
+    """A file that every message of the campaign carries. `contentId`: the HTML shows it as `cid:`."""
+
+    attachment_id: str
+    filename: str
+    content_type: str
+    content_id: str | None
+    size_bytes: int
+    created_at: Time
+
+
+class CampaignAttachmentListResponse(ResponseModel):
+    attachments: list[CampaignAttachmentResponse]
+
+
 class CampaignDuplicateRequest(RequestModel):
     name: SingleLine | None = None
 
@@ -164,9 +179,10 @@ class CampaignSummaryResponse(ResponseModel):
 
 
 class CampaignResponse(CampaignSummaryResponse):
-    """`definition` has the format of a PUT request. The fields after it are null before the campaign starts."""
+    """`definition` has the format of a PUT request. The fields after `attachments` are null before the start."""
 
     definition: dict[str, Any]
+    attachments: list[CampaignAttachmentResponse]
     queue_status: QueueStatus | None
     counts: CampaignCountsResponse | None
     results: CampaignResultsResponse | None
@@ -339,6 +355,7 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         CampaignResponse,
         campaign_summary_response(campaign, numbers.position if numbers else None),
         definition=campaign_definition(campaign),
+        attachments=attachment_responses(campaign),
         queue_status=numbers.position.status if numbers else None,
         counts=numbers.counts if numbers else None,
         results=numbers.results if numbers else None,
@@ -346,6 +363,10 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         percent=numbers.counts.percent if numbers else None,
         failed_count=numbers.counts.failed if numbers else 0,
     )
+
+
+def attachment_responses(campaign: Campaign) -> list[CampaignAttachmentResponse]:
+    return [CampaignAttachmentResponse.model_validate(attachment) for attachment in campaign.attachments]
 
 
 def campaign_definition(campaign: Campaign) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     SmallInteger,
     Table,
@@ -494,6 +495,23 @@ campaigns = Table(
     # The newest message key when the campaign started: its messages have larger keys.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
+)
+
+# The files that every message of a campaign carries. A row never changes; a draft adds and removes rows.
+campaign_attachments = Table(
+    "campaign_attachments",
+    metadata,
+    key_column(),
+    Column("attachment_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("campaign_key", BigInteger, nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("content_type", Text, nullable=False),
+    Column("content_id", Text),
+    Column("size_bytes", Integer, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Index("ix_campaign_attachments_campaign_key_id", "campaign_key", "id"),
 )
 
 _UNFINISHED = text("completed_at IS NULL")

@@ -5,6 +5,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mailwright.content.attachments import MAX_ATTACHMENTS_BYTES
 from mailwright.events import sendgrid
 from mailwright.sources.articles.files import MAX_FILE_BYTES
 from mailwright.web.bodies import MAX_BATCH_BYTES, too_large
@@ -33,6 +34,7 @@ class LimitBodies:
             "/sendgrid-events": sendgrid.MAX_BODY_BYTES,
             "/v1/contacts/imports": import_bytes + FORM_OVERHEAD,
             "/imports/file": import_bytes + FORM_OVERHEAD,
+            "/campaigns/~attachments/": MAX_ATTACHMENTS_BYTES + FORM_OVERHEAD,
             "/articles/~import": MAX_FILE_BYTES + FORM_OVERHEAD,
         }
 

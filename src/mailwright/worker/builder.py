@@ -15,6 +15,10 @@ from mailwright.worker.settler import ResultSettler
 
 # Building blocks the event loop, so yield to it after this many messages.
 BUILD_BATCH = 16
+# Built messages stay in memory until their provider has them. Above this size the builder waits for the sender.
+MAX_BUILT_BYTES = 64 * 1024 * 1024
+# Smaller messages cannot fill that in one window, so their sizes are not added up.
+LARGE_BYTES = 256 * 1024
 # Resends that exceed the queue are deferred by this much.
 RESEND_PAUSE: Instant = SECOND
 
@@ -25,13 +29,14 @@ class Builder:
         self._window = window
         self._queues = queues
         self._settler = settler
+        self._has_large = False  # Whether a large message was built since the built ones were last counted.
 
     async def run(self) -> None:
         """Build messages, one window ahead: they are large, and recently built ones are still in the CPU cache."""
         queues, admitted, ready = self._queues, self._queues.admitted, self._queues.ready
         while queues.is_feeding or admitted:
             priority = admitted.next_priority
-            if priority is None or ready.count_up_to(priority) >= self._window:
+            if priority is None or ready.count_up_to(priority) >= self._window or self._is_full(priority):
                 await wait_and_clear(queues.build_event)
                 continue
             queues.building = [admitted.pop() for _ in range(min(BUILD_BATCH, admitted.count_up_to(priority)))]
@@ -41,14 +46,20 @@ class Builder:
             queues.feed_event.set()
             await asyncio.sleep(0)
 
-    async def _build(self, batch: Sequence[Admitted]) -> None:
+    async def _build(self, batch: list[Admitted]) -> None:
+        """Build the messages of a batch, or as many as memory allows; the others return to the queue."""
         now, composer = self._parts.clock.now(), self._parts.composer
         built: list[ReadyMessage] = []
         rejected: list[Claimed] = []
-        for admitted in batch:
+        for number, admitted in enumerate(batch, 1):
             match composer.prepare(admitted, now):
                 case ReadyMessage() as ready:
                     built.append(ready)
+                    if len(ready.outgoing.content) > LARGE_BYTES:
+                        self._has_large = True
+                        if self._is_full(admitted.claimed.priority, built):
+                            self._queues.admitted.put_first(batch[number:])
+                            del batch[number:]
                 case Settlement() as settlement:
                     self._queues.outcomes.append(settlement)
                     rejected.append(admitted.claimed)
@@ -56,6 +67,16 @@ class Builder:
             self._enqueue(ready, now)
         with contextlib.suppress(NotDurable):  # Lost permits lower a limit and never exceed it.
             await self._parts.gate.give_back(rejected)
+
+    def _is_full(self, priority: int, building: Sequence[ReadyMessage] = ()) -> bool:
+        """Return whether the built messages that come before others of this priority fill the memory for them."""
+        queues = self._queues
+        if not self._has_large or queues.holds_suspects:  # Suspects are sent only when all of them are built.
+            return False
+        built = (*building, *queues.ready, *queues.resends, *queues.pacing.waiting(), *queues.in_flight.values())
+        sizes = [len(ready.outgoing.content) for ready in built if ready.claimed.priority <= priority]
+        self._has_large = max(sizes, default=0) > LARGE_BYTES
+        return sum(sizes) >= MAX_BUILT_BYTES
 
     def _enqueue(self, ready: ReadyMessage, now: Instant) -> None:
         queues = self._queues

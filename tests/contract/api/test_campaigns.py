@@ -473,3 +473,50 @@ def read(event: bytes) -> Any:
 async def test_malformed_id_is_not_found(api: Api) -> None:
     for campaign_id in ("none", uuid7(0), "%00"):
         assert (await api.client.get(f"{PATH}/{campaign_id}")).status_code == 404
+
+
+# Attachments.
+
+
+async def test_draft_attachments_are_added_listed_and_removed(api: Api) -> None:
+    await readers(api, 1)
+    campaign_id = await created(api)
+    offer = {"filename": "offer.pdf", "contentType": "application/pdf", "content": "JVBERi0="}
+    added = await acted(api, campaign_id, "attachments", offer, status=201)
+    [attached] = added["attachments"]
+    assert (attached["filename"], attached["sizeBytes"], attached["contentId"]) == ("offer.pdf", 5, None)
+    path = f"{PATH}/{campaign_id}/attachments"
+    assert (await api.client.get(path)).json() == added
+    assert (await shown(api, campaign_id))["attachments"] == added["attachments"]
+    copy = (await acted(api, campaign_id, "duplicate", {}, status=201))["attachments"]
+    assert [each["filename"] for each in copy] == ["offer.pdf"]
+
+    missing = await api.client.delete(f"{path}/{uuid7(0)}")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "The campaign has no such attachment.")
+    removed = await api.client.delete(f"{path}/{attached['attachmentId']}")
+    assert (removed.status_code, removed.json()) == (200, {"attachments": []})
+
+    await acted(api, campaign_id, "start")
+    refused = await api.client.post(path, json=offer)
+    assert (refused.status_code, refused.json()["code"]) == (409, "NOT_POSSIBLE_NOW")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"filename": "a\r\nBcc: x@example.com"}, "filename"),
+        ({"filename": ""}, "filename"),
+        ({"contentType": "application/pdf\r\nX: y"}, "contentType"),
+        ({"contentId": "<a>"}, "contentId"),
+        ({"content": "not base64"}, "content"),
+        ({"content": ""}, "attachments"),
+        ({"size": 3}, "size"),
+    ],
+)
+async def test_attachments_are_validated_like_those_of_messages(api: Api, changes: dict[str, Any], field: str) -> None:
+    campaign_id = await created(api)
+    answer = await api.client.post(
+        f"{PATH}/{campaign_id}/attachments", json={"filename": "offer.pdf", "content": "JVBERi0=", **changes}
+    )
+    assert answer.status_code == 422, answer.text
+    assert [each["field"] for each in answer.json()["errors"]] == [field]

@@ -28,6 +28,7 @@ BODIES: dict[str, Any] = {
     "TemplatePreviewRequest": {},
     "CampaignRequest": {"name": "Theirs", "content": {"subject": "Theirs", "body": "<p>Theirs</p>"}},
     "CampaignLimits": {},
+    "Attachment": {"filename": "theirs.txt", "content": "eA=="},
     "CampaignTestRequest": {"addresses": ["theirs@example.com"]},
     "CampaignDuplicateRequest": {},
     "CampaignExtendRequest": {},

@@ -1,5 +1,7 @@
 """Requests to send email: their fields, and the rules that involve several fields."""
 
+import mimetypes
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from datetime import tzinfo
 from typing import Annotated, Any
@@ -7,6 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.audience import lists
+from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
+from mailwright.content.mime import EmailAttachment
 from mailwright.domain.lifetimes import MAX_LIFETIME_MINUTES
 from mailwright.sources.api.fields import (
     Address,
@@ -30,7 +34,6 @@ from mailwright.sources.api.fields import (
 )
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 
-MAX_ATTACHMENTS_BYTES = 10 * 1024 * 1024
 MAX_COPIES = 5
 
 
@@ -62,6 +65,9 @@ class Attachment(RequestModel):
     def size_bytes(self) -> int:
         return len(self.content) * 3 // 4 - self.content[-2:].count("=")
 
+    def decoded(self) -> EmailAttachment:
+        return EmailAttachment(self.filename, self.content_type, a2b_base64(self.content), self.content_id)
+
 
 class Recipient(RequestModel):
     """Who the address belongs to: an id of ours or of the caller."""
@@ -90,7 +96,7 @@ class SendRequest(RequestModel):
     cc: Annotated[list[Address], Field(max_length=MAX_COPIES)] | None = None
     bcc: Annotated[list[Address], Field(max_length=MAX_COPIES)] | None = None
     headers: Headers | None = None
-    attachments: Annotated[list[Attachment], Field(max_length=20)] | None = None
+    attachments: Annotated[list[Attachment], Field(max_length=MAX_ATTACHMENTS)] | None = None
     tags: Annotated[list[Tag], Field(max_length=20)] | None = None
     recipient: Recipient | None = None
     list_key: ListKey | None = None
@@ -104,6 +110,14 @@ class BatchRequest(RequestModel):
     """Up to 1,000 emails. Each is validated on its own: an invalid one gets its error and does not stop the others."""
 
     messages: Annotated[list[Any], Field(min_length=1, max_length=1_000)]
+
+
+def parse_file(name: str, content_type: str | None, content: bytes) -> EmailAttachment:
+    """Validate an uploaded file like an attachment of a request. A path in its name is dropped."""
+    filename = name.replace("\\", "/").rpartition("/")[2]
+    guessed = (content_type or "").partition(";")[0] or mimetypes.guess_type(filename)[0] or "application/octet-stream"
+    body = {"filename": filename, "contentType": guessed, "content": b2a_base64(content, newline=False).decode()}
+    return parse(Attachment, body).decoded()
 
 
 def parse_send(body: Any, zone: tzinfo | None = None) -> SendRequest:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import insert, select, update
 
+from mailwright.content.mime import EmailAttachment
 from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
@@ -34,6 +35,13 @@ from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns import failure_actions
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold
+from mailwright.sources.campaigns.attachments import (
+    CampaignAttachment,
+    copy_attachments,
+    delete_attachment,
+    insert_attachments,
+    list_attachments,
+)
 from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, filter_with_segment
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
@@ -57,6 +65,7 @@ class Campaign:
     updated_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
+    attachments: tuple[CampaignAttachment, ...] = ()  # not in lists of campaigns
 
     @property
     def name(self) -> str:
@@ -80,7 +89,16 @@ class Campaigns:
         self._templates = templates
         self.rules = rules
 
-    async def create(self, actor: Actor, tenant_id: int, definition: CampaignDefinition) -> Campaign:
+    async def create(
+        self,
+        actor: Actor,
+        tenant_id: int,
+        definition: CampaignDefinition,
+        *,
+        attachments: Sequence[EmailAttachment] = (),
+        copy_of: Campaign | None = None,
+    ) -> Campaign:
+        """Create a draft with new attachments, or with those of another campaign."""
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.execute(
@@ -98,8 +116,11 @@ class Campaigns:
                 .returning(campaigns)
             )
             campaign = _campaign(rows[0])
+            await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
+            if copy_of is not None:
+                await copy_attachments(tx, copy_of.key, campaign.key, now)
             await self._record(tx, actor, "create", campaign)
-        return campaign
+            return replace(campaign, attachments=await list_attachments(tx, campaign.key))
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> Campaign:
         async with self._database.read() as tx:
@@ -127,11 +148,31 @@ class Campaigns:
             return await _find(tx, campaign_id, actor.tenant_id)
 
     async def duplicate(self, actor: Actor, campaign_id: str, name: str | None = None) -> Campaign:
-        """Create a draft with the same content and audience."""
+        """Create a draft with the same content, attachments and audience."""
         original = await self.find(campaign_id, tenant_id=actor.tenant_id)
         changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None}
         copy = original.definition.model_copy(update=changes)
-        return await self.create(actor, original.tenant_id, copy)
+        return await self.create(actor, original.tenant_id, copy, copy_of=original)
+
+    async def attach(self, actor: Actor, campaign_id: str, added: Sequence[EmailAttachment]) -> Campaign:
+        """Add files to a draft. Every message of the campaign will carry them."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.ATTACH)
+            await insert_attachments(tx, campaign.tenant_id, campaign.key, added, now)
+            await self._change(tx, campaign)
+            files = [each.filename for each in added]
+            await self._record(tx, actor, CampaignAction.ATTACH, campaign, files=files)
+            return await _find(tx, campaign_id, actor.tenant_id)
+
+    async def detach(self, actor: Actor, campaign_id: str, attachment_id: str) -> Campaign:
+        """Remove a file from a draft, and delete its content."""
+        async with self._database.write() as tx:
+            campaign = await _lock(tx, actor, campaign_id, CampaignAction.DETACH)
+            removed = await delete_attachment(tx, campaign.key, attachment_id)
+            await self._change(tx, campaign)
+            await self._record(tx, actor, CampaignAction.DETACH, campaign, files=[removed.filename])
+            return await _find(tx, campaign_id, actor.tenant_id)
 
     async def start(
         self, actor: Actor, campaign_id: str, *, overrides_rules: bool = False, send_now: bool = False
@@ -169,10 +210,11 @@ class Campaigns:
             facts=facts,
             rules=self.rules,
             overrides_rules=overrides_rules,
+            attachments=draft.attachments,
         )
         async with self._database.write() as tx:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.START)
-            if campaign.definition != draft.definition:
+            if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
                 raise NotPossibleNow("The campaign was edited during its start. Start it again.")
             entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
             lane = lane_number(Priority.BULK, campaign.tenant_id, entry_id)
@@ -379,7 +421,8 @@ class Campaigns:
         """
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         now = self._clock.now()
-        test = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
+        attached = tuple(each.attachment_id for each in campaign.attachments)
+        test = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact, attached)
         messages = await build_test_messages(self._database, self._templates, test, now)
         async with self._database.write() as tx:
             accepted = await accept(tx, messages, now)
@@ -436,7 +479,7 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_
     rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
-    return _campaign(rows[0])
+    return replace(_campaign(rows[0]), attachments=await list_attachments(tx, rows[0].id))
 
 
 async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:

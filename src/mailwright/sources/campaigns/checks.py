@@ -1,6 +1,6 @@
 """Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -24,6 +24,7 @@ from mailwright.domain.schedule import is_past
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox.limits import load_tenant_limits, parse_campaign_limits
 from mailwright.policies.hours import lane_outside_hours
+from mailwright.sources.campaigns.attachments import CampaignAttachment, check_attachments
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.variants import (
@@ -80,6 +81,7 @@ async def check_campaign(
     counts_excluded: bool = False,
     rules: SenderRules = NO_SENDER_RULES,
     overrides_rules: bool = False,
+    attachments: Sequence[CampaignAttachment] = (),
 ) -> CampaignCheck:
     """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
     problems: list[CampaignProblem] = list(_check_schedule(definition, now))
@@ -114,6 +116,7 @@ async def check_campaign(
         if counts_excluded and not audience_problems:
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
     warnings.update(dict.fromkeys(await _hours_warnings(database, definition, tenant_id, now, facts)))
+    warnings.update(dict.fromkeys(check_attachments(attachments, planned)))
     has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in warnings)
     unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
     if unmet and overrides_rules:

@@ -1,5 +1,6 @@
 """Freeze the content and the audience of a campaign when it starts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
@@ -35,6 +37,7 @@ async def freeze(
     facts: PresendContext = NO_FACTS,
     rules: SenderRules = NO_SENDER_RULES,
     overrides_rules: bool = False,
+    attachments: Sequence[CampaignAttachment] = (),
 ) -> FrozenCampaign:
     """Store the content of the campaign, or raise an error with all problems and store nothing."""
     check = await check_campaign(
@@ -46,13 +49,14 @@ async def freeze(
         facts=facts,
         rules=rules,
         overrides_rules=overrides_rules,
+        attachments=attachments,
     )
     if check.problems:
         raise CampaignNotStartable(list(check.problems))
     variants = [await _store_variant(store, tenant_id, campaign_id, draft) for draft in check.drafts]
     content = CampaignSnapshot(
         tuple(variants),
-        _payload(campaign_id, definition),
+        _payload(campaign_id, definition, attachments),
         definition.lists,
         check.filter,
         _running_ab_test(definition),
@@ -87,13 +91,17 @@ async def _store_variant(
     return CampaignVariant(draft.name, draft.texts[DEFAULT_LOCALE].subject, narrowest_first, draft.share)
 
 
-def _payload(campaign_id: str, definition: CampaignDefinition) -> dict[str, Any]:
+def _payload(
+    campaign_id: str, definition: CampaignDefinition, attachments: Sequence[CampaignAttachment]
+) -> dict[str, Any]:
     """Return what all messages share. The recipient's own values are read when a message is claimed."""
     payload: dict[str, Any] = {"campaign": campaign_id, "variables": definition.variables}
     if definition.sender is not None:
         payload["from"] = definition.sender
     if definition.reply_to is not None:
         payload["replyTo"] = definition.reply_to
+    if attachments:
+        payload["attachmentIds"] = [each.attachment_id for each in attachments]
     return payload
 
 

@@ -31,6 +31,7 @@ class CampaignTestSend:
     definition: CampaignDefinition
     addresses: Sequence[str]
     as_contact: str | None = None  # the address of the contact whose name and attributes fill the email
+    attachment_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ def _message(test: CampaignTestSend, rendered: RenderedEmail, to: str, now: Inst
         payload["from"] = test.definition.sender
     if test.definition.reply_to is not None:
         payload["replyTo"] = test.definition.reply_to
+    if test.attachment_ids:
+        payload["attachmentIds"] = test.attachment_ids
     return NewMessage(
         outbox_id=uuid7(now),
         tenant_id=test.tenant_id,

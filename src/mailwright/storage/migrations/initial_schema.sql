@@ -351,6 +351,22 @@ CREATE TABLE campaigns (
 );
 CREATE INDEX ix_campaigns_tenant_id_id ON campaigns (tenant_id, id);
 
+CREATE TABLE campaign_attachments (
+  id $identity NOT NULL,
+  attachment_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  campaign_key BIGINT NOT NULL,
+  filename TEXT NOT NULL,
+  content_type TEXT NOT NULL,
+  content_id TEXT,
+  size_bytes INTEGER NOT NULL,
+  created_at BIGINT NOT NULL,
+  content $bytes NOT NULL,
+  CONSTRAINT pk_campaign_attachments PRIMARY KEY (id),
+  CONSTRAINT uq_campaign_attachments_attachment_id UNIQUE (attachment_id)
+);
+CREATE INDEX ix_campaign_attachments_campaign_key_id ON campaign_attachments (campaign_key, id);
+
 CREATE TABLE queue_entries (
   id $identity NOT NULL,
   campaign_key BIGINT NOT NULL,

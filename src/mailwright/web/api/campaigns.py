@@ -397,6 +397,7 @@ async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:
         facts=_context(engine),
         counts_excluded=True,
         rules=engine.campaigns.rules,
+        attachments=campaign.attachments,
     )
 
 

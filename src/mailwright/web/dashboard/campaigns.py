@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import segments
+from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
@@ -200,6 +201,7 @@ async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaig
             facts=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
             counts_excluded=True,
             rules=engine.campaigns.rules,
+            attachments=campaign.attachments,
         )
 
     examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
@@ -499,6 +501,8 @@ async def _page(
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, visitor.zone)),
         "zone_name": str(visitor.zone),
+        "max_attachments": MAX_ATTACHMENTS,
+        "max_attachments_bytes": MAX_ATTACHMENTS_BYTES,
         "segments": await segments.list_all(engine.database, visitor.tenant_id),
         "activity": await audit_log.list_entries(
             engine.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id

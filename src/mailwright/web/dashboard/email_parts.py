@@ -14,6 +14,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from mailwright.domain.errors import NotFound
+from mailwright.domain.sizes import size_text
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.shell import email_frame
 
@@ -32,10 +33,7 @@ class AttachmentView:
 
     @property
     def size(self) -> str:
-        length = len(self.content)
-        if length < 1_000_000:
-            return f"{length} B" if length < 1_000 else f"{length / 1_000:.0f} kB"
-        return f"{length / 1_000_000:.1f} MB"
+        return size_text(len(self.content))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mailwright.web.dashboard import (
     articles_slices,
     assets,
     campaigns,
+    campaigns_attachments,
     campaigns_compose,
     campaigns_excluded,
     contacts,
@@ -35,6 +36,7 @@ ROUTERS: Final = (
     # Fixed paths come before paths with an id, because the first match wins.
     campaigns_compose.router,
     campaigns_excluded.router,
+    campaigns_attachments.router,
     campaigns.router,
     templates_pages.router,
     settings.router,

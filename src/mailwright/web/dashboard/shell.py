@@ -22,6 +22,7 @@ from mailwright.access.roles import Forbidden
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
+from mailwright.domain.sizes import size_text
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
@@ -286,6 +287,7 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "number": labels.format_number,
+    "size": size_text,
     "share": labels.format_percent,
     "limit_name": explanation_text.limit_name,
     "assumption": explanation_text.assumption_text,

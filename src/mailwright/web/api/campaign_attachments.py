@@ -1,0 +1,54 @@
+"""HTTP routes of the attachments of a campaign."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.campaigns import CampaignAttachmentListResponse, attachment_responses
+from mailwright.sources.api.requests import Attachment
+from mailwright.sources.api.validation import parse
+from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/campaigns/{campaignId}/attachments", tags=["campaigns"])
+
+
+@router.get("", responses=describe_responses({HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND))
+async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """List the files that every message of the campaign carries."""
+    return _response(await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id))
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    openapi_extra=describe_body(Attachment),
+    responses=describe_responses(
+        {HTTPStatus.CREATED: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def attach(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Add a file to a draft. It is stored once, and every message of the campaign carries it."""
+    wanted = parse(Attachment, await read_json(request))
+    actor = Actor(API, caller.tenant_id)
+    return _response(await engine.campaigns.attach(actor, campaignId, [wanted.decoded()]), HTTPStatus.CREATED)
+
+
+@router.delete(
+    "/{attachmentId}",
+    responses=describe_responses(
+        {HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
+    ),
+)
+async def detach(campaignId: str, attachmentId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Remove a file from a draft, and delete its content."""
+    return _response(await engine.campaigns.detach(Actor(API, caller.tenant_id), campaignId, attachmentId))
+
+
+def _response(campaign: Campaign, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return json_response(CampaignAttachmentListResponse(attachments=attachment_responses(campaign)), status)
