@@ -1,8 +1,12 @@
 """Classify bounces as hard or soft; a bounce is hard only if the address is certainly invalid."""
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
+from functools import lru_cache
+
+from mailwright.domain.bounce_phrases import CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 
 
 class BounceKind(StrEnum):
@@ -39,70 +43,61 @@ _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
     ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco gateways: not in the directory
 )
 
-# Words that state a reason which may pass, or which is about the sender, the message or the server.
-_SOFT_WORDS = (
-    r"black ?-?list|block ?-?list|deny ?-?list|spamhaus|spamcop|\bsorbs\b|\bd?nsbl\b|\brbl\b|reputation",
-    r"\bspam\b|spammer|virus|malware|unsolicited|(?:ip|server|sender|message|mail) (?:has been |is |was )?blocked",
-    r"rate ?-?limit|at a rate|too (?:quickly|fast|many)|throttl|gr[ea]y ?-?list|try again later|found, try again",
-    r"temporar|timed? ?out|deferred|(?:over|out of) ?-?(?:the |disk |its )?quota|quota (?:exceeded|violation)",
-    r"exceed\w*[^.;]{0,40}quota|mailbox (?:is |size |)full|(?:in|mail)box full|full mailbox",
-    r"insufficient (?:storage|disk|system)",
-    r"too (?:large|big|long)|message size|size limit|\bspf\b|\bdkim\b|\bdmarc\b",
-    r"sender (?:address|domain|verif|reject|denied|unknown)|of sender|too many hops|(?:mail|message) loop",
-)
-# Words that suggest such a reason, but also occur by chance. They count only if the code says nothing.
-_VAGUE_SOFT_WORDS = (
-    r"quota|storage|insufficient|spam|block|polic(?:y|ies)|suspicious|prohibited|content|authenticat|relay access",
-    r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence",
-)
-# Words that state that the address does not exist.
-_HARD_WORDS = (
-    r"(?:user|recipient|mailbox|address|account|addressee)(?: name| address|) ?(?:is |)(?:un|not )known",
-    r"unknown (?:user|recipient|mailbox|address(?! error)|account|local)",
-    r"no such (?:user|recipient|mailbox|address|account|person|local)",
-    r"(?:user|recipient|mailbox|address|account)(?: name|) (?:was |is |could |)not (?:be |)found",
-    r"address couldn't be found|(?:recipient|mailbox|user|address) not (?:present|listed|recogni[sz]ed)",
-    r"name is not recogni[sz]ed|not a (?:valid|known) (?:user|recipient|mailbox|address)|not our customer",
-    r"not listed in [^.;]{0,40}(?:director|address book)|user-?(?:id|name) (?:is |)(?:unknown|invalid|not found)",
-    r"(?:does|do)(?: not|n't) exist|non-?existent|no (?:mailbox|user|account) (?:here |)by that name",
-    r"no longer (?:on|valid|exist|active|employed|works|in use)|invalid (?:final delivery )?user-?id",
-    r"(?:invalid|bad) (?:recipient|mailbox|address|destination mailbox|user)|mailbox unavailable",
-    r"не существует|не найден|inexistente|n[ãa]o existe|no existe|existiert nicht|n'existe pas|unbekannter empf",
-    r"user doesn't have|isn't a (?:user|mailbox)",
-)
-# Words that state that the domain accepts no email. With a temporary code they may be an outage of its name servers.
-_HARD_DOMAIN_WORDS = (
-    r"(?:host|domain)(?: name|) ?(?:is |)(?:un|not )known|unknown (?:host|domain)|no such (?:domain|host)|bad domain",
-    r"(?:domain|host)(?: name|) (?:was |is |could |)not (?:be |)found|domain \S{1,253} couldn't be found",
-    r"invalid domain|unroute?able|no (?:valid |)mx\b|null ?-?mx|(?:has|have) no mx|nxdomain",
-    r"no (?:mail|address) exchanger|could not find a gateway",
-    r"does ?n[o']t (?:receive|accept) (?:any )?(?:e-?mail|mail)(?! from)",
-)
-
 _EXCEPTIONS = tuple(
     (re.compile(translate(code)), re.compile(phrase), kind) for code, phrase, kind in _BY_STATUS_AND_WORDS
 )
 _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_STATUS)
-_SOFT = re.compile("|".join(_SOFT_WORDS))
-_VAGUE_SOFT = re.compile("|".join(_VAGUE_SOFT_WORDS))
-_HARD = re.compile("|".join(_HARD_WORDS))
-_HARD_DOMAIN = re.compile("|".join(_HARD_DOMAIN_WORDS))
+_UNKNOWN = re.compile("|".join(UNKNOWN_ADDRESS))
+_CLOSED = re.compile("|".join(CLOSED))
+_PASSING = re.compile("|".join(PASSING))
+_SUGGESTIVE = re.compile("|".join(SUGGESTIVE))
+
+# Addresses and host names may contain any word: nospam@full.example.
+_ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1,253}[>\"']?")
+_HOST = re.compile(r"(?<!\S)[^\s\[]{1,255}\[[0-9a-f.:]{2,45}\]")
 
 
 def classify_bounce(status: str | None, reply_code: int | None, text: str) -> BounceKind:
-    """Classify a final rejection: explicit words outrank the codes, because many servers use codes carelessly.
+    """Classify a final rejection; an unexplained one counts as soft."""
+    return judge_bounce(status, reply_code, text) or BounceKind.SOFT
 
-    If the words contradict each other or say nothing, the enhanced status (for example 5.1.1) decides. An unexplained
-    rejection counts as soft.
+
+def judge_bounce(status: str | None, reply_code: int | None, text: str) -> BounceKind | None:
+    """Judge a final rejection: explicit words outrank the codes, because many servers use codes carelessly.
+
+    If the words contradict each other or say nothing, the enhanced status (for example 5.1.1) decides. Returns None for
+    an unexplained rejection.
     """
-    words = " ".join(text[:MAX_TEXT].lower().split())
-    by_code = _by_status(status, words) if status is not None else _by_reply_code(reply_code)
+    found = _find_phrases(text[:MAX_TEXT])
+    by_code = _by_status(status, found.words) if status is not None else _by_reply_code(reply_code)
     is_temporary = status.startswith("4") if status is not None else (reply_code or 500) < 500
-    is_hard = _HARD.search(words) is not None or (not is_temporary and _HARD_DOMAIN.search(words) is not None)
-    is_soft = _SOFT.search(words) is not None or (by_code is None and _VAGUE_SOFT.search(words) is not None)
-    if is_hard != is_soft:
-        return BounceKind.HARD if is_hard else BounceKind.SOFT
-    return by_code or BounceKind.SOFT
+    if found.is_unknown:
+        return (by_code or BounceKind.SOFT) if found.is_passing else BounceKind.HARD
+    is_passing = found.is_passing or (by_code is None and _SUGGESTIVE.search(found.words) is not None)
+    if found.is_closed and not is_temporary and not is_passing:
+        return BounceKind.HARD
+    return BounceKind.SOFT if is_passing else by_code
+
+
+def states_reason(text: str) -> bool:
+    """Return whether the text contains explicit words about the reason of a bounce."""
+    found = _find_phrases(text[:MAX_TEXT])
+    return found.is_unknown or found.is_closed or found.is_passing
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrases:
+    words: str
+    is_unknown: bool
+    is_closed: bool
+    is_passing: bool
+
+
+@lru_cache(maxsize=256)  # A report may repeat one text for a thousand recipients.
+def _find_phrases(text: str) -> _Phrases:
+    words = " ".join(text.lower().replace("\u2019", "'").split())
+    words = _HOST.sub("host", _ADDRESS.sub("address", words))
+    return _Phrases(words, *(each.search(words) is not None for each in (_UNKNOWN, _CLOSED, _PASSING)))
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:

@@ -188,6 +188,108 @@ def test_tagged_address_identifies_the_message(identity: str, field: str) -> Non
         assert found.original.outbox_id == identity
 
 
+@pytest.mark.promise("bounce-words-first")
+@pytest.mark.parametrize(
+    ("action", "status", "diagnostic"),
+    [
+        ("delivered", "5.1.1", ""),
+        ("relayed", "5.0.0", ""),
+        ("delivered", "2.0.0", "550 user unknown"),
+        ("", "2.0.0", "550 user unknown"),
+    ],
+)
+def test_failure_code_outranks_stated_delivery(action: str, status: str, diagnostic: str) -> None:
+    reader = only_recipient(a_report(a_group(action=action, status=status, diagnostic=diagnostic)))
+    assert reader.action is DsnAction.FAILED
+
+
+def test_text_explains_an_empty_diagnostic() -> None:
+    text = "<ann@reader.example>: there is no such user\n"
+    assert only_recipient(a_report(a_group(status="5.0.0", diagnostic="554 failed"), text=text)).kind is HARD
+    assert only_recipient(a_report(a_group(status="5.2.2", diagnostic="554 failed"), text=text)).kind is SOFT
+
+
+def test_groups_without_blank_line_are_separate() -> None:
+    together = a_group(status="5.2.2") + a_group("bob@reader.example")
+    assert [(each.address, each.kind) for each in bounce_report(a_report(together)).recipients] == [
+        (READER, SOFT),
+        ("bob@reader.example", HARD),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"ann@reader.example":\nhost mx said:\n5.1.1 user unknown\n"bob@reader.example":\n5.2.2 mailbox full',
+        "ann@reader.example: 550 no such user\nbob@reader.example: 552 over quota",
+        "ann@reader.example on Monday\n    No such recipient\nbob@reader.example on Monday\n    Mailbox full",
+        "550 <ann@reader.example>... User unknown\n421 elsewhere... busy\n552 <bob@reader.example>... Mailbox full",
+        "ann@reader.example [User unknown]\nbob@reader.example [Mailbox full]",
+        "Recipient: ann@reader.example\nReason: no such user\n\nRecipient: bob@reader.example\nReason: full mailbox",
+    ],
+)
+def test_reasons_of_several_recipients_are_separate(text: str) -> None:
+    parsed = bounce_report(a_text(f"Your message could not be delivered.\n\n{text}\n"))
+    assert [(each.address, each.kind) for each in parsed.recipients] == [(READER, HARD), ("bob@reader.example", SOFT)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Delivery failed:\n\n  ann@reader.example\n\nDetails: the server refused it.\n\nIt said:\n550 No such user",
+        "It was not delivered to:\n\n  ann@reader.example\n\nbecause:\n\n  User ann not listed in the directory",
+        "It was not delivered because of\n\n550 User unknown\n\nAffected:\n  ann@reader.example\n\nLast attempt: today",
+    ],
+)
+def test_reason_apart_from_the_recipient_is_found(text: str) -> None:
+    assert only_recipient(a_text(text)).kind is HARD
+
+
+def test_single_recipient_of_original_is_used() -> None:
+    reader = only_recipient(
+        a_text(f"It could not be delivered: host unknown\n\nReturn-Path: <a@b.example>\n{ORIGINAL}")
+    )
+    assert (reader.address, reader.kind) == (READER, HARD)
+
+
+@pytest.mark.parametrize("charset", ["iso-2022-jp", "euc-jp", "shift_jis", "utf-8"])
+def test_text_is_decoded_in_its_charset(charset: str) -> None:
+    head = f"From: MAILER-DAEMON@mx.example\nSubject: failure notice\nContent-Type: text/plain; charset={charset}\n\n"
+    body = "<ann@reader.example>: このユーザーは存在しません\n".encode(charset)
+    assert only_recipient(head.encode() + body).kind is HARD
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "Unzustellbar: Hello",
+        "=?utf-8?B?0J3QtSDRg9C00LDQu9C+0YHRjCDQtNC+0YHRgtCw0LLQuNGC0Yw=?=",
+        "Mancata consegna",
+        "=?iso-2022-jp?B?GyRCJWEhPCVrJSglaSE8GyhC?=",
+        "Falha na entrega",
+    ],
+)
+def test_foreign_subject_marks_a_bounce(subject: str) -> None:
+    found = parse_bounce_mail(a_text("ann@reader.example\n", subject=subject))
+    assert isinstance(found, BounceReport)
+    assert [each.address for each in found.recipients] == [READER]
+
+
+def test_reply_of_mobile_gateway_is_a_bounce() -> None:
+    """The gateway also breaks the header with the boundary."""
+    more = "Content-Type: multipart/mixed;\nboundary=edge\n"
+    text = "Error: invalid user address\n550 no such user\nRCPT TO: ann@reader.example\n"
+    body = f"--edge\nContent-Type: text/plain\n\n{text}"
+    reader = only_recipient(a_text(body, sender="post_master@mobile.example", subject="Re:Hello", more=more))
+    assert (reader.address, reader.kind) == (READER, HARD)
+
+
+def test_multipart_without_parts_is_text() -> None:
+    more = "Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n"
+    text = f"It failed.\n\nReporting-MTA: dns; mx.example\n\n{a_group()}"
+    assert only_recipient(a_text(text, more=more)).kind is HARD
+
+
 def test_each_recipient_has_its_own_outcome() -> None:
     parsed = bounce_report(
         a_report(
@@ -484,6 +586,10 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
         a_report(original="", headers=f"Delivered-To: bounces+{OURS}@sender.example\n"),
         a_report(original="", text=f"It was this one:\n\n  Message-ID: <{OURS}@sender.example>\n"),
         a_report(f"X-Original-Message-ID: <{OURS}@sender.example>\n\n{a_group()}", original=""),
+        a_report(f"X-Postfix-Sender: rfc822; bounces+{OURS}@sender.example\n\n{a_group()}", original=""),
+        a_report(original=f"Return-Path: <bounces+{OURS}@sender.example>\nMessage-ID: <1@relay.example>\n\n"),
+        a_report(original="", text=f"Headers:\n> X-Mailwright-Message:\n  {OURS}\n"),
+        a_text(f"<p>It could not be delivered: &lt;{OURS}@sender.example&gt;</p>", more="Content-Type: text/html\n"),
     ],
     ids=[
         "header",
@@ -495,9 +601,37 @@ def test_broken_ses_notice_is_no_bounce(text: str) -> None:
         "envelope",
         "text",
         "report",
+        "sender in report",
+        "sender of original",
+        "folded text",
+        "html",
     ],
 )
 def test_original_is_found_wherever_its_id_is(message: bytes) -> None:
+    assert bounce_report(message).original.outbox_id == OURS
+
+
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize(
+    "message",
+    [
+        a_report(original=ORIGINAL.replace(OURS, OURS.upper())),
+        a_report(original=ORIGINAL.replace(OURS, OURS.upper()).replace("X-Mailwright-Message", "X-Other")),
+        a_report(original=ORIGINAL.replace(OURS, OURS.upper()).partition("\n")[2], original_type="text/rfc822-headers"),
+        *(
+            a_report(original="", headers=f"Delivered-To: {address}@sender.example\n")
+            for address in (
+                *(f"bounces{delimiter}{OURS.upper()}" for delimiter in ("+", "-", "=", ".", "_", "#", "%2B", "=2b")),
+                OURS,
+                f"bounces+{OURS}=ann=reader.example",
+                f"prvs=1234567890=bounces+{OURS}",
+                f"SRS0=ab12=XY=sender.example=bounces+{OURS}",
+            )
+        ),
+        a_report(original="", headers=f"Received: by mx.sender.example for <bounces+{OURS}@sender.example>; today\n"),
+    ],
+)
+def test_rewritten_id_is_recognised(message: bytes) -> None:
     assert bounce_report(message).original.outbox_id == OURS
 
 

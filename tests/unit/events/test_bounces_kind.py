@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.domain.bounce import BounceKind, classify_bounce
+from mailwright.domain.bounce import BounceKind, classify_bounce, judge_bounce
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
@@ -91,6 +91,102 @@ def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKin
 )
 def test_text_decides_without_specific_status(status: str | None, text: str, kind: BounceKind) -> None:
     assert classify_bounce(status, 550, text) is kind
+
+
+@pytest.mark.promise("bounce-words-first")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unknown or illegal alias",
+        "Invalid or unknown virtual user",
+        "No mailbox found for this name",
+        "ann@reader.example was not found",
+        "Recipient ann could not be found",
+        "That is not a valid account",
+        "This address no longer accepts email",
+        "Sorry, your recipient is on my badrcptto list",
+        "RESOLVER.ADR.ExRecipNotFound; not found",
+        "We do not have a mailbox for ann; the account does not exist",
+        "This domain has a null MX",
+        "DNS answered NXDOMAIN",
+        "Der Empfänger ann ist hier unbekannt",
+        "Ce destinataire est inconnu",
+        "L'utente ann risulta sconosciuto",
+        "El usuario es desconocido",
+        "O destinatário informado é inválido",
+        "Taki adres nie istnieje",
+        "Нет такого пользователя",
+        "De gebruiker bestaat niet",
+        "Användaren finns inte",
+        "宛先が見つかりません",
+        "用户不存在",
+        "사용자를 찾을 수 없습니다",
+    ],
+)
+@pytest.mark.parametrize("status", [None, "5.0.0", "5.7.1", "4.0.0"])
+def test_unknown_address_is_hard_with_any_code(status: str | None, text: str) -> None:
+    assert classify_bounce(status, None, text) is HARD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The account was deactivated",
+        "mailbox ann is currently disabled",
+        "Inactive user",
+        "the mailbox you wrote to has been closed",
+        "Das Postfach wurde deaktiviert",
+        "We could not resolve the host of this domain",
+        "no mail server found",
+        "name or service not known",
+        "mailbox is unavailable",
+    ],
+)
+def test_closed_mailbox_is_hard_unless_temporary(text: str) -> None:
+    assert classify_bounce("5.0.0", 550, text) is HARD
+    assert classify_bounce("5.7.1", 550, text) is HARD
+    assert classify_bounce("4.2.1", 450, text) is SOFT
+    assert classify_bounce(None, 450, text) is SOFT
+    assert classify_bounce("5.2.1", 550, f"temporary problem: {text}") is SOFT
+
+
+@pytest.mark.promise("bounce-words-first")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "host mx.reader.example refused in reply to MAIL FROM: the name is bad",
+        "Your server has no reverse DNS entry",
+        "You are not authorized to send to this list",
+        "This group may not exist, or you may not be a member",
+        "Das Postfach ist voll",
+        "La casella è piena",
+        "A caixa postal está cheia",
+        "Почтовый ящик переполнен",
+        "user has exhausted the storage of the mailbox",
+        "connection refused by the host",
+        "message exceeds the maximum",
+    ],
+)
+@pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.2.1", None])
+def test_passing_reason_is_soft_with_any_code(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, text) is SOFT
+
+
+def test_rejected_sender_domain_is_soft() -> None:
+    assert classify_bounce("5.1.0", 553, "after MAIL FROM:<news@sender.example>: sender.example does not exist") is SOFT
+
+
+def test_words_in_names_do_not_count() -> None:
+    assert (
+        classify_bounce("5.0.0", 550, "host spam.example[192.0.2.1] said: <nospam@full.example> user unknown") is HARD
+    )
+    assert classify_bounce("5.0.0", 550, "<no.such.user@reader.example>: refused") is SOFT
+
+
+def test_unexplained_rejection_has_no_judgement() -> None:
+    assert judge_bounce("5.0.0", 550, "Transaction failed") is None
+    assert judge_bounce("5.1.1", 550, "Transaction failed") is HARD
+    assert judge_bounce("5.0.0", 550, "user unknown") is HARD
 
 
 def test_temporary_code_is_soft_except_unknown_user() -> None:

@@ -39,8 +39,20 @@ _FIRST_WORD = re.compile(r"[a-z]+")
 
 def parse_groups(text: str) -> list[EmailHeaders]:
     """Return the groups with at least one field; stray lines between groups are ignored."""
-    groups = (parse_headers(group.encode("utf-8", "replace")) for group in _paragraphs(text))
-    return [group for group in groups if group.fields]
+    paragraphs = (parse_headers(group.encode("utf-8", "replace")) for group in _paragraphs(text))
+    return [group for paragraph in paragraphs for group in _split_recipients(paragraph)]
+
+
+def _split_recipients(paragraph: EmailHeaders) -> Iterator[EmailHeaders]:
+    """Split fields of several recipients that have no blank line between them."""
+    fields: list[tuple[str, str]] = []
+    for name, value in paragraph.fields:
+        if name == "final-recipient" and any(earlier == name for earlier, _ in fields):
+            yield EmailHeaders(tuple(fields))
+            fields = []
+        fields.append((name, value))
+    if fields:
+        yield EmailHeaders(tuple(fields))
 
 
 def has_groups(text: str) -> bool:

@@ -2,11 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
 from mailwright.domain.address import InvalidAddress, deliverable
-from mailwright.domain.bounce import MAX_TEXT, BounceKind, classify_bounce
+from mailwright.domain.bounce import MAX_TEXT, BounceKind, judge_bounce
 from mailwright.events.bounces.model import BouncedRecipient, DsnAction
 
 MAX_DIAGNOSTIC = 1_000
@@ -21,6 +22,9 @@ _REPLY_CODE = re.compile(r"(?<![\w.#/:-])([245][0-5]\d)(?=[ :-]|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
 
 
+_BY_CLASS = {"2": DsnAction.DELIVERED, "4": DsnAction.DELAYED}
+
+
 @dataclass(frozen=True, slots=True)
 class RecipientFields:
     """What a bounce email states about one recipient, before classification."""
@@ -29,14 +33,15 @@ class RecipientFields:
     action: DsnAction | None = None
     status: str = ""
     diagnostic: str = ""
-    # The human-readable text about this recipient, used only without a diagnostic.
+    # The human-readable text about this recipient, used if the diagnostic explains nothing.
     explanation: str = ""
 
 
 def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedRecipient:
     diagnostic = one_line(fields.diagnostic)
-    reason = diagnostic or one_line(fields.explanation)
-    action = fields.action or _action_of(fields.status)
+    explanation = one_line(fields.explanation)
+    reason = diagnostic or explanation
+    action = _action(fields)
     # In prose about a failure only failures count: "on 250 servers" must not turn it into a delivery.
     classes = "45" if action in (DsnAction.FAILED, DsnAction.DELAYED) else "245"
     status = _find_status(fields.status, reason, classes)
@@ -45,7 +50,7 @@ def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedR
         identity=digest(email_identity, fields.address or "", status or "", action),
         address=fields.address,
         action=action,
-        kind=_bounce_kind(action, status, reply_code, reason),
+        kind=_bounce_kind(action, status, reply_code, (reason, explanation)),
         status=status,
         reply_code=reply_code,
         diagnostic=reason[:MAX_DIAGNOSTIC],
@@ -97,10 +102,14 @@ def _find_reply_code(text: str, classes: str) -> int | None:
     return next((int(code) for code in codes if code[0] in classes), None)
 
 
-def _bounce_kind(action: DsnAction, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
+def _bounce_kind(
+    action: DsnAction, status: str | None, reply_code: int | None, texts: Iterable[str]
+) -> BounceKind | None:
+    """Judge by the first text that explains the failure."""
     match action:
         case DsnAction.FAILED:
-            return classify_bounce(status, reply_code, reason)
+            judged = (judge_bounce(status, reply_code, text) for text in texts)
+            return next((kind for kind in judged if kind), BounceKind.SOFT)
         case DsnAction.DELAYED:
             return BounceKind.SOFT
         case DsnAction.DELIVERED | DsnAction.RELAYED | DsnAction.EXPANDED:
@@ -109,13 +118,16 @@ def _bounce_kind(action: DsnAction, status: str | None, reply_code: int | None, 
             assert_never(action)
 
 
-def _action_of(status_field: str) -> DsnAction:
-    """Return the action that the status field implies. Text never makes a message delivered."""
-    stated = _STATUS.search(status_field)
-    match stated[0][0] if stated else "":
-        case "2":
-            return DsnAction.DELIVERED
-        case "4":
-            return DsnAction.DELAYED
-        case _:
-            return DsnAction.FAILED
+def _action(fields: RecipientFields) -> DsnAction:
+    """Return the stated action, or the one that the status field implies.
+
+    Text never makes a message delivered, and a failure anywhere outranks a delivery.
+    """
+    stated = _STATUS.search(fields.status)
+    implied = _BY_CLASS.get(stated[0][0] if stated else "", DsnAction.FAILED)
+    action = fields.action or implied
+    if action in (DsnAction.FAILED, DsnAction.DELAYED):
+        return action
+    code = _find_reply_code(fields.diagnostic, "245")
+    is_refused = implied is not DsnAction.DELIVERED and stated is not None
+    return DsnAction.FAILED if is_refused or (code is not None and code >= 400) else action

@@ -4,7 +4,10 @@ import binascii
 import quopri
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
 from email.message import Message
 
 # The report and the original headers come first; what follows is our own message with its images.
@@ -17,6 +20,14 @@ MAX_LINES = 100  # of one header
 MAX_VALUE = 4_000
 
 _BLANK_LINE = re.compile(rb"(?:\A|\n)\r?\n")
+_DELIMITER = re.compile(
+    rb"^--([^\s-][^\r\n]{0,69}|-{1,30}[^\s-][^\r\n]{0,69})[ \t\r]*\nContent-", re.MULTILINE | re.IGNORECASE
+)
+_CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
+# Charsets of languages; in all of them addresses and codes are ASCII. Others, such as UTF-7, could change an address.
+_LANGUAGE_CHARSET = re.compile(
+    r"(?:iso-2022-|iso-8859-|windows-|cp12|koi8-|gb|big5|shift_jis|euc-|ks_c)", re.IGNORECASE
+)
 _FIELD_NAME = re.compile(r"[!-9;-~]{1,100}[ \t]{0,10}:")
 
 
@@ -40,8 +51,9 @@ class EmailPart:
 
     @property
     def text(self) -> str:
-        content = decode_text(_decode(self.headers.first("content-transfer-encoding"), self.body))
-        return content.replace("\r\n", "\n")
+        content = _decode(self.headers.first("content-transfer-encoding"), self.body)
+        charset = _CHARSET.search(self.headers.first("content-type"))
+        return decode_text(content, charset[1] if charset else "").replace("\r\n", "\n")
 
 
 def split_parts(email: bytes) -> list[EmailPart]:
@@ -58,7 +70,7 @@ def split_parts(email: bytes) -> list[EmailPart]:
         parts.append(part)
         if level >= MAX_DEPTH:
             continue
-        if content_type.startswith("multipart/") and boundary:
+        if content_type.startswith("multipart/") and (boundary := boundary or _guess_boundary(body)):
             inner_type = "message/rfc822" if content_type == "multipart/digest" else "text/plain"
             inner = [(each, inner_type, depth, level + 1) for each in _split(body, boundary.encode("utf-8", "replace"))]
             pending.extend(reversed(inner))
@@ -80,12 +92,24 @@ def parse_headers(head: bytes) -> EmailHeaders:
     return EmailHeaders(tuple((name, " ".join(lines)[:MAX_VALUE].strip()) for name, lines in fields))
 
 
-def decode_text(content: bytes) -> str:
-    """Decode without regard to the charset: addresses, codes and keywords are ASCII in all common charsets."""
+def decode_text(content: bytes, charset: str = "") -> str:
+    """Decode in the stated charset if it fits, else as UTF-8 or Latin-1. Japanese servers often state none."""
+    stated = charset if _LANGUAGE_CHARSET.match(charset) else "iso-2022-jp" if b"\x1b$" in content else "utf-8"
+    for encoding in (stated, "utf-8"):
+        with suppress(UnicodeDecodeError, LookupError):
+            return content.decode(encoding)
+    return content.decode("latin-1")
+
+
+def decode_words(value: str) -> str:
+    """Decode the encoded words (RFC 2047) of a header."""
     try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+        return "".join(
+            part if isinstance(part, str) else decode_text(part, charset or "")
+            for part, charset in decode_header(value)
+        )
+    except (HeaderParseError, ValueError):  # invalid base64
+        return value
 
 
 def _head_and_body(content: bytes) -> tuple[bytes, bytes]:
@@ -107,6 +131,12 @@ def _content_type(value: str, default: str) -> tuple[str, str | None]:
         return message.get_content_type(), message.get_boundary()
     except ValueError:  # a boundary in an invalid charset
         return message.get_content_type(), None
+
+
+def _guess_boundary(body: bytes) -> str | None:
+    """Return the first line with two hyphens, for servers that break the header with the boundary."""
+    found = _DELIMITER.search(body[:MAX_VALUE])
+    return decode_text(found[1]) if found else None
 
 
 def _split(body: bytes, boundary: bytes) -> Iterator[bytes]:

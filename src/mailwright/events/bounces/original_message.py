@@ -10,7 +10,12 @@ from mailwright.events.bounces.model import OriginalMessage
 OUR_HEADER = "x-mailwright-message"
 
 # Headers with the address that the bounce email was delivered to, such as `bounces+<outbox id>@example.com`.
-_ENVELOPE_FIELDS = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "to")
+_ENVELOPE_FIELDS = (
+    *("delivered-to", "x-delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-rcpt-to", "x-forwarded-to"),
+    *("to", "apparently-to", "received"),
+)
+# Headers of the returned message with its envelope sender.
+_SENDER_FIELDS = ("return-path", "x-envelope-from", "envelope-from", "errors-to", "sender")
 _HEADERS_ONLY = frozenset({"text/rfc822-headers", "message/rfc822-headers", "message/global-headers"})
 # Headers in which a report or a reply repeats the Message-ID of the original message.
 _REFERRING_FIELDS = ("x-original-message-id", "original-message-id", "in-reply-to", "references")
@@ -18,11 +23,14 @@ _REFERRING_FIELDS = ("x-original-message-id", "original-message-id", "in-reply-t
 # Our ids are UUIDs of version 7, or of version 5 for notifications. Other programs use random ones (version 4) in their
 # Message-IDs.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[57][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_OURS = re.compile(_UUID)
-_TAGGED = re.compile(rf"[+=.-]({_UUID})@", re.IGNORECASE)
-_MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]")
+_OURS = re.compile(_UUID, re.IGNORECASE)
+# The tag of an address. Servers change case and delimiter (`bounces-ID@`, `bounces%2BID@`), and some append a recipient
+# (`bounces+ID=ann=example.com@`).
+_TAG = rf"(?:(?<![0-9a-f])|(?<=[%=]2b))({_UUID})(?:=[^\s<>@&]{{1,100}})?@[^<>\s]"
+_TAGGED = re.compile(_TAG, re.IGNORECASE)
+_MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]", re.IGNORECASE)
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
-_QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:[ \t]{{0,10}}({_UUID})|<({_UUID})@[^<>\s]{{1,255}}>", re.I)
+_QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:\s{{0,20}}({_UUID})|{_TAG}", re.IGNORECASE)
 _COPIED_HEADERS = re.compile(r"^(?:Return-Path|Received|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE)
 
 
@@ -43,8 +51,9 @@ def find_original(
     message_ids = [value for headers in returned for value in headers.all("message-id")] + referring
     outbox_id = (
         _first_match(_TAGGED, (value for field in _ENVELOPE_FIELDS for value in own.all(field)))
-        or next((value for headers in returned for value in headers.all(OUR_HEADER) if _OURS.fullmatch(value)), None)
+        or _our_header(returned)
         or _first_match(_MESSAGE_ID, message_ids)
+        or _first_match(_TAGGED, (value for each in returned for field in _SENDER_FIELDS for value in each.all(field)))
         or _quoted_id(parts)
     )
     message_id = next((found[0] for value in message_ids if (found := _ANY_MESSAGE_ID.search(value))), None)
@@ -64,6 +73,11 @@ def _copied_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
     text = next((part.text for part in parts if part.content_type == "text/plain"), "")
     start = _COPIED_HEADERS.search(text)
     return [parse_headers(text[start.start() :].partition("\n\n")[0].encode("utf-8", "replace"))] if start else []
+
+
+def _our_header(returned: Iterable[EmailHeaders]) -> str | None:
+    values = (value.strip("<> ") for headers in returned for value in headers.all(OUR_HEADER))
+    return next((value.lower() for value in values if _OURS.fullmatch(value)), None)
 
 
 def _quoted_id(parts: Sequence[EmailPart]) -> str | None:

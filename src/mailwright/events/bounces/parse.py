@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.events.bounces import delivery_status, feedback, plain_text, ses_notices
 from mailwright.events.bounces.diagnosis import RecipientFields, classify_recipient, digest
-from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, split_parts
+from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, decode_words, split_parts
 from mailwright.events.bounces.feedback import ParsedFeedback
 from mailwright.events.bounces.model import (
     AutoReply,
@@ -78,7 +78,7 @@ def _add_explanations(recipients: Sequence[RecipientFields], text: str) -> Itera
     """Add the explanation of each recipient; text about one recipient must not be attributed to another."""
     reasons = plain_text.find_reasons(text)
     for fields in recipients:
-        explanation = (fields.address and reasons.get(fields.address)) or (text if len(recipients) == 1 else "")
+        explanation = plain_text.explain(fields.address, reasons, text if len(recipients) == 1 else "")
         yield replace(fields, explanation=explanation)
 
 
@@ -103,6 +103,8 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail |
         return None
     original = find_original(parts)
     recipients = plain_text.find_recipients(headers, text)
+    if len(original.recipients) == 1 and all(fields.address is None for fields in recipients):
+        recipients = [replace(fields, address=original.recipients[0]) for fields in recipients]
     # Without a recipient or one of our messages, nothing can be recorded.
     if original.outbox_id is None and all(fields.address is None for fields in recipients):
         return UnreadableReport(identity, "looks like a bounce but names neither a recipient nor one of our messages")
@@ -119,7 +121,7 @@ def _is_vacation(headers: EmailHeaders) -> bool:
     return (
         any(headers.first(name) for name in _AUTO_REPLY_FIELDS)
         or headers.first("precedence").lower().replace("_", "-") == "auto-reply"
-        or _AUTO_REPLY_SUBJECT.match(headers.first("subject")) is not None
+        or _AUTO_REPLY_SUBJECT.match(decode_words(headers.first("subject"))) is not None
     )
 
 
@@ -148,7 +150,8 @@ def _own_body(parts: Sequence[EmailPart]) -> str:
     if plain.strip():
         return plain
     marked_up = next((part.text for part in own if part.content_type == "text/html"), "")
-    return html.unescape(_TAG.sub("\n", marked_up))
+    # An email that is declared as multipart may have no parts, only text.
+    return html.unescape(_TAG.sub("\n", marked_up)) if marked_up else own[0].text if len(own) == 1 else ""
 
 
 def _sent_at(headers: EmailHeaders) -> Instant | None:

@@ -1,9 +1,11 @@
 """Parse bounces in plain text, from servers that send no delivery status notifications."""
 
 import re
+from collections.abc import Mapping, Sequence
 
+from mailwright.domain.bounce import states_reason
 from mailwright.events.bounces.diagnosis import ADDRESS, RecipientFields, find_address, find_addresses
-from mailwright.events.bounces.email_parts import EmailHeaders
+from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
 from mailwright.events.bounces.model import DsnAction
 
 # Text beyond this is the returned message.
@@ -17,7 +19,7 @@ _SERVER_SENDERS = re.compile(
 )
 _REPLY_OR_FORWARD = re.compile(r"\s*(?:re|aw|sv|fwd?|wg|tr)\s?:", re.IGNORECASE)
 
-# Phrases in the subject or the first lines of such emails.
+# Phrases in the subject or the first lines of such emails, by language.
 _FAILURE = re.compile(
     r"undeliver|non-?delivery|delivery (?:status|failure|failed|report|notification|problem|error|has failed)"
     r"|(?:mail|message) delivery|deliver(?:y|ed|) to the following|failure notice|failure reasons|mail failure"
@@ -25,10 +27,21 @@ _FAILURE = re.compile(
     r"|(?:wasn't|was not|not) able to deliver|unable to deliver|cannot be delivered|did not reach|was not delivered"
     r"|warning: (?:message|could not send)|delayed mail|rejected mail|mail could not be sent|failed (?:mail|recipient)"
     r"|(?:mail|message) (?:has |)failed|automatically rejected|mail system error|user unknown|no such user"
-    r"|(?:could not|unable to) deliver|n'a pas pu etre delivre|n'a pas pu être|konnte nicht zugestellt"
-    r"|не доставлен|не может быть доставлено|退信|投递失败|無法投遞",
+    r"|(?:could not|unable to|failed to|trouble|problems?|error) (?:deliver|sending your)|permanent (?:fatal )?errors?"
+    r"|message (?:not|wasn't) delivered|not (?:been |be )?delivered|invalid user address"
+    r"|unzustellbar|nicht zugestellt|nicht zustellbar|zustellung (?:ist )?fehlgeschlagen"
+    r"|n'a pas (?:pu|été)|non (?:remis|distribu|délivr)|échec de (?:la )?(?:remise|distribution|livraison)"
+    r"|impossible de (?:remettre|distribuer|livrer)|no se (?:ha podido|ha|pudo|puede) entregar|no (?:ha sido )?entregad"
+    r"|error de entrega|no se pudo|n[ãa]o (?:foi |p[ôo]de ser )?entregue|falha n[ao] entrega|non (?:è stato |)recapitat"
+    r"|mancat[ao] (?:consegna|recapito)|impossibile (?:recapitare|consegnare)|niet (?:worden )?(?:afgeleverd|bezorgd)"
+    r"|onbestelbaar|nie (?:został[oa]?|może (?:zostać|być)) dostarczon|niedostarczon|kunde inte levereras"
+    r"|kunne ikke leveres|ei voitu toimittaa|nedoruč|nelze doručit|kézbesíthetetlen|teslim edilemedi|iletilemedi"
+    r"|не доставлен|недоставлен|не может быть доставлено|не удалось доставить|ошибка доставки|невозможно доставить"
+    r"|メールエラー|配信(?:エラー|できません|不能)|送信(?:エラー|できません)|お届けできません|宛先不明|不達"
+    r"|退信|投递失败|(?:无法|無法|未能)(?:投递|投遞|送达|送達|傳遞)|배달되지|배달 실패|전송 실패|반송|전달할 수 없",
     re.IGNORECASE,
 )
+_REPLY_LINE = re.compile(r"^[ \t]{0,20}5\d\d[ -]", re.MULTILINE)
 _STILL_TRYING = re.compile(
     r"warning only|still being retried|will be retried|delayed mail|delivery delayed|will (?:keep|continue) trying"
     r"|not yet been delivered|\(delay\)|no need to resend|will continue to (?:be made|try)|has been postponed",
@@ -49,12 +62,17 @@ _RETURNED = re.compile(
 
 # Lines that name a failed recipient; the reason is the rest of the line and the lines below.
 _NAMED = re.compile(
-    rf"^<({ADDRESS})>(?:[ \t]*\([^()]{{0,300}}\))?[ \t]*:"  # qmail, Postfix
-    rf"|^[ \t]*<?({ADDRESS})>?[ \t]*\r?$"  # Exim, Gmail, Notes: a line of its own
+    # At the beginning of a line: <a@example.com>: (qmail, Postfix), "a@example.com": (GMX), alone (Exim, Gmail, Notes),
+    # a@example.com on Thursday (Exchange), a@example.com [User unknown], a@example.com... (sendmail).
+    rf"^[ \t>*]{{0,20}}[<\"']?({ADDRESS})[>\"']?(?:[ \t]*\([^()\n]{{0,300}}\))?"
+    r"(?:[ \t]*:|\.\.\.|[ \t]+(?:\[|on[ \t]|-)|[ \t]*\r?$)"
     rf"|^[ \t]*\"[^\"<>\n]{{0,200}}\"[ \t]*<({ADDRESS})>[ \t]*\r?$"
+    rf"|^[45]\d\d[ -][ \d.]{{0,12}}<({ADDRESS})>\.\.\."  # sendmail: 550 <a@example.com>... User unknown
     rf"|^[^\n]{{0,200}}?\bSMTP=({ADDRESS});"  # Exchange, in X.400 style
-    rf"|^[ \t]*(?![\w-]+:)[^\n:<>]{{0,200}}: <({ADDRESS})>[ \t]*\r?$",  # a reason first; no header field
-    re.MULTILINE,
+    rf"|^[ \t]*(?![\w-]+:)[^\n:<>]{{0,200}}: <({ADDRESS})>[ \t]*\r?$"  # a reason first; no header field
+    r"|^[ \t>*]{0,20}(?:failed |final |original |intended )?(?:recipient|addressee|rcpt to)(?: address)?:[ \t]{0,20}"
+    rf"<?({ADDRESS})>?",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 # A list of failed recipients without a word about them.
@@ -73,34 +91,39 @@ _OTHER_LINE = re.compile(
 
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
     """Return whether sender and wording are those of a bounce. People also write about failures."""
-    subject = headers.first("subject")
-    if _REPLY_OR_FORWARD.match(subject):
-        return False
-    mentions_failure = _FAILURE.search(subject), _FAILURE.search(body[:2_000])
+    subject, beginning = decode_words(headers.first("subject")), body[:2_000]
+    mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
     is_server = (
         headers.first("return-path").replace(" ", "") == "<>"
         or bool(headers.first("x-failed-recipients"))
         or _SERVER_SENDERS.search(headers.first("from")) is not None
         or _SERVER_SENDERS.search(headers.first("return-path")) is not None
     )
-    if is_server and _LISTED.search(body[:2_000]):
+    if _REPLY_OR_FORWARD.match(subject):  # only some gateways of mobile networks reply, with the code of the server
+        return is_server and all((_FAILURE.search(beginning), _REPLY_LINE.search(beginning)))
+    if is_server and _LISTED.search(beginning):
         return True
     return any(mentions_failure) if is_server else all(mentions_failure)
 
 
 def find_recipients(headers: EmailHeaders, body: str) -> list[RecipientFields]:
     text = strip_returned_message(body)
-    action = DsnAction.DELAYED if _STILL_TRYING.search(headers.first("subject") + "\n" + text) else DsnAction.FAILED
+    subject = decode_words(headers.first("subject"))
+    action = DsnAction.DELAYED if _STILL_TRYING.search(f"{subject}\n{text}") else DsnAction.FAILED
     reasons = find_reasons(text)
     stated = find_addresses(headers.first("x-failed-recipients"))
     listed = find_addresses(headers.first("x-original-recipientlist"))
     named = stated or tuple(reasons) or listed or _mentioned(headers, text)
     return [
-        RecipientFields(
-            address, action, explanation=(address and reasons.get(address)) or (text if len(named) < 2 else "")
-        )
+        RecipientFields(address, action, explanation=explain(address, reasons, text if len(named) < 2 else ""))
         for address in named[:MAX_RECIPIENTS] or (None,)
     ]
+
+
+def explain(address: str | None, reasons: Mapping[str, Sequence[str]], text: str) -> str:
+    """Return the first text that states a reason: what is written about this recipient, then the whole text."""
+    candidates = [*reasons.get(address or "", ()), text]
+    return next((each for each in candidates if states_reason(each)), None) or next(filter(None, candidates), "")
 
 
 def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
@@ -115,14 +138,14 @@ def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
     return tuple(each for each in found if each not in ours and not _NOT_RECIPIENT.match(each))[:MAX_RECIPIENTS]
 
 
-def find_reasons(text: str) -> dict[str, str]:
-    """Return the text after each recipient's address, up to the next recipient."""
-    reasons: dict[str, str] = {}
+def find_reasons(text: str) -> dict[str, list[str]]:
+    """Return the texts about each recipient: the rest of the line, the paragraph, all up to the next recipient."""
+    reasons: dict[str, list[str]] = {}
     named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
     ends = [each.start() for each in named[1:]] + [len(text)]
     for each, end in zip(named, ends, strict=False):
         if address := find_address(each[each.lastindex or 0]):
-            reasons.setdefault(address, _reason(each, text[each.end() : end]))
+            reasons.setdefault(address, []).extend(_reasons(each, text[each.end() : end]))
     return reasons
 
 
@@ -133,7 +156,7 @@ def strip_returned_message(body: str) -> str:
     return text[: end.start()] if end else text
 
 
-def _reason(named: re.Match[str], following: str) -> str:
-    paragraph = following.strip("\r\n").partition("\n\n")[0]
+def _reasons(named: re.Match[str], following: str) -> tuple[str, ...]:
     # "The mailbox is full: <a@example.com>" gives the reason before the address.
-    return f"{named[0].partition('<')[0]} {paragraph}" if named.lastindex == 5 else paragraph
+    before = (named[0].partition("<")[0],) if named.lastindex == 5 else ()
+    return (*before, following.partition("\n")[0], following.strip("\r\n").partition("\n\n")[0], following)

@@ -1,0 +1,121 @@
+"""Phrases of mail servers, by what they state about a bounce.
+
+The texts are in lower case with single blanks, and every email address in them is replaced by the word `address`.
+"""
+
+_THING = (
+    r"(?:(?:e-?mail |local |virtual |destination |final delivery |delivery )?"
+    r"(?:user(?:-?id|-?name)?|recipient|mail ?box|address|addressee|account|alias|customer|subscriber|mail ?drop|inbox)"
+    r"s?)"
+)
+_IS = r"(?:(?:is|are|was|were|has been|could|can|name|id|addresse?s?|here|either|this|seems to be) ){0,3}"
+_NOT = r"(?:not |n't |cannot |can't )"
+
+# The address does not exist. This counts with any code.
+UNKNOWN_ADDRESS = (
+    rf"unknown (?:or \w{{1,20}} )?{_THING}(?! error)|unknown local|(?:invalid|illegal) or unknown",
+    rf"{_THING}[ :.]{{0,3}}{_IS}(?:unknown|not known|invalid|not valid)(?! (?:error|reason|sender))",
+    rf"no such (?:\w{{1,12}} )?{_THING}|no such (?:local|person|email)|no valid recipients? for",
+    r"no (?:mail ?box|user|account|alias|address|one)(?: \w{1,12})? (?:here|by that|with that|with this|at this|found)",
+    r"no (?:mail ?box|account) (?:here|available|found)|there is no one at|no [^.;]{1,80} in name directory",
+    rf"{_THING} {_IS}{_NOT}(?:be )?(?:found|present|listed|recogni[sz]ed|exist|defined|registered|located|identified)",
+    rf"{_THING} [^.;]{{1,60}} (?:was|could) not (?:be )?found|not found (?:in|at) (?:\w{{1,12}} )?(?:ldap|director)",
+    r"(?:address|recipient)[^.;]{0,60} (?:wasn't|couldn't be) found|resolver\.adr\.\w{0,20} ?not ?found",
+    r"recip(?:ient)?notfound|address_not_found|unable to find (?:alias|user|recipient|mailbox)",
+    rf"(?:not|n't) an? (?:valid|known|active|local|registered|existing|deliverable) (?:\w{{1,12}} )?{_THING}",
+    rf"not an? {_THING} (?:here|at|on|of|in)\b|isn't an? (?:user|mailbox)|not our customer|recipient is not local",
+    r"is not an active address|not (?:listed )?in [^.;]{0,40}(?:director|address book)|not email addresses",
+    r"destination addresses were unknown|email name is not found|name is not recogni[sz]ed",
+    rf"(?:invalid|bad|illegal|incorrect|wrong|undefined)[- ]{_THING}|non-?existent|(?:user|account)s? not exist",
+    r"(?:does|do|did)(?: not|n't|nt) exist|(?<!may )(?<!might )not exists?\b|user doesn't have",
+    rf"(?:does|do)(?: not|n't) have an? (?:\S{{1,60}} )?(?:account|mail ?box)|no longer (?:an? )?(?:valid )?{_THING}",
+    r"no longer (?:on|valid|exist|active|available|employed|works|in use|at this|accepts? (?:e-?)?mail|with us)",
+    r"bad ?rcpt ?to|badrecipientto|not in my validrcptto|user missing home directory|reserved by rfc 2606",
+    r"moved[,.:]? (?:left )?no (?:forwarding )?address|is not a valid rfc[ -]?\d{1,4} address",
+    r"recipient addresses in single label domains",
+    r"null ?-?mx|indicated no smtp service|nxdomain",  # authoritative answers of DNS, unlike "host not found"
+    # German, French, Italian, Spanish and Portuguese.
+    r"(?:empf[äa]e?nger|benutzer|adressat|nutzer|postfach|adresse|teilnehmer)\b[^.;]{0,60}(?:unbekannt|ung[üu]e?ltig)",
+    r"unbekannte[rn]? (?:empf|benutz|adress|nutz)|existiert nicht|nicht gefunden|nicht vorhanden|nicht bekannt",
+    r"(?:destinataire|utilisateur|adresse|bo[iî]te)\b[^.;]{0,60}(?:inconnu|introuvable|invalide|inexistant)",
+    r"n'existe pas|non esiste|non (?:è stat[oa] )?trovat|nessun utente|inesistente",
+    r"(?:utente|destinatario|destin\.|indirizzo|casella)[^.;]{0,60}(?:sconosciut|non valid|errat)",
+    r"(?:usuario|destinatario|buz[oó]n|direcci[oó]n|cuenta|casilla)\b[^.;]{0,60}(?:desconocid|inv[aá]lid)",
+    r"no existe|no (?:se ha |se |fue |ha sido )?encontr(?:ad|[oó]\b)|inexistente|n[aã]o existe",
+    r"(?:usu[aá]rio|destinat[aá]rio|caixa|conta|endere[cç]o)\b[^.;]{0,60}(?:desconhecid|inv[aá]lid)",
+    r"n[aã]o (?:foi |pode ser )?(?:encontrad|localizad)",
+    # Slavic languages.
+    r"nie istnieje|nie ma takiego|nieznany (?:u[żz]ytkownik|odbiorca|adres)|nie znaleziono",
+    r"не существует|не найден|неизвестн\w{1,4} (?:пользовател|получател|адрес)|нет так(?:ого|ой) |не зарегистрирован",
+    r"недействительный (?:адрес|получател)|не існує|не знайден",
+    r"neexistuje|nebyl[ao]? nalezen|nezn[aá]m[yý] (?:u[zž]ivatel|p[rř][ií]jemce)",
+    # Other languages of Europe and its neighbours.
+    r"bestaat niet|niet gevonden|onbekende? (?:gebruiker|ontvanger|adres)",
+    r"(?:gebruiker|adres|ontvanger) [^.;]{0,40}onbekend|finns inte|hittades inte|ok[äa]nd (?:mottagare|anv)",
+    r"finnes ikke|findes ikke|eksisterer ikke|ble ikke funnet|ukendt (?:modtager|bruger)|ukjent (?:mottaker|bruker)",
+    r"ei l[öo]y(?:dy|tynyt)|ei ole olemassa|tuntematon vastaan|nem l[eé]tezik|nem tal[aá]lhat[oó]|nu exist[aă]",
+    r"nu a fost g[aă]sit|bulunamad[ıi]|mevcut de[ğg]il|δεν υπάρχει|δεν βρέθηκε|غير موجود|לא נמצא|אינו קיים",
+    # Languages of Asia.
+    r"存在しません|存在しない|見つかりません|宛先(?:が)?不明|リストにありません|ユーザー?不明",
+    r"不存在|找不到|无此|無此|查无|无效(?:的)?(?:收件人|用户|地址)|존재하지 않|찾을 수 없|없는 (?:사용자|계정|메일)",
+    r"không tồn tại|không tìm thấy|tidak (?:ditemukan|dikenal)|ไม่พบ",
+)
+
+# The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a passing
+# reason next to it ("temporarily", "blocked") explains it.
+CLOSED = (
+    r"(?:host|domain)(?: name|) ?(?:is |)(?:un|not )known|unknown (?:host|domain)|no such (?:domain|host)",
+    r"(?:domain|host)(?: name|) (?:was |is |could |)not (?:be |)found|domain \S{1,253} (?:couldn't|could not) be found",
+    r"(?:invalid|illegal|bad) (?:domain|host)|un-?route?able|no (?:valid |usable |)mx\b|(?:has|have) no mx",
+    r"no (?:mail|address) exchanger|could not find a gateway|name or service not known|recipient domain must exist",
+    r"does ?n[o']t (?:receive|accept) (?:any )?(?:e-?mail|mail)(?! from| over)|no (?:mail ?servers?|mail hosts?)\b",
+    r"no dns entries|(?:unable to|cannot|can't|could not|couldn't) (?:resolve|find any host|find a mail ?server)",
+    r"(?:weren't able to|unable to|could not|couldn't) find the (?:recipient )?(?:domain|host)|not a valid domain",
+    r"domain (?:is not|isn't|not) (?:reachable|found|registered|hosted|valid|local|configured)",
+    rf"{_THING} {_IS}(?:currently |permanently |administratively )?(?:disabled|deactivated|in-?active|not active)",
+    rf"{_THING} {_IS}(?:closed|discontinued|terminated|cancell?ed|deleted|removed|expired|shut ?down|decommissioned)",
+    rf"(?:disabled|deactivated|inactive|closed|expired|deleted) {_THING}|disabled or discontinued|inactive on this",
+    rf"{_THING} [^.;]{{1,60}} (?:is|has been) (?:currently )?(?:disabled|deactivated|in-?active|deleted|closed)",
+    rf"{_THING}(?: \S{{1,60}})?,? {_IS}(?:currently )?unavail?able|mail ?box rejected|can't accept user",
+    r"due to inactivity|falta de uso|inaktiv|deaktiviert|d[eé]sactiv[eé]e?|disatt?t?ivat|desactivad|inactiv[oa]",
+    r"inativ[oa]|nieaktywn|отключен|неактив|停用|已注销|(?:mail receiving|inbounds?) disabled",
+)
+
+# A reason that may pass, or that is about the sender, the message or the server. This counts with any code.
+PASSING = (
+    # The sender, its server or its reputation.
+    r"black[ -]?list|block[ -]?list|deny[ -]?list|spamhaus|spamcop|\bsorbs\b|\bd?nsbl\b|\brbls?\b|barracudacentral",
+    r"reputation|\bspam\b|spammer|(?<!for )virus|malware|phish|unsolicited|junk ?mail|bulk ?mail|open relay|dynamic ip",
+    r"(?:is|are|was|been|host|ip|address) (?:currently )?listed (?:in|on|by|at) |from sender|sender id\b",
+    r"blocked (?:by|using|due|because|for|from)",
+    r"(?:ip|server|sender|message|mail|address|client|host|connection)s? (?:(?:has|have) been |is |was |are )?blocked",
+    r"sender'?s? (?:address|domain|verif|reject|denied|unknown|is|was|not|host|ip|name)|of sender",
+    r"your (?:ip|server|host) (?:\S{1,60} )?(?:is|has|was|does)\b|from (?:header|domain)|mail from (?:domain|address)",
+    r"(?:after|in reply to|in response to) (?:the )?mail from|return(?:[- ]path)? address|backscatter|e2110|see <url:",
+    r"\bspf\b|\bdkim\b|\bdmarc\b|reverse (?:dns|lookup)|\bptr\b|\brdns\b|\bhelo\b|\behlo\b",
+    r"not authori[sz]ed|permission|not permitted|authentication required|pas autoris|recipient preferences",
+    r"berechtig|permiso|permiss[aã]o|oprávn|uprawni|toestemming|дозвол|разрешени|权限|權限|権限|권한|مصرح",
+    # Limits, queues and networks.
+    r"rate ?-?limit|at a rate|too (?:quickly|fast|many)|throttl|gr[ea]y ?-?list|found, try again",
+    r"try (?:again )?(?:later|in \d|after)|temporar|timed? ?-?out|deferred|no route to host|lost connection",
+    r"connection (?:was )?(?:refused|reset|closed|dropped|failed)|network (?:is )?unreachable",
+    r"(?:unable to|could not|couldn't) connect|too many hops|hop count|(?:mail|message|routing) ?-?loop|loops? back",
+    # A full mailbox.
+    r"(?:over|out of|above|under) ?-?(?:the |disk |its |their |allotted |storage |)?(?:quota|storage|space)",
+    r"quota (?:is |has been )?(?:exceed|violation|full|used|reached|limit)|exhausted[^.;]{0,30}storage|mailbox limit",
+    r"exceed\w*[^.;]{0,60}(?:quota|storage|limit|size)|(?:mailbox|storage|disk|space)[^.;]{0,20} (?:limit|exhausted)",
+    r"(?:mail ?box|mail ?drop|inbox|folder|account|disk|user|store)(?:[^.;]{0,40} is| size| quota|) full",
+    r"full mail ?box|insufficient (?:storage|disk|system|space)|not enough (?:storage|disk|space|room)|no space left",
+    r"postfach (?:ist )?voll|zu ?viele mails|bo[iî]te[^.;]{0,30}pleine|casella[^.;]{0,30}piena",
+    r"buz[oó]n[^.;]{0,30}llen[oa]|caixa[^.;]{0,30}cheia|переполнен|skrzynk[^.;]{0,30}pe[łl]n",
+    r"一杯|容量|已满|已滿|空间不足|용량",
+    # The message.
+    r"too (?:large|big|long)|(?:message|mail) size|size limit|exceeds? (?:the )?(?:maximum|max)",
+    # The server itself does not know.
+    r"(?:may|might) (?:not|no longer) (?:exist|be|have)|or (?:you )?(?:may|might) (?:not|be)",
+)
+# Words that suggest such a reason, but also occur by chance. They count only if nothing else says anything.
+SUGGESTIVE = (
+    r"quota|storage|insufficient|spam|block|polic(?:y|ies)|suspicious|prohibited|content|authenticat|relay access",
+    r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence",
+)
