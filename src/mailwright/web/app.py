@@ -43,6 +43,7 @@ from mailwright.web.live import LiveUpdates
 from mailwright.web.methods import undeclared_methods
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
+from mailwright.web.route_index import RouteIndex
 
 API = (
     email,
@@ -111,8 +112,8 @@ def create_app(engine: Engine) -> FastAPI:
 
 def _add_routes(app: FastAPI) -> None:
     for router, refusals in zip(ROUTERS, _method_refusals(), strict=True):
-        app.router.routes.extend(refusals)
-        app.include_router(router)
+        app.router.routes.extend([*refusals, *router.routes])
+    app.router.middleware_stack = RouteIndex(app.router)
 
 
 @cache

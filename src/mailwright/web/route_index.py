@@ -1,0 +1,65 @@
+"""Find the route of a request by the first two segments of its path, instead of trying hundreds of routes in order."""
+
+from functools import cached_property
+
+from fastapi import APIRouter
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+Segments = tuple[str, str]
+ANY = "{}"  # A segment with a parameter.
+
+
+class RouteIndex:
+    """Dispatches requests to the routes that a router has at the first request.
+
+    Routes that can match the same path keep their order.
+    """
+
+    def __init__(self, router: APIRouter) -> None:
+        self._router = router
+        self._groups: dict[Segments, APIRouter] = {}
+
+    @cached_property
+    def _routes(self) -> list[tuple[Segments, BaseRoute]]:
+        return [(_pattern(route), route) for route in self._router.routes]
+
+    @cached_property
+    def _fixed(self) -> list[set[str]]:
+        return [{pattern[place] for pattern, _ in self._routes} for place in (0, 1)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._router.app(scope, receive, send)
+            return
+        scope.setdefault("router", self._router)
+        await self.candidates(scope["path"]).app(scope, receive, send)
+
+    def candidates(self, path: str) -> APIRouter:
+        """Return a router with the routes that can match the path."""
+        first, second = _segments(path)
+        # Unknown segments share a group, so that the paths of visitors do not fill the memory.
+        key = (first if first in self._fixed[0] else ANY, second if second in self._fixed[1] else ANY)
+        group = self._groups.get(key)
+        if group is None:
+            routes = [route for pattern, route in self._routes if _can_match(pattern, key)]
+            group = self._groups[key] = APIRouter(routes=routes, default=self._router.default)
+        return group
+
+
+def _pattern(route: BaseRoute) -> Segments:
+    if not isinstance(route, Route):
+        return ANY, ANY
+    first, second = _segments(route.path)
+    if ":path}" in first:
+        return ANY, ANY
+    return ANY if "{" in first else first, ANY if "{" in second else second
+
+
+def _segments(path: str) -> Segments:
+    first, _, rest = path.removeprefix("/").partition("/")
+    return first, rest.partition("/")[0]
+
+
+def _can_match(pattern: Segments, key: Segments) -> bool:
+    return all(own in {ANY, given} for own, given in zip(pattern, key, strict=True))

@@ -1,0 +1,66 @@
+"""The index finds the same route as trying all routes in order."""
+
+import re
+from collections.abc import Sequence
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.types import Scope
+
+from mailwright.web.app import ROUTERS
+from mailwright.web.methods import METHODS, undeclared_methods
+from mailwright.web.route_index import RouteIndex
+
+ALL_ROUTES = [route for router in ROUTERS for route in [*undeclared_methods(router, ROUTERS), *router.routes]]
+PATHS = sorted(
+    {
+        re.sub(r"\{[^}]+\}", word, getattr(route, "path", "/")) + end
+        for route in ALL_ROUTES
+        for word in ("1", "a b", "send", "preview", "é")
+        for end in ("", "/", "/more")
+    }
+    | {"", "/", "//", "/v1", "/v1/", "//v1/email", "/unknown", "/v1/unknown/send"}
+)
+
+
+def first_match(routes: Sequence[BaseRoute], method: str, path: str) -> BaseRoute | None:
+    scope: Scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
+    return next((route for route in routes if route.matches(dict(scope))[0] is Match.FULL), None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_index_finds_the_first_matching_route(method: str) -> None:
+    index = RouteIndex(APIRouter(routes=ALL_ROUTES))
+    found = {path: first_match(index.candidates(path).routes, method, path) for path in PATHS}
+    assert found == {path: first_match(ALL_ROUTES, method, path) for path in PATHS}
+    assert any(found.values())
+
+
+async def test_parameters_of_any_length_and_mounts_are_found() -> None:
+    app = FastAPI()
+    app.router.routes.append(Mount("/static", app=_answer("mount"), name="static"))
+
+    @app.get("/files/{name:path}")
+    async def read_file(name: str) -> str:
+        return name
+
+    @app.get("/{rest:path}")
+    async def read_rest(rest: str) -> str:
+        return rest
+
+    app.router.middleware_stack = RouteIndex(app.router)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test.example") as client:
+        answers = [(await client.get(path)).json() for path in ("/files/a/b/c", "/a/b/c", "/", "/static/x/y")]
+    assert answers == ["a/b/c", "a/b/c", "", "mount"]
+
+
+def _answer(text: str) -> FastAPI:
+    mounted = FastAPI()
+
+    @mounted.get("/{rest:path}")
+    async def read() -> str:
+        return text
+
+    return mounted
