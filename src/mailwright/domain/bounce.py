@@ -40,7 +40,7 @@ _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
 # Exceptions for large mailbox providers that use a code in their own way; the text states what they mean.
 _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
     ("5.4.1", r"recipient address rejected: access denied", BounceKind.HARD),  # Exchange Online: not in the directory
-    ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco gateways: not in the directory
+    ("5.1.0", r"(?<!sender )(?:address|recipient) rejected", BounceKind.HARD),  # Cisco gateways: not in the directory
 )
 
 _EXCEPTIONS = tuple(
@@ -73,7 +73,7 @@ def judge_bounce(status: str | None, reply_code: int | None, text: str) -> Bounc
     is_temporary = status.startswith("4") if status is not None else (reply_code or 500) < 500
     if found.is_unknown:
         return (by_code or BounceKind.SOFT) if found.is_passing else BounceKind.HARD
-    is_passing = found.is_passing or (by_code is None and _SUGGESTIVE.search(found.words) is not None)
+    is_passing = found.is_passing or (by_code is None and found.is_suggestive)
     if found.is_closed and not is_temporary and not is_passing:
         return BounceKind.HARD
     return BounceKind.SOFT if is_passing else by_code
@@ -91,13 +91,14 @@ class _Phrases:
     is_unknown: bool
     is_closed: bool
     is_passing: bool
+    is_suggestive: bool
 
 
 @lru_cache(maxsize=256)  # A report may repeat one text for a thousand recipients.
 def _find_phrases(text: str) -> _Phrases:
     words = " ".join(text.lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
-    return _Phrases(words, *(each.search(words) is not None for each in (_UNKNOWN, _CLOSED, _PASSING)))
+    return _Phrases(words, *(each.search(words) is not None for each in (_UNKNOWN, _CLOSED, _PASSING, _SUGGESTIVE)))
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:

@@ -245,6 +245,17 @@ def test_reason_apart_from_the_recipient_is_found(text: str) -> None:
     assert only_recipient(a_text(text)).kind is HARD
 
 
+def test_notice_about_viruses_does_not_outrank_the_status() -> None:
+    text = "Delivery failed.\n\n  ann@reader.example\n\nThis text was checked for spam, malware and every virus."
+    assert only_recipient(a_report(a_group(status="5.1.1"), text=text)).kind is HARD
+
+
+def test_code_apart_from_the_recipient_is_found() -> None:
+    text = "Delivery failed:\n\n  ann@reader.example\n\nRefused.\n\nThe answer was:\n550 5.1.0 Recipient rejected"
+    reader = only_recipient(a_text(text))
+    assert (reader.status, reader.reply_code, reader.kind) == ("5.1.0", 550, HARD)
+
+
 def test_single_recipient_of_original_is_used() -> None:
     reader = only_recipient(
         a_text(f"It could not be delivered: host unknown\n\nReturn-Path: <a@b.example>\n{ORIGINAL}")

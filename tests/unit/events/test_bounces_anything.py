@@ -115,6 +115,20 @@ HUGE: dict[str, Callable[[], bytes]] = {
     "parts": lambda: b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * (TEN_MEGABYTES // 8),
     "groups": lambda: STATUS + b"\nFinal-Recipient: rfc822;a@b.example\nAction: failed\n" * 150_000,
     "a diagnostic": lambda: STATUS + b"Diagnostic-Code: smtp; " + b"mailbox " * (TEN_MEGABYTES // 8),
+    "one address with a long text": lambda: (
+        HEAD
+        + b"Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: text/plain\n\n<a@b.example>:\n"
+        + b"the account is a user, not " * 1_000
+        + b"\n--b\nContent-Type: message/delivery-status\n\n"
+        + b"".join(b"Final-Recipient: rfc822;a@b.example\nStatus: 5.0.0 %d\n\n" % n for n in range(2_000))
+    ),
+    "many diagnostics": lambda: (
+        STATUS
+        + b"".join(
+            b"\nFinal-Recipient: rfc822;a%d@b.example\nAction: failed\nDiagnostic-Code: %s\n" % (n, b"the user " * 60)
+            for n in range(900)
+        )
+    ),
     "a status": lambda: STATUS + b"Status: " + b"5.1" * (TEN_MEGABYTES // 3),
     "json": lambda: HEAD + b"\n" + b'{"a":' * (TEN_MEGABYTES // 5),
     "base64": lambda: HEAD + b"Content-Transfer-Encoding: base64\n\n" + b"QUFB=" * (TEN_MEGABYTES // 5),

@@ -2,12 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from mailwright.domain.address import InvalidAddress, deliverable
-from mailwright.domain.bounce import MAX_TEXT, BounceKind, judge_bounce
+from mailwright.domain.bounce import MAX_TEXT, BounceKind, judge_bounce, states_reason
 from mailwright.events.bounces.model import BouncedRecipient, DsnAction
 
 MAX_DIAGNOSTIC = 1_000
@@ -35,12 +35,13 @@ class RecipientFields:
     diagnostic: str = ""
     # The human-readable text about this recipient, used if the diagnostic explains nothing.
     explanation: str = ""
+    # Other text of the email, used if nothing else explains the failure: it may contain notices about viruses.
+    context: str = ""
 
 
 def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedRecipient:
-    diagnostic = one_line(fields.diagnostic)
-    explanation = one_line(fields.explanation)
-    reason = diagnostic or explanation
+    texts = [one_line(text) for text in (fields.diagnostic, fields.explanation, fields.context)]
+    reason = next(filter(None, texts), "")
     action = _action(fields)
     # In prose about a failure only failures count: "on 250 servers" must not turn it into a delivery.
     classes = "45" if action in (DsnAction.FAILED, DsnAction.DELAYED) else "245"
@@ -50,11 +51,19 @@ def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedR
         identity=digest(email_identity, fields.address or "", status or "", action),
         address=fields.address,
         action=action,
-        kind=_bounce_kind(action, status, reply_code, (reason, explanation)),
+        kind=_bounce_kind(action, _judgements(fields.status, status, reply_code, texts)),
         status=status,
         reply_code=reply_code,
         diagnostic=reason[:MAX_DIAGNOSTIC],
     )
+
+
+def most_telling(texts: Sequence[str]) -> str:
+    """Return the first text that states a reason in words, else as a code, on one line; empty if none does."""
+    lines = [one_line(text) for text in texts]
+    stated = (line for line in lines if states_reason(line))
+    coded = (line for line in lines if _find_status("", line, "45") or _find_reply_code(line, "45"))
+    return next(stated, None) or next(coded, "")
 
 
 def digest(*parts: str) -> str:
@@ -102,14 +111,21 @@ def _find_reply_code(text: str, classes: str) -> int | None:
     return next((int(code) for code in codes if code[0] in classes), None)
 
 
-def _bounce_kind(
-    action: DsnAction, status: str | None, reply_code: int | None, texts: Iterable[str]
-) -> BounceKind | None:
-    """Judge by the first text that explains the failure."""
+def _judgements(
+    field: str, status: str | None, reply_code: int | None, texts: Sequence[str]
+) -> Iterator[BounceKind | None]:
+    """Judge by each text, most specific first. The context counts only if the status field is no judgement."""
+    *specific, context = texts
+    stated = _STATUS.search(field)
+    yield from (judge_bounce(status, reply_code, text) for text in specific if text)
+    yield judge_bounce(stated[0], None, "") if stated else None
+    yield judge_bounce(status, reply_code, context)
+
+
+def _bounce_kind(action: DsnAction, judgements: Iterable[BounceKind | None]) -> BounceKind | None:
     match action:
         case DsnAction.FAILED:
-            judged = (judge_bounce(status, reply_code, text) for text in texts)
-            return next((kind for kind in judged if kind), BounceKind.SOFT)
+            return next(filter(None, judgements), BounceKind.SOFT)
         case DsnAction.DELAYED:
             return BounceKind.SOFT
         case DsnAction.DELIVERED | DsnAction.RELAYED | DsnAction.EXPANDED:

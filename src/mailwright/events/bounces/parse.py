@@ -3,7 +3,7 @@
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -69,17 +69,10 @@ def _parse_delivery_status(identity: str, parts: Sequence[EmailPart], index: int
     recipients = list(delivery_status.find_recipients(groups))
     if not recipients:
         return None
-    explained = _add_explanations(recipients, plain_text.strip_returned_message(_own_body(parts)))
+    reasons = plain_text.Reasons(plain_text.strip_returned_message(_own_body(parts)))
+    explained = [reasons.explain(fields, is_only=len(recipients) == 1) for fields in recipients]
     original = find_original(parts, report=index, groups=groups)
     return _bounce(identity, original, explained, delivery_status.find_reporting_mta(groups))
-
-
-def _add_explanations(recipients: Sequence[RecipientFields], text: str) -> Iterator[RecipientFields]:
-    """Add the explanation of each recipient; text about one recipient must not be attributed to another."""
-    reasons = plain_text.find_reasons(text)
-    for fields in recipients:
-        explanation = plain_text.explain(fields.address, reasons, text if len(recipients) == 1 else "")
-        yield replace(fields, explanation=explanation)
 
 
 def _parse_complaint_without_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:

@@ -1,10 +1,16 @@
 """Parse bounces in plain text, from servers that send no delivery status notifications."""
 
 import re
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from mailwright.domain.bounce import states_reason
-from mailwright.events.bounces.diagnosis import ADDRESS, RecipientFields, find_address, find_addresses
+from mailwright.events.bounces.diagnosis import (
+    ADDRESS,
+    RecipientFields,
+    find_address,
+    find_addresses,
+    most_telling,
+    one_line,
+)
 from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
 from mailwright.events.bounces.model import DsnAction
 
@@ -110,20 +116,14 @@ def find_recipients(headers: EmailHeaders, body: str) -> list[RecipientFields]:
     text = strip_returned_message(body)
     subject = decode_words(headers.first("subject"))
     action = DsnAction.DELAYED if _STILL_TRYING.search(f"{subject}\n{text}") else DsnAction.FAILED
-    reasons = find_reasons(text)
+    reasons = Reasons(text)
     stated = find_addresses(headers.first("x-failed-recipients"))
     listed = find_addresses(headers.first("x-original-recipientlist"))
-    named = stated or tuple(reasons) or listed or _mentioned(headers, text)
+    named = stated or reasons.addresses or listed or _mentioned(headers, text)
     return [
-        RecipientFields(address, action, explanation=explain(address, reasons, text if len(named) < 2 else ""))
+        reasons.explain(RecipientFields(address, action), is_only=len(named) < 2)
         for address in named[:MAX_RECIPIENTS] or (None,)
     ]
-
-
-def explain(address: str | None, reasons: Mapping[str, Sequence[str]], text: str) -> str:
-    """Return the first text that states a reason: what is written about this recipient, then the whole text."""
-    candidates = [*reasons.get(address or "", ()), text]
-    return next((each for each in candidates if states_reason(each)), None) or next(filter(None, candidates), "")
 
 
 def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
@@ -138,15 +138,35 @@ def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
     return tuple(each for each in found if each not in ours and not _NOT_RECIPIENT.match(each))[:MAX_RECIPIENTS]
 
 
-def find_reasons(text: str) -> dict[str, list[str]]:
-    """Return the texts about each recipient: the rest of the line, the paragraph, all up to the next recipient."""
-    reasons: dict[str, list[str]] = {}
-    named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
-    ends = [each.start() for each in named[1:]] + [len(text)]
-    for each, end in zip(named, ends, strict=False):
-        if address := find_address(each[each.lastindex or 0]):
-            reasons.setdefault(address, []).extend(_reasons(each, text[each.end() : end]))
-    return reasons
+class Reasons:
+    """What a text says about each recipient. Text about one recipient must not be attributed to another."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._near: dict[str, list[str]] = {}  # the rest of the line and the paragraph
+        self._far: dict[str, list[str]] = {}  # everything up to the next recipient
+        self._explained: dict[tuple[str, bool], tuple[str, str]] = {}
+        named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
+        ends = [each.start() for each in named[1:]] + [len(text)]
+        for each, end in zip(named, ends, strict=False):
+            if address := find_address(each[each.lastindex or 0]):
+                following = text[each.end() : end]
+                self._near.setdefault(address, []).extend(_near(each, following))
+                self._far.setdefault(address, []).append(following)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(self._near)
+
+    def explain(self, fields: RecipientFields, *, is_only: bool) -> RecipientFields:
+        """Add the texts about the recipient, for the only recipient also the whole text."""
+        key = (fields.address or "", is_only)
+        if key not in self._explained:
+            far = [*self._far.get(key[0], ()), self._text if is_only else ""]
+            context = most_telling(far) or next(filter(None, reversed(far)), "")
+            self._explained[key] = most_telling(self._near.get(key[0], ())), one_line(context)
+        explanation, context = self._explained[key]
+        return replace(fields, explanation=explanation, context=context)
 
 
 def strip_returned_message(body: str) -> str:
@@ -156,7 +176,7 @@ def strip_returned_message(body: str) -> str:
     return text[: end.start()] if end else text
 
 
-def _reasons(named: re.Match[str], following: str) -> tuple[str, ...]:
+def _near(named: re.Match[str], following: str) -> tuple[str, ...]:
     # "The mailbox is full: <a@example.com>" gives the reason before the address.
     before = (named[0].partition("<")[0],) if named.lastindex == 5 else ()
-    return (*before, following.partition("\n")[0], following.strip("\r\n").partition("\n\n")[0], following)
+    return (*before, following.partition("\n")[0], following.partition("\n\n")[0])
