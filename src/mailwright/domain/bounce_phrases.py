@@ -69,7 +69,7 @@ CLOSED = (
     r"(?:host|domain)(?: name|) ?(?:is |)(?:un|not )known|unknown (?:host|domain)|no such (?:domain|host)",
     r"(?:domain|host)(?: name|) (?:was |is |could |)not (?:be |)found|domain \S{1,253} (?:couldn't|could not) be found",
     r"(?:invalid|illegal|bad) (?:domain|host)|un-?route?able|no (?:valid |usable |)mx\b|(?:has|have) no mx",
-    r"no (?:mail|address) exchanger|could not find a gateway|name or service not known|recipient domain must exist",
+    r"no (?:mail|address) exchanger|name or service not known|recipient domain must exist",
     r"does ?n[o']t (?:receive|accept) (?:any )?(?:e-?mail|mail)(?! from| over)|no (?:mail ?servers?|mail hosts?)\b",
     r"no dns entries|(?:unable to|cannot|can't|could not|couldn't) (?:resolve|find any host|find a mail ?server)",
     r"(?:weren't able to|unable to|could not|couldn't) find the (?:recipient )?(?:domain|host)|not a valid domain",
@@ -89,7 +89,7 @@ PASSING = (
     # The sender, its server or its reputation.
     r"black[ -]?list|block[ -]?list|deny[ -]?list|spamhaus|spamcop|\bsorbs\b|\bd?nsbl\b|\brbls?\b|barracudacentral",
     r"reputation|\bspam\b|spammer|(?<!for )(?<!for all )virus|malware|phish|unsolicited|junk ?mail|bulk ?mail",
-    r"open relay|dynamic ip",
+    r"open relay|dynamic ip|malformed (?:or unexpected )?name ?server reply",
     r"(?:is|are|was|been|host|ip|address) (?:currently )?listed (?:in|on|by|at) |from sender|sender id\b",
     r"blocked (?:by|using|due|because|for|from)",
     r"(?:ip|server|sender|message|mail|address|client|host|connection)s? (?:(?:has|have) been |is |was |are )?blocked",

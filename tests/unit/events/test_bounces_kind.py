@@ -171,6 +171,7 @@ def test_closed_mailbox_is_hard_unless_temporary(text: str) -> None:
         "Почтовый ящик переполнен",
         "user has exhausted the storage of the mailbox",
         "connection refused by the host",
+        "domain not found: malformed name server reply",
         "message exceeds the maximum",
     ],
 )
