@@ -13,7 +13,7 @@ from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 
 LISTED = (Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN)
-WORKER = re.compile(r"The worker (\S+) ended")
+WORKER = re.compile(r"The worker (\S+) stopped")
 
 
 async def standing(stage: Stage) -> dict[str, Any]:
