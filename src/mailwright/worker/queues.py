@@ -105,7 +105,7 @@ class Queues:
         self.build_event = asyncio.Event()  # Set when `admitted` grows or `ready` shrinks.
         # Set when a message is built or given back, or when its provider responds or opens a connection.
         self.send_event = asyncio.Event()
-        # True while all messages held are suspects: none is sent before all are built, because building crashes most.
+        # True while suspects are held: none is sent before all of them are built, because building crashes most.
         self.holds_suspects = False
         self.is_stopping = False
         self.is_draining = False  # Stop as soon as nothing is due.
@@ -138,8 +138,11 @@ class Queues:
 
     @property
     def is_ready_to_send(self) -> bool:
-        """Whether attempts may begin: suspects wait until all of them are built."""
-        return not (self.holds_suspects and (self.admitted or self.building))
+        """Whether attempts may begin: suspects wait until all of them are built.
+
+        Messages that were claimed after them do not count: the builder may wait until some of its messages are sent.
+        """
+        return not (self.holds_suspects and any(each.claimed.claims > 1 for each in (*self.admitted, *self.building)))
 
     def wake_all(self) -> None:
         for event in (self.feed_event, self.build_event, self.send_event):
