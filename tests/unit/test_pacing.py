@@ -27,7 +27,7 @@ class InterruptedLedger:
         self.interrupt: Callable[[], object] = lambda: None
         self._opens_at = opens_at
 
-    async def book(self, _rates: Any, wanted: int, _known: Any) -> Booking:
+    async def book(self, _rates: Any, wanted: int, _known: Any, _spacing: Any) -> Booking:
         self.interrupt()
         slots = () if self._opens_at else tuple(range(wanted))
         return Booking(slots, {"rate": 0}, self._opens_at)

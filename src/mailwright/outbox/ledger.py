@@ -54,6 +54,17 @@ class Booking:
     opens_at: Instant = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SlotSpacing:
+    """The start times that the caller can use, in microseconds: not before `earliest_us`, and this far apart."""
+
+    earliest_us: int = 0
+    apart_us: int = 0
+
+
+NO_SPACING = SlotSpacing()
+
+
 class Ledger(Protocol):
     async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant: ...
 
@@ -63,7 +74,13 @@ class Ledger(Protocol):
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
+    async def book(
+        self,
+        paces: Sequence[SendRate],
+        wanted: int,
+        known: Mapping[str, "RateCheckpoint"],
+        spacing: SlotSpacing = NO_SPACING,
+    ) -> Booking:
         """Book the next start times that all of these rates allow. No other caller gets the same slots."""
         ...
 
@@ -126,7 +143,13 @@ class DatabaseLedger:
         async with self._database.write() as tx:
             await self._add(tx, windows, -count)
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
+    async def book(
+        self,
+        paces: Sequence[SendRate],
+        wanted: int,
+        known: Mapping[str, "RateCheckpoint"],
+        spacing: SlotSpacing = NO_SPACING,
+    ) -> Booking:
         """Book slots in the database.
 
         A counter holds the next start time in half microseconds; an odd value means that a worker owns the rate.
@@ -137,7 +160,7 @@ class DatabaseLedger:
             now = self._clock.now()
             if (others := max(rate.owned_until(now) for rate in rates)) > now:
                 return Booking((), {}, others)
-            slots = _next_slots(rates, wanted, (now + LEAD) * 1_000)
+            slots = _next_slots(rates, wanted, (now + LEAD) * 1_000, spacing)
             left_at = {rate.pace.name: rate.encoded() for rate in rates}
             for rate in rates:
                 expires_at = rate.next_us // 1_000 + COUNTER_RETENTION
@@ -189,7 +212,7 @@ class RateCheckpoint:
 
 
 class _RateBooking:
-    """One send rate while slots are booked: the next free slot, and how many messages begin at the last one."""
+    """One send rate while slots are booked: when its next batch may begin, and what the current one has left."""
 
     def __init__(self, pace: SendRate, counter: int, known: RateCheckpoint | None) -> None:
         self.pace = pace
@@ -197,9 +220,10 @@ class _RateBooking:
         self._is_owned = counter % 2 == 1
         self.next_us = counter // 2
         if self._is_ours and known is not None:
-            self.next_us = max(self.next_us, known.next_us)
-        self._last_slot = 0
-        self._starts = 0
+            # Only the owner of an exact rate knows which of its slots it has not used.
+            self.next_us = known.next_us if pace.is_exact else max(self.next_us, known.next_us)
+        self._batch_at = 0
+        self._left = 0
 
     def owned_until(self, now: Instant) -> Instant:
         """Return until when another worker owns this exact rate, or 0."""
@@ -209,14 +233,14 @@ class _RateBooking:
 
     def earliest(self, slot: int) -> int:
         """Return this slot, or the next one that has room."""
-        if slot == self._last_slot and self._starts < self.pace.batch_size:
-            return slot
-        return max(slot, self.next_us)
+        return slot if self._is_in_batch(slot) and self._left else max(slot, self.next_us)
 
     def take(self, slot: int) -> None:
-        self._starts = self._starts + 1 if slot == self._last_slot else 1
-        self._last_slot = slot
-        self.next_us = slot + self.pace.interval_us
+        """Use a slot. A batch lasts for one interval, because other rates may allow its messages at different times."""
+        if not self._is_in_batch(slot):
+            self._batch_at, self._left = slot, self.pace.batch_size
+            self.next_us = slot + self.pace.interval_us
+        self._left -= 1
 
     def reset_if_far_ahead(self, now: Instant) -> None:
         """Reset a next slot that is too far ahead: the clock was set back, because no worker books that far ahead."""
@@ -226,13 +250,16 @@ class _RateBooking:
     def encoded(self) -> int:
         return 2 * self.next_us + (1 if self.pace.is_exact else 0)
 
+    def _is_in_batch(self, slot: int) -> bool:
+        return self._batch_at <= slot < self._batch_at + self.pace.interval_us
+
     def _is_of_another_time(self, now: Instant) -> bool:
         return self.next_us > now * 1_000 + 2 * self.pace.interval_us + 10 * SECOND * 1_000
 
 
-def _next_slots(rates: Sequence[_RateBooking], wanted: int, earliest: int) -> tuple[int, ...]:
+def _next_slots(rates: Sequence[_RateBooking], wanted: int, earliest: int, spacing: SlotSpacing) -> tuple[int, ...]:
     slots = []
-    slot = earliest
+    slot = max(earliest, spacing.earliest_us)
     for rate in rates:
         rate.reset_if_far_ahead(earliest // 1_000)
     for _ in range(wanted):
@@ -241,6 +268,7 @@ def _next_slots(rates: Sequence[_RateBooking], wanted: int, earliest: int) -> tu
         for rate in rates:
             rate.take(slot)
         slots.append(slot)
+        slot += spacing.apart_us
     return tuple(slots)
 
 

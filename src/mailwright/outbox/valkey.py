@@ -15,7 +15,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
-from mailwright.outbox.ledger import Booking, DatabaseLedger, Grant, RateCheckpoint
+from mailwright.outbox.ledger import NO_SPACING, Booking, DatabaseLedger, Grant, RateCheckpoint, SlotSpacing
 
 log = logger(__name__)
 
@@ -95,9 +95,15 @@ class ValkeyLedger:
         """Return permits to the database, where the next worker at the limit finds them."""
         await self._database_ledger.give_back(windows, count)
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, RateCheckpoint]) -> Booking:
+    async def book(
+        self,
+        paces: Sequence[SendRate],
+        wanted: int,
+        known: Mapping[str, RateCheckpoint],
+        spacing: SlotSpacing = NO_SPACING,
+    ) -> Booking:
         """Book in the database: a slot that is lost with Valkey would be given to a second message."""
-        return await self._database_ledger.book(paces, wanted, known)
+        return await self._database_ledger.book(paces, wanted, known, spacing)
 
     async def release_rates(self, known: Mapping[str, RateCheckpoint]) -> None:
         await self._database_ledger.release_rates(known)

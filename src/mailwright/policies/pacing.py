@@ -44,7 +44,14 @@ def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
 
 
 def _per_second(rate: int, name: str, reason: str) -> SendRate:
-    """Split a rate into batches so that no second exceeds it, even if each batch starts as late as its grace allows."""
-    batch_size = -(-rate // _MAX_BATCHES)
-    batches = rate // batch_size
-    return SendRate(name, -(-(SECOND + GRACE) * 1_000 // batches), reason, batch_size)
+    """Split a rate into batches so that no second exceeds it, even if each batch starts as late as its grace allows.
+
+    The messages of a batch start within its interval, so one second can touch one batch more than it has intervals.
+    """
+    sizes = range(1, rate // _MAX_BATCHES + 2)
+    candidates = [(size, min(_MAX_BATCHES, rate // size)) for size in sizes]
+    # The best candidate, so that a higher limit never gives a lower rate.
+    batch_size, intervals = max(
+        ((size, batches - (size > 1)) for size, batches in candidates), key=lambda each: each[0] * each[1]
+    )
+    return SendRate(name, -(-(SECOND + GRACE) * 1_000 // intervals), reason, batch_size)

@@ -5,7 +5,7 @@ uses an exact rate: it counts the next send time from when its last send really 
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
@@ -14,10 +14,11 @@ from time import perf_counter
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, PacingRules
-from mailwright.outbox.ledger import LEAD, TAKE_OVER, Ledger
+from mailwright.outbox.ledger import LEAD, TAKE_OVER, Ledger, SlotSpacing
 from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
 from mailwright.worker.rates_in_use import RatesInUse, SendTime
+from mailwright.worker.send_cycles import SendCycles
 
 # An attempt begins this long before its send time, which is slightly more than the minimum lead of a booking.
 NEAR: Instant = LEAD + 20
@@ -45,14 +46,23 @@ class _Booked(SendTime):
     def lane(self) -> int:
         return self.ready.claimed.lane
 
-    def is_near(self, now: Instant) -> bool:
+    def is_near(self, now: Instant, real: float) -> bool:
         if now == self.booked_at:  # If the clock stands still, the send time does not come nearer.
             return self.time_us - now * 1_000 <= NEAR * 1_000
-        return self.starts_at - perf_counter() <= NEAR / 1_000
+        return self.starts_at - real <= NEAR / 1_000
 
-    def is_late(self, now: Instant) -> bool:
-        """Return whether the send time has passed; it never does while the clock stands still."""
-        return perf_counter() > self.latest and now != self.booked_at
+    def is_late(self, now: Instant, start: float) -> bool:
+        """Return whether a send at `start` would be too late; it never is while the clock stands still."""
+        return start > self.latest and now != self.booked_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A message whose send time passed while its attempt was recorded."""
+
+    booked: _Booked
+    start: Callable[[], bool]
+    miss: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +77,31 @@ class Stranded:
     )
 
 
+class Timer:
+    """The monotonic clock and timers of this process."""
+
+    def seconds(self) -> float:
+        return perf_counter()
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call the function after this time; in the next iteration of the event loop if it is 0 or less."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, action) if seconds > 0 else loop.call_soon(action)
+
+
 class Pacing:
-    def __init__(self, clock: Clock, ledger: Ledger) -> None:
+    def __init__(self, clock: Clock, ledger: Ledger, timer: Timer | None = None) -> None:
         self._clock = clock
         self._ledger = ledger
+        self._timer = timer or Timer()
         self._rates = RatesInUse()
+        self._cycles = SendCycles()
         self._lanes: dict[int, deque[ReadyMessage]] = {}  # Messages without a send time yet, by lane.
         self._booked: deque[_Booked] = deque()
         self._begun: dict[
             int, _Booked
         ] = {}  # Messages whose attempt has begun but whose send has not started, by message key.
-        self._in_flight: Counter[str] = (
-            Counter()
-        )  # Number of attempts begun and not ended, by owner that sends one message at a time.
+        self._missed: deque[_Missed] = deque()  # Messages that need another send time after their attempt has begun.
         self._last_lane = 0
         self._clock_moved = (
             0,
@@ -87,7 +109,7 @@ class Pacing:
         )  # The last time that the clock showed, and the monotonic time when it first showed it.
 
     def __bool__(self) -> bool:
-        return bool(self._lanes or self._booked or self._unused_rates())
+        return bool(self._lanes or self._booked or self._missed or self._unused_rates())
 
     def add(self, ready: ReadyMessage) -> None:
         if ready.claimed.resends:
@@ -108,6 +130,7 @@ class Pacing:
         for booked in reversed(self._booked):
             self._rates.count(booked.pacing, -1)
             self._rates.return_send_time(booked.pacing, booked)
+            self._cycles.forget_slots(booked.pacing.alone)
         self._booked.clear()
         for queue in self._lanes.values():
             queue.clear()  # A booking that is under way finds nothing to book.
@@ -119,6 +142,7 @@ class Pacing:
         removed = [booked for booked in self._booked if booked.lane == lane]
         for booked in removed:
             self._rates.count(booked.pacing, -1)
+            self._cycles.forget_slots(booked.pacing.alone)
         self._booked = deque(booked for booked in self._booked if booked.lane != lane)
         queue = self._lanes.pop(lane, deque())
         cleared = [*(booked.ready for booked in removed), *queue]
@@ -128,31 +152,40 @@ class Pacing:
     # Called by the sender.
 
     def has_work(self) -> bool:
-        now = self._clock.now()
-        is_due = any(booked.is_near(now) and not self._waits_for_another(booked) for booked in self._booked)
+        now, real = self._clock.now(), self._timer.seconds()
+        is_due = any(
+            booked.is_near(now, real) and not self._cycles.is_busy(booked.pacing.alone) for booked in self._booked
+        )
         if self._booked and (is_due or self._is_stranded()):
             return True
-        can_book = any(self._rates.can_book(_pacing(queue[0])) for queue in self._lanes.values())
-        return bool(self._unused_rates()) or can_book
+        waiting = (_pacing(queue[0]) for queue in self._lanes.values())
+        can_book = any(self._rates.can_book(pacing, self._cycles.apart_us(pacing.alone)) for pacing in waiting)
+        return bool(self._missed or self._unused_rates()) or can_book
 
     def pause_seconds(self) -> float | None:
         """Return the seconds until the next step; None if no message waits for a send time."""
-        if not self._booked and not self._lanes:
+        if not (self._booked or self._lanes or self._begun):
             return None
-        first = next((booked for booked in self._booked if not self._waits_for_another(booked)), None)
+        first = next((booked for booked in self._booked if not self._cycles.is_busy(booked.pacing.alone)), None)
         if first is None:
             return LONGEST_PAUSE_SECONDS
-        pause = first.starts_at - perf_counter() - NEAR / 1_000
+        pause = first.starts_at - self._timer.seconds() - NEAR / 1_000
         return min(max(pause, TIMER_SECONDS), LONGEST_PAUSE_SECONDS)
 
     async def book(self) -> list[Stranded]:
         """Book send times for waiting messages; return the lanes that get none from this worker."""
         stranded = self._strand() if self._is_stranded() else []
+        while self._missed:
+            await self._book_again(self._missed[0])
+            self._missed.popleft()
         lanes = sorted(self._lanes, key=lambda lane: (lane >> 52, lane <= self._last_lane, lane))
         for lane in lanes:
             # Another task may give messages back while this one waits for the ledger.
             queue = self._lanes.get(lane)
-            if queue is None or not self._rates.can_book(pacing := _pacing(queue[0])):
+            if queue is None:
+                continue
+            pacing = _pacing(queue[0])
+            if not self._rates.can_book(pacing, self._cycles.apart_us(pacing.alone)):
                 continue
             self._last_lane = lane
             if not pacing.rates:
@@ -177,17 +210,17 @@ class Pacing:
 
         A message that waited too long for the one before it gets another send time.
         """
-        due, now = [], self._clock.now()
-        for booked in [booked for booked in self._booked if booked.is_near(now)]:
-            if booked not in self._booked or self._waits_for_another(booked):
+        due, now, real = [], self._clock.now(), self._timer.seconds()
+        for booked in [booked for booked in self._booked if booked.is_near(now, real)]:
+            if self._cycles.is_busy(booked.pacing.alone) or booked not in self._booked:
                 continue
-            if booked.is_late(now):
+            if booked.is_late(now, max([real, *self._rates.earliest_starts(booked.pacing, booked)])):
                 self._requeue(booked)
                 continue
             self._booked.remove(booked)
             self._rates.count_alone(booked.pacing, -1)
-            self._in_flight.update(booked.pacing.alone)
             self._begun[booked.ready.claimed.message_key] = booked
+            self._cycles.begin(booked.ready.claimed.message_key, booked.pacing.alone, real)
             due.append(booked.ready)
         return due
 
@@ -196,51 +229,54 @@ class Pacing:
         booked = self._begun.pop(claimed.message_key, None)
         if booked is not None:
             self._rates.count_rates(booked.pacing, -1)
+            self._cycles.forget_begin(claimed.message_key)
             self.end(booked.ready)
 
     def begin(self, ready: ReadyMessage, start: Callable[[], bool], miss: Callable[[], None]) -> None:
-        """Call `start` at the message's send time, never before it, or `miss` if the time has passed.
+        """Call `start` at the message's send time, never before it. If the time has passed, book another one.
 
         `start` returns whether the send has started; otherwise it starts in the next iteration of the event loop.
+        `miss` is called if another worker uses the rate meanwhile.
         """
-        booked = self._begun[ready.claimed.message_key]
-        loop = asyncio.get_running_loop()
+        booked, timer = self._begun[ready.claimed.message_key], self._timer
+        began = timer.seconds()
 
         def note_start() -> None:
-            self._rates.note_start(booked.pacing, perf_counter())
+            self._rates.note_start(booked.pacing, timer.seconds())
 
         def check() -> None:
-            now = perf_counter()
+            now = timer.seconds()
             starts_at = max([booked.starts_at, *self._rates.earliest_starts(booked.pacing, booked)])
             if now < starts_at:
-                pause = starts_at - now - TIMER_SECONDS
-                loop.call_later(pause, check) if pause > 0 else loop.call_soon(check)
-            elif booked.is_late(self._clock.now()):
-                self.drop(ready.claimed)
-                miss()
+                timer.call_later(starts_at - now - TIMER_SECONDS, check)
+            elif booked.is_late(self._clock.now(), now):
+                self._missed.append(_Missed(booked, start, miss))
             else:
                 del self._begun[ready.claimed.message_key]
+                self._cycles.note_wait(ready.claimed.message_key, now - began)
                 # The clock stands still, so no time has passed.
                 late_seconds = 0.0 if self._clock.now() == booked.booked_at else now - booked.starts_at
                 self._rates.record_start(booked.pacing, now, late_seconds)
                 if start():
                     note_start()
                 else:
-                    loop.call_soon(note_start)
+                    timer.call_later(0, note_start)
 
         check()
 
     def end(self, ready: ReadyMessage) -> None:
         """End a message, so that messages that wait for it can start."""
         if ready.pacing is not None:
-            self._in_flight.subtract(ready.pacing.alone)
+            self._cycles.end(ready.claimed.message_key, ready.pacing.alone, self._timer.seconds())
 
     # Booking.
 
     async def _book_some(self, queue: deque[ReadyMessage], pacing: PacingRules) -> Instant | None:
         """Book send times. If another worker uses an exact rate, return when that use ends."""
-        wanted = min(len(queue), self._rates.room(pacing.rates))
-        booking = await self._ledger.book(pacing.rates, wanted, self._rates.checkpoints)
+        apart_us = self._cycles.apart_us(pacing.alone)
+        wanted = min(len(queue), self._rates.room(pacing, apart_us))
+        spacing = SlotSpacing(self._cycles.earliest_us(pacing.alone), apart_us)
+        booking = await self._ledger.book(pacing.rates, wanted, self._rates.checkpoints, spacing)
         if not booking.slots:
             return booking.opens_at
         self._rates.remember(pacing.rates, booking)
@@ -248,26 +284,37 @@ class Pacing:
             self._book(queue.popleft(), time_us)
         return None
 
+    async def _book_again(self, missed: "_Missed") -> None:
+        """Book another send time for a message whose attempt has begun, so that it keeps its place."""
+        ready = missed.booked.ready
+        pacing, message_key = _pacing(ready), ready.claimed.message_key
+        booking = await self._ledger.book(pacing.rates, 1, self._rates.checkpoints)
+        if message_key not in self._begun:
+            return
+        if not booking.slots:
+            self.drop(ready.claimed)
+            missed.miss()
+            return
+        self._rates.remember(pacing.rates, booking)
+        self._begun[message_key] = _booked(ready, booking.slots[0], self._clock.now(), self._timer.seconds())
+        self.begin(ready, missed.start, missed.miss)
+
     def _book(self, ready: ReadyMessage, time_us: int) -> None:
-        now, pacing = self._clock.now(), _pacing(ready)
-        starts_at = perf_counter() + (time_us / 1_000 - now) / 1_000
-        grace = TAKE_OVER / 2 if all(rate.is_exact for rate in pacing.rates) else GRACE
-        latest = starts_at + grace / 1_000 if pacing.rates else inf
-        booked = _Booked(time_us, starts_at, ready, latest, now)
+        booked = _booked(ready, time_us, self._clock.now(), self._timer.seconds())
         self._booked = deque(sorted([*self._booked, booked], key=lambda entry: entry.starts_at))
-        self._rates.count(pacing, 1)
+        self._rates.count(booked.pacing, 1)
+        self._cycles.note_slot(booked.pacing.alone, time_us)
 
     def _requeue(self, late: _Booked) -> None:
         """Put a late message back. If its lane sends one at a time, also put back those behind it to keep the order."""
         is_in_order = late.pacing.alone
         back = [booked for booked in self._booked if booked is late or (is_in_order and booked.lane == late.lane)]
-        for booked in back:
+        for booked in reversed(back):
             self._booked.remove(booked)
             self._rates.count(booked.pacing, -1)
+            self._rates.return_exact_send_time(booked.pacing, booked)
+        self._cycles.forget_slots(late.pacing.alone)
         self._lanes.setdefault(late.lane, deque()).extendleft(booked.ready for booked in reversed(back))
-
-    def _waits_for_another(self, booked: _Booked) -> bool:
-        return any(self._in_flight[owner] > 0 for owner in booked.pacing.alone)
 
     def _unused_rates(self) -> list[str]:
         if not self._rates.checkpoints:
@@ -278,14 +325,15 @@ class Pacing:
 
     def _is_stranded(self) -> bool:
         """Return whether messages wait for a send time that does not come because the clock stands still."""
-        now, real = self._clock.now(), perf_counter()
+        now, real = self._clock.now(), self._timer.seconds()
         if now != self._clock_moved[0]:
             self._clock_moved = (now, real)
-        return real - self._clock_moved[1] >= STILL_SECONDS and any(not entry.is_near(now) for entry in self._booked)
+        is_still = real - self._clock_moved[1] >= STILL_SECONDS
+        return is_still and any(not entry.is_near(now, real) for entry in self._booked)
 
     def _strand(self) -> list[Stranded]:
-        now = self._clock.now()
-        first = next(booked for booked in self._booked if not booked.is_near(now))
+        now, real = self._clock.now(), self._timer.seconds()
+        first = next(booked for booked in self._booked if not booked.is_near(now, real))
         deferral = Deferral(ceil(first.time_us / 1_000) - NEAR, _reason(first.pacing))
         lanes: dict[int, list[ReadyMessage]] = {}
         for ready in self.clear():
@@ -313,6 +361,12 @@ def lane_deferral(pacing: PacingRules, ahead: int, now: Instant) -> Deferral:
         return Deferral(now + SHORTEST_DEFERRAL, ONE_AT_A_TIME)
     sent_after = int(ahead * 1_000 / slowest.per_second)
     return Deferral(now + max(SHORTEST_DEFERRAL, sent_after - EARLY), slowest.reason)
+
+
+def _booked(ready: ReadyMessage, time_us: int, now: Instant, real: float) -> _Booked:
+    pacing, starts_at = _pacing(ready), real + (time_us / 1_000 - now) / 1_000
+    grace = TAKE_OVER / 2 if all(rate.is_exact for rate in pacing.rates) else GRACE
+    return _Booked(time_us, starts_at, ready, starts_at + grace / 1_000 if pacing.rates else inf, now)
 
 
 def _pacing(ready: ReadyMessage) -> PacingRules:

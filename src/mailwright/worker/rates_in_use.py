@@ -30,14 +30,18 @@ class RatesInUse:
         self._booked_alone: Counter[str] = Counter()  # Booked messages, by owner that sends one at a time.
         self._exact: set[str] = set()
         self._started: dict[str, float] = {}  # When the last send of an exact rate started.
+        self._late_us: dict[str, int] = {}  # How late it started.
 
-    def can_book(self, pacing: PacingRules) -> bool:
+    def can_book(self, pacing: PacingRules, apart_us: int) -> bool:
+        """Return whether to book more. Messages that are sent one at a time follow each other after `apart_us`."""
         if not pacing.rates:
             return not any(self._booked_alone[owner] > 0 for owner in pacing.alone)
-        return all(self._ahead[rate.name] * 2 <= _most_ahead(rate) for rate in pacing.rates)
+        has_few = all(self._booked_alone[owner] * 2 <= _most_alone(apart_us) for owner in pacing.alone)
+        return has_few and all(self._ahead[rate.name] * 2 <= _most_ahead(rate) for rate in pacing.rates)
 
-    def room(self, rates: Sequence[SendRate]) -> int:
-        return min(_most_ahead(rate) - self._ahead[rate.name] for rate in rates)
+    def room(self, pacing: PacingRules, apart_us: int) -> int:
+        alone = [_most_alone(apart_us) - self._booked_alone[owner] for owner in pacing.alone]
+        return min([*alone, *(_most_ahead(rate) - self._ahead[rate.name] for rate in pacing.rates)])
 
     def remember(self, rates: Sequence[SendRate], booking: Booking) -> None:
         for rate in rates:
@@ -75,8 +79,9 @@ class RatesInUse:
             self._ahead[rate.name] -= 1
             if rate.is_exact:
                 self._started[rate.name] = now
+                self._late_us[rate.name] = max(0, ceil(late_seconds * 1_000_000))
                 checkpoint = self.checkpoints[rate.name]
-                next_us = checkpoint.left_at // 2 + max(0, ceil(late_seconds * 1_000_000))
+                next_us = checkpoint.left_at // 2 + self._late_us[rate.name]
                 self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
 
     def note_start(self, pacing: PacingRules, now: float) -> None:
@@ -99,9 +104,22 @@ class RatesInUse:
         """Make an unused send time available to other workers, unless a later one was booked since."""
         for rate in pacing.rates:
             if rate.batch_size == 1:  # With larger batches several messages share a send time, and others may use it.
-                checkpoint = self.checkpoints[rate.name]
-                next_us = min(checkpoint.next_us, send_time.time_us)
-                self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
+                self._return(rate, send_time)
+
+    def return_exact_send_time(self, pacing: PacingRules, send_time: SendTime) -> None:
+        """Return an unused send time of the exact rates. Later send times of other rates may be in use by others."""
+        for rate in pacing.rates:
+            if rate.is_exact:
+                self._return(rate, send_time)
+
+    def _return(self, rate: SendRate, send_time: SendTime) -> None:
+        checkpoint = self.checkpoints[rate.name]
+        next_us = min(checkpoint.next_us, send_time.time_us + self._late_us.get(rate.name, 0))
+        self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
+
+
+def _most_alone(apart_us: int) -> int:
+    return max(1, ceil(AHEAD * 1_000 / max(1, apart_us)))
 
 
 def _most_ahead(rate: SendRate) -> int:

@@ -175,6 +175,7 @@ class Sender:
     def _miss_send_time(self, ready: ReadyMessage) -> None:
         del self._queues.in_flight[ready.claimed.message_key]
         self._settler.give_back_in_order(ready)
+        self._settler.is_due_again = True
 
     def _hand_over(self, ready: ReadyMessage, attempted_at: Instant | None = None) -> bool:
         """Hand the message to its provider. Return False if a task will do it in the next loop iteration."""

@@ -25,7 +25,8 @@ class ResultSettler:
         self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of the results in the last second.
         self._settled_recently = 0
         self.sent_by_provider: Counter[str] = Counter()
-        self.is_due_again = False  # True if a settled message is due at once, because another provider may send it.
+        # True if a message is due again at once: another provider may send it, or it missed its send time.
+        self.is_due_again = False
         self.deferred_until: Instant = 0  # The latest time that this worker deferred a message to.
         self.lane_give_backs: Counter[int] = Counter()  # How often each lane was given back since its last send.
 
@@ -52,6 +53,9 @@ class ResultSettler:
             # The queue of ready messages has shrunk even after a failure.
             queues.feed_event.set()
             queues.build_event.set()
+        if self.is_due_again and not self._queues.is_draining:
+            self.is_due_again = False
+            self._parts.wake.set()
         self._report(outcomes)
         return begun
 
@@ -67,9 +71,6 @@ class ResultSettler:
             self._recent.append((now, len(outcomes)))
             self._settled_recently += len(outcomes)
             self.sent_by_provider.update(outcome.provider for outcome in outcomes if isinstance(outcome, Delivered))
-            if self.is_due_again and not self._queues.is_draining:
-                self.is_due_again = False
-                self._parts.wake.set()
             report_outcomes(outcomes)
             if self._is_traced:
                 tracing.record(outcomes, now)

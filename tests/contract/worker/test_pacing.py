@@ -1,24 +1,30 @@
 """Pacing with the worker: intervals are kept, and no send time is assigned twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import count, pairwise
+from math import ceil
 from time import perf_counter
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from sqlalchemy import insert
 
 from mailwright.domain.clock import SECOND, ManualClock, SystemClock
 from mailwright.domain.outgoing import OutgoingMessage
-from mailwright.domain.permits import Limits
+from mailwright.domain.permits import LimitLevel, Limits
 from mailwright.domain.results import SendResult
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.ledger import TAKE_OVER, DatabaseLedger
-from mailwright.policies.pacing import send_rates
+from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.policies.pacing import GRACE, pacing_rules, send_rates
 from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
 from mailwright.worker import pacing, rates_in_use
+from mailwright.worker.pacing import Pacing, Timer
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
@@ -160,7 +166,81 @@ async def test_one_at_a_time_starts_after_the_previous_send_ends(bench: Bench) -
     assert provider.most_under_way == 1
 
 
+# Rates, simulated: the clock and the timers move only when the test advances them.
+
+COMMIT_MS = 4
+
+
+class ManualTimer(Timer):
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._calls: list[tuple[float, Callable[[], None]]] = []
+
+    def seconds(self) -> float:
+        return self._clock.now() / 1_000
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._calls.append((self.seconds() + seconds, action))
+
+    def run_due(self) -> None:
+        due = [action for at, action in self._calls if at <= self.seconds()]
+        self._calls = [(at, action) for at, action in self._calls if at > self.seconds()]
+        for action in due:
+            action()
+
+
+async def starts_in_three_seconds(database: Database, limit: int, flight_ms: int, reported: int | None) -> int:
+    """Send one at a time at this limit, to a provider that reports a rate and responds after `flight_ms`."""
+    clock = ManualClock()
+    timer = ManualTimer(clock)
+    pacing = Pacing(clock, DatabaseLedger(database, clock), timer)
+    limits = Limits(interval_ms=ceil(1_000 / limit), one_at_a_time=True)
+    rules = pacing_rules((LimitLevel(f"campaign {limit}", limits),), reported, f"route {limit}")
+    for key in range(3 * limit):
+        claimed = SimpleNamespace(lane=1, resends=0, message_key=key)
+        pacing.add(cast("ReadyMessage", SimpleNamespace(claimed=claimed, pacing=rules)))
+    started: list[ReadyMessage] = []
+
+    def start(ready: ReadyMessage) -> bool:
+        started.append(ready)
+        timer.call_later(flight_ms / 1_000, partial(pacing.end, ready))
+        return True
+
+    for _ in range(3 * SECOND):
+        timer.run_due()
+        if pacing.has_work():
+            await pacing.book()
+            due = pacing.due()
+            clock.advance(COMMIT_MS if due else 0)
+            for ready in due:
+                pacing.begin(ready, partial(start, ready), pytest.fail)
+        clock.advance(1)
+    return len(started)
+
+
+@pytest.mark.promise("mailout-rate")
+@pytest.mark.parametrize("reported", [None, 200, 14], ids=["no provider rate", "200 per second", "14 per second"])
+@pytest.mark.parametrize("flight_ms", [2, 60, 300])
+async def test_higher_limit_never_gives_lower_rate(database: Database, flight_ms: int, reported: int | None) -> None:
+    """A provider that is slower than the limit decides the rate, and send times that it cannot keep cost nothing."""
+    counts = [await starts_in_three_seconds(database, limit, flight_ms, reported) for limit in (14, 50, 150, 500)]
+    assert all(after >= 0.9 * before for before, after in pairwise(counts)), counts
+    possible = min(500, reported or 500, 1_000 / (flight_ms + COMMIT_MS + 1))
+    assert counts[-1] >= 0.8 * 3 * possible, counts
+
+
 # The ledger.
+
+
+async def test_batches_at_other_intervals_keep_the_rate(database: Database, clock: ManualClock) -> None:
+    """The messages of a batch start at the interval of another rate, and not all at once."""
+    rates = (*send_rates(Limits(interval_ms=3), 1), *send_rates(Limits(rate_per_second=200), 2))
+    booking = await DatabaseLedger(database, clock).book(rates, 600, {})
+    ends = [slot + (SECOND + GRACE) * 1_000 for slot in booking.slots]
+    counts = [
+        sum(slot <= other < end for other in booking.slots) for slot, end in zip(booking.slots, ends, strict=True)
+    ]
+    assert 190 <= max(counts) <= 200
 
 
 async def test_concurrent_bookings_never_share_a_slot(database: Database, clock: ManualClock) -> None:

@@ -1,0 +1,66 @@
+"""Measure how long one message occupies an owner that sends one at a time: begin, send, response.
+
+Send times that follow each other faster would pass while the previous message is still in flight, and each of them
+would have to be booked again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+# The weight of the latest message in the moving average.
+NEWEST_SHARE = 0.25
+
+
+class SendCycles:
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}  # The moving average, by owner.
+        self._last_slots: dict[str, int] = {}  # The last booked send time in microseconds, by owner.
+        self._begun_at: dict[int, float] = {}  # By message key; later by the time spent waiting for the send time.
+        self._in_flight: Counter[str] = Counter()  # Number of attempts begun and not ended, by owner.
+
+    # Booking.
+
+    def apart_us(self, owners: Iterable[str]) -> int:
+        """Return how far apart send times must be, or 0 if no message of these owners has ended."""
+        return max((int(self._seconds.get(owner, 0) * 1_000_000) for owner in owners), default=0)
+
+    def earliest_us(self, owners: Iterable[str]) -> int:
+        """Return the earliest send time that the owners can keep after the last one that they booked."""
+        return max((self._last_slots.get(owner, 0) + self.apart_us([owner]) for owner in owners), default=0)
+
+    def note_slot(self, owners: Iterable[str], slot_us: int) -> None:
+        for owner in owners:
+            self._last_slots[owner] = slot_us
+
+    def forget_slots(self, owners: Iterable[str]) -> None:
+        """Forget booked send times that are not used."""
+        for owner in owners:
+            self._last_slots.pop(owner, None)
+
+    # Sending.
+
+    def is_busy(self, owners: Iterable[str]) -> bool:
+        """Return whether a message of these owners is in flight."""
+        return any(self._in_flight[owner] > 0 for owner in owners)
+
+    def begin(self, message_key: int, owners: Iterable[str], now: float) -> None:
+        self._begun_at[message_key] = now
+        self._in_flight.update(owners)
+
+    def note_wait(self, message_key: int, seconds: float) -> None:
+        """Exclude the time that a message waited for its send time."""
+        if message_key in self._begun_at:
+            self._begun_at[message_key] += seconds
+
+    def end(self, message_key: int, owners: Iterable[str], now: float) -> None:
+        self._in_flight.subtract(owners)
+        begun_at = self._begun_at.pop(message_key, None)
+        if begun_at is None:
+            return
+        for owner in owners:
+            before = self._seconds.get(owner, now - begun_at)
+            self._seconds[owner] = before + NEWEST_SHARE * (now - begun_at - before)
+
+    def forget_begin(self, message_key: int) -> None:
+        """Measure nothing for a message that is not sent."""
+        self._begun_at.pop(message_key, None)
