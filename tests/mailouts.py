@@ -139,8 +139,9 @@ class MailoutBench:
         ]
         await self.bench.engine.reports.receive(told)
 
-    async def leave(self, email: str) -> None:
-        await ContactStatusService(self.database, self.clock).unsubscribe_by_link(DEFAULT_TENANT, email, source="link")
+    async def leave(self, email: str, message_id: str | None = None) -> None:
+        status = ContactStatusService(self.database, self.clock)
+        await status.unsubscribe_by_link(DEFAULT_TENANT, email, source="link", message_id=message_id)
 
     async def come_back(self, email: str) -> None:
         await ContactStatusService(self.database, self.clock).resubscribe_by_link(DEFAULT_TENANT, email, source="link")

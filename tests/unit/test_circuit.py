@@ -45,6 +45,14 @@ def test_response_about_a_message_resets_failures(circuit: CircuitBreaker, answe
         assert circuit.deferral() is None
 
 
+@pytest.mark.promise("circuit-failures")
+def test_repeated_failures_of_one_message_do_not_open_it(circuit: CircuitBreaker) -> None:
+    circuit.record(DOWN)
+    for _ in range(20):
+        circuit.record(DOWN, is_repeated=True)
+    assert circuit.deferral() is None
+
+
 def test_one_message_probes_after_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert not circuit.is_probing

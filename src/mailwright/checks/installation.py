@@ -6,7 +6,7 @@ from pathlib import Path
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
-from mailwright.checks.mailouts import check_mailouts
+from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import DatabaseDamaged, MailwrightError
 from mailwright.ops.settings import Settings
@@ -47,6 +47,8 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
             async for unsafe in _server_settings(database):
                 yield unsafe
             yield await _workers(database, clock)
+            async for finding in check_mailout_list(settings, database):
+                yield finding
     finally:
         await database.close()
 

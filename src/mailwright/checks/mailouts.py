@@ -5,13 +5,16 @@ from typing import Final
 
 from mailwright.app.findings import Finding, ok, problem, warning
 from mailwright.app.mailouts import mailout_setup, public_url_of
+from mailwright.audience import lists
 from mailwright.domain.clock import SteadyClock
-from mailwright.domain.errors import InvalidInput
+from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.ops.settings import Settings
+from mailwright.outbox import tenants
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, build_properties
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
+from mailwright.storage.database import Database
 
 _NOTHING_SENT: Final = "no page can be sent until this is fixed"
 _ERRORS_WAIT: Final = "errors are not written to Notion until this is fixed"
@@ -31,6 +34,25 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
             yield await _subscribers(Supabase(http, settings.supabase_url, key))
     finally:
         await http.close()
+
+
+async def check_mailout_list(settings: Settings, database: Database) -> AsyncIterator[Finding]:
+    """Check that the list of mailouts exists, if one is configured: it decides the audience."""
+    key, name = settings.mailout_list, settings.mailout_tenant
+    if key is None:
+        return
+    try:
+        tenant = await tenants.find(database, name)
+    except NotFound:
+        yield problem("mailouts", f"MAILWRIGHT_MAILOUT_TENANT: there is no tenant {name}", "correct the setting")
+        return
+    async with database.read() as tx:
+        exists = key in await lists.existing_keys(tx, tenant.id, [key])
+    if exists:
+        yield ok("mailouts", f"MAILWRIGHT_MAILOUT_LIST: the list {key} exists")
+    else:
+        why = f"MAILWRIGHT_MAILOUT_LIST: the tenant {name} has no list {key}, so no page can be sent"
+        yield problem("mailouts", why, f"run `mailwright list create {key}`, or correct the setting")
 
 
 async def _notion(settings: Settings, token: str, http: HttpClient) -> AsyncIterator[Finding]:

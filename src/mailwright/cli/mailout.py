@@ -316,6 +316,7 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
                 "isTest": found.page.is_test,
                 "isLocal": found.is_local,
                 "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
+                "excluded": [{"email": email, "reason": reason} for email, reason in found.excluded.items()],
                 "html": email.html,
                 "text": email.text,
                 "unsupported": [_unsupported(each) for each in found.content.issues],
@@ -327,10 +328,14 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
     for each in found.content.issues:
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
     print_rows(("Recipient", "From name"), found.recipients.items(), nothing="No recipients.")
+    if found.excluded:
+        rows = ((email, reason.replace("_", " ")) for email, reason in found.excluded.items())
+        print_rows(("Excluded", "Reason"), rows, nothing="")
     count = len(found.recipients)
     people = f"{count:,} {'person' if count == 1 else 'people'}"
     kind = "TEST" if found.page.is_test else "REAL"
-    out.print(Text(f"{kind}, {people}. Nothing was sent.", style="bold"))
+    excluded = f", {len(found.excluded):,} excluded" if found.excluded else ""
+    out.print(Text(f"{kind}, {people}{excluded}. Nothing was sent.", style="bold"))
     if found.is_local:
         out.print(Text(ONLY_LOCAL, style="yellow"), soft_wrap=True)
 

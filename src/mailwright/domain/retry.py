@@ -17,6 +17,8 @@ class RetryPolicy:
     delays: tuple[Instant, ...]
     # Providers whose outages count as attempts, because a contract says how often and when to retry.
     counts_outages_of: tuple[str, ...] = ()
+    # Whether a permanent rejection becomes a dead letter too, because a contract says so.
+    keeps_rejections: bool = False
 
     def delay(self, message_id: str, attempts: int, at_least: Instant | None = None) -> Instant:
         """Return the delay after `attempts` completed attempts. A provider's retry-after can only lengthen it."""
@@ -29,7 +31,9 @@ class RetryPolicy:
 
 STANDARD = RetryPolicy("standard", 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE))
 # One attempt after each delay.
-ARTICLES = RetryPolicy("articles", 4, (SECOND, 4 * SECOND, 10 * SECOND), counts_outages_of=("sendgrid",))
+ARTICLES = RetryPolicy(
+    "articles", 4, (SECOND, 4 * SECOND, 10 * SECOND), counts_outages_of=("sendgrid",), keeps_rejections=True
+)
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
 # An external queue decides when and how often to retry, so this policy never gives up and waits only if the provider
 # asks for it. The last delay is never used for retries; it limits how long a throttled message waits.

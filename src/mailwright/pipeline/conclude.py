@@ -163,6 +163,11 @@ def fail_poisoned(claimed: Claimed, now: Instant) -> Settlement:
     )
 
 
+def repeats_failure(claimed: Claimed, result: SendResult) -> bool:
+    """Return whether the message has failed before and counts its own attempts, so that it proves no outage."""
+    return claimed.attempts > 0 and result.provider in _policy(claimed).counts_outages_of
+
+
 def is_poison(claimed: Claimed) -> bool:
     return claimed.claims > MAX_CLAIMS
 
@@ -198,6 +203,7 @@ def _failed(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement
             original_code=result.original_code,
         ),
         bounce=result.bounce,
+        is_dead_letter=_policy(ready.claimed).keeps_rejections,
     )
 
 

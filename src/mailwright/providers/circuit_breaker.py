@@ -42,13 +42,14 @@ class CircuitBreaker:
         self._reason = DeferReason.PROVIDER_UNAVAILABLE
         self.explanation: str | None = None
 
-    def record(self, result: SendResult) -> None:
+    def record(self, result: SendResult, *, is_repeated: bool = False) -> None:
+        """Record a result. `is_repeated`: the same message failed before, so the failure may be its own fault."""
         if result.category is ErrorCategory.CONFIGURATION:
             self._fail(result)
         elif result.category is ErrorCategory.QUOTA:
             self._throttle(result)
         elif result.blames_provider and result.kind is not ResultKind.SENT:
-            self._failures += 1
+            self._failures += not is_repeated
             self._throttles = 0
             if self._failures >= FAILURES_TO_OPEN or self.is_probing:
                 self._fail(result)

@@ -84,8 +84,8 @@ class Route:
         states = {member.breaker.state for member in self.members}
         return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
-    def record(self, result: SendResult) -> None:
-        self._by_name[result.provider].breaker.record(result)
+    def record(self, result: SendResult, *, is_repeated: bool = False) -> None:
+        self._by_name[result.provider].breaker.record(result, is_repeated=is_repeated)
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
         """Return when a message is due again after this provider failed for reasons of its own."""

@@ -11,7 +11,7 @@ from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ResultKind, SendResult
 from mailwright.ops.logs import logger
 from mailwright.outbox.settle import BegunAttempts
-from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider
+from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider, repeats_failure
 from mailwright.providers.callbacks import provider_raised
 from mailwright.providers.protocol import CallbackProvider, VariableCapacity
 from mailwright.providers.route import RouteMember
@@ -222,7 +222,7 @@ class Sender:
 
     def _conclude(self, ready: ReadyMessage, result: SendResult) -> Outcome:
         now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed
-        route.record(result)
+        route.record(result, is_repeated=repeats_failure(claimed, result))
         if result.kind is ResultKind.SENT:
             return conclude(ready, result, now, deferred_until=now, doubt_until=now)
         outcome = conclude(

@@ -1,6 +1,7 @@
 """Articles on both engines: slices by position, runs that are sent once, variants that are stored once."""
 
 import asyncio
+from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any
@@ -11,12 +12,14 @@ from sqlalchemy import func, select, text, update
 from mailwright.audience import contacts, lists
 from mailwright.audience.status import ContactStatusService
 from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
+from mailwright.outbox.message_records import dead_letters
 from mailwright.sources.articles import enqueue, recipients
-from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
+from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice, narrowest_scope
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.files import FilesRefused, ParsedSlice
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreviews, PreviewRecipient
@@ -50,7 +53,7 @@ from tests.articles import (
     two_recipients,
     write_slices,
 )
-from tests.builders import DEFAULT_TENANT, SENT, UNKNOWN, Bench, a_tenant, suppress
+from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, SENT, UNKNOWN, Bench, a_tenant, suppress
 from tests.standins.provider import ScriptedProvider
 
 
@@ -424,6 +427,39 @@ async def test_message_in_doubt_is_neither_history_nor_dead_letter(bench: Bench)
     assert len(await rows_of(bench.database, "delivery_history")) == 1
     assert await rows_of(bench.database, "article_dead_letters") == []
     assert await runs_of(bench).count_messages(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
+
+
+@pytest.mark.promise("dead-letter")
+async def test_rejected_article_is_a_dead_letter(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_recipients(bench)
+    await begin(bench)
+    await bench.drain(ScriptedProvider(SENT, REFUSAL))
+    [dead] = await dead_letters(bench.database, tenant_id=DEFAULT_TENANT, limit=10)
+    [row] = await rows_of(bench.database, "article_dead_letters")
+    assert (dead.outbox_id, dead.code, dead.source) == (row["id"], REFUSAL.code, "article")
+
+
+async def test_retries_of_one_recipient_do_not_pause_the_provider(bench: Bench) -> None:
+    """Their attempts follow the contract of articles, and the next message is sent meanwhile."""
+    await write_slices(bench)
+    for name in ("ada", "bob", "cleo"):
+        await a_recipient(bench, f"{name}@example.com", US)
+    await begin(bench)
+    failing = replace(FAULT, provider="sendgrid", blames_provider=True, is_deferral=True)
+    provider = ScriptedProvider(*[failing] * 12, name="sendgrid")
+    for pause in (2, 6, 14):
+        await bench.drain(provider)
+        bench.clock.advance(pause * SECOND)
+    await bench.drain(provider)
+    assert len(await dead_letters(bench.database, tenant_id=DEFAULT_TENANT, limit=10)) == 3
+
+
+async def test_variant_is_described_by_its_narrowest_slice() -> None:
+    scopes = (None, UPPER_ARLINGTON, OHIO, None)
+    assert narrowest_scope([Slice(str(number), KEY, scope_ocd_id=scope) for number, scope in enumerate(scopes)]) == (
+        UPPER_ARLINGTON
+    )
 
 
 async def test_database_allows_one_message_per_run_and_address(bench: Bench) -> None:

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from mailwright.app.mailouts import MailoutService, drain_mailouts
+from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.erasure import erase
 from mailwright.domain.clock import DAY, HOUR, SECOND
 from mailwright.domain.message import Source
@@ -866,6 +867,21 @@ async def test_reports_update_the_results_in_notion(bench: MailoutBench) -> None
     assert (cells["Status"], cells["Sent Count"]) == ("Send", 4)
 
 
+@pytest.mark.parametrize("uses_link", [True, False], ids=["link of the first", "no link"])
+async def test_unsubscribe_counts_for_one_mailout(bench: MailoutBench, uses_link: bool) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    pages = [bench.page(), bench.page(), bench.page()]
+    for page in pages:
+        await bench.finish(await bench.send(page))
+    first = bench.provider.messages[0]
+    assert first.recipients == ("ada@example.com",)
+    await bench.leave("ada@example.com", message_id=first.outbox_id if uses_link else None)
+    bench.clock.advance(60_000)
+    await bench.work()
+    rates = [bench.cells(page)["Unsub Rate"] for page in pages]
+    assert rates == ([0.5, 0, 0] if uses_link else [0, 0, 0.5])
+
+
 async def test_updates_become_rarer_and_end(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
@@ -1060,6 +1076,20 @@ async def test_dry_run_renders_and_stores_nothing(bench: MailoutBench) -> None:
     async with bench.database.read() as tx:
         for table in (mailouts, messages, queue_entries):
             assert await tx.execute(select(table)) == []
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+async def test_dry_run_names_who_a_send_would_reach(bench: MailoutBench, is_test: bool) -> None:
+    emails = ["tester@example.com", "second@example.com", "third@example.com"]
+    bench.subscribe(*emails)
+    await bench.leave("second@example.com")
+    await suppress(bench.database, "third@example.com", list_key="*")
+    page = bench.page(Test=is_test)
+    found = await (await bench.mailouts()).dry_run(page)
+    await bench.finish(await bench.send(page))
+    assert list(found.recipients) == bench.reached == ["tester@example.com"]
+    assert found.excluded["second@example.com"] == Exclusion.UNSUBSCRIBED
+    assert set(found.excluded) == set(emails[1:2] if is_test else emails[1:])
 
 
 async def test_images_are_fetched_from_public_addresses_and_notion_only(

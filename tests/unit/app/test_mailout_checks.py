@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from mailwright.app.findings import Finding
-from mailwright.checks.mailouts import check_mailouts
+from mailwright.audience import lists
+from mailwright.checks.mailouts import check_mailout_list, check_mailouts
+from mailwright.domain.clock import ManualClock
 from mailwright.ops.settings import load
+from mailwright.storage.database import Database
+from tests.builders import DEFAULT_TENANT
 from tests.mailouts import SETTINGS
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS
 from tests.standins.http import Answer
@@ -49,6 +53,14 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def test_correct_settings_pass(stage: Stage) -> None:
     assert await stage.verdicts() == [("notion", "ok"), ("notion", "ok"), ("supabase", "ok")]
+
+
+async def test_mailout_list_must_exist(database: Database, clock: ManualClock) -> None:
+    settings = load(**SETTINGS, mailout_list="news")
+    [missing] = [finding async for finding in check_mailout_list(settings, database)]
+    assert (missing.verdict, "no list news" in missing.summary) == ("problem", True)
+    await lists.create(database, clock, DEFAULT_TENANT, "news", name="News")
+    assert [finding.verdict async for finding in check_mailout_list(settings, database)] == ["ok"]
 
 
 async def test_only_configured_services_are_checked(stage: Stage) -> None:

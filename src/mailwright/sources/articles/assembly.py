@@ -37,6 +37,11 @@ class Slice:
     expires_at: Instant | None = None
 
 
+def narrowest_scope(slices: Iterable[Slice]) -> str | None:
+    """Return the narrowest scope of these slices, which describes their variant; None if all are for everyone."""
+    return max((each.scope_ocd_id for each in slices), key=breadth, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class ArticleLink:
     label: str

@@ -20,6 +20,7 @@ from mailwright.sources.articles.assembly import (
     assemble,
     decide_inclusion,
     explain_inclusion,
+    narrowest_scope,
     published,
 )
 from mailwright.sources.articles.compose import compose
@@ -67,6 +68,10 @@ class VariantCoverage:
     title: str
     slices: tuple[Slice, ...]
     recipients: int
+
+    @property
+    def scope(self) -> str | None:
+        return narrowest_scope(self.slices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Protocol
 from sqlalchemy import select
 
 from mailwright.audience import lists
+from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
 from mailwright.audience.segments import audience
 from mailwright.domain.clock import Clock
 from mailwright.sources.mailouts.refusals import unknown_list
@@ -26,6 +27,10 @@ class MailoutAudience(Protocol):
         """Yield the address and From name of all active subscribers."""
         ...
 
+    async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
+        """Return the contacts that belong to the audience but may not receive bulk email, with the reason."""
+        ...
+
 
 class SupabaseAudience:
     empty_reason = "no subscriber in Supabase is active"
@@ -38,6 +43,10 @@ class SupabaseAudience:
         async for page in self._supabase.active():
             yield [(each.email, each.from_name) for each in page]
 
+    async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
+        """Supabase names only active subscribers."""
+        return {}
+
 
 class ContactAudience:
     """The subscribers of one list; without a list, everyone with a subscription or another legal basis."""
@@ -46,6 +55,7 @@ class ContactAudience:
         self._database = database
         self._clock = clock
         self._list_key = list_key
+        self._lists = () if list_key is None else (list_key,)
 
     @property
     def empty_reason(self) -> str:
@@ -54,12 +64,18 @@ class ContactAudience:
             return f"nobody is subscribed to the list {self._list_key} (MAILWRIGHT_MAILOUT_LIST); {elsewhere}"
         return f"no contact has an active subscription or another legal basis; {elsewhere}"
 
+    async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
+        left_out = is_excluded(tenant_id, self._lists, None)
+        query = select(contacts.c.email, exclusion(self._lists).label("reason")).where(left_out)
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(contacts.c.email))
+        return {row.email: Exclusion(row.reason) for row in rows}
+
     async def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
         await self._check_list(tenant_id)
-        wanted = () if self._list_key is None else (self._list_key,)
         last = ""
         while True:
-            people = audience(tenant_id, wanted, None, self._clock.now())
+            people = audience(tenant_id, self._lists, None, self._clock.now())
             query = select(contacts.c.email).where(people, contacts.c.email > last).order_by(contacts.c.email)
             async with self._database.read() as tx:
                 rows = await tx.execute(query.limit(PAGE))

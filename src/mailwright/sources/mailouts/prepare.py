@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 
+from mailwright.audience.eligibility import Exclusion
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
@@ -19,6 +20,7 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.external import ExternalCampaign, ExternalRecipient
 from mailwright.sources.mailouts.addresses import deduplicate, parse_test_emails
 from mailwright.sources.mailouts.audience import MailoutAudience
+from mailwright.sources.mailouts.exclusions import find_exclusions
 from mailwright.sources.mailouts.footer import footers
 from mailwright.sources.mailouts.literals import literal_html, literal_text
 from mailwright.sources.mailouts.notion import (
@@ -80,6 +82,7 @@ class DryRun:
     page: MailoutPage
     content: MailoutContent
     recipients: dict[str, str | None]
+    excluded: dict[str, Exclusion]  # named by the audience, but not sent to
     is_local: bool = False  # a run would reach the local mailbox only
 
 
@@ -139,14 +142,17 @@ class MailoutPreparation:
 
     async def dry_run(self, page_id: str) -> DryRun:
         page, content = await self.read(page_id)
+        tenant_id, excluded = self._setup.tenant_id, dict[str, Exclusion]()
         if page.is_test:
-            people = dict(deduplicate((each, None) for each in self._test_emails()))
+            people = deduplicate((each, None) for each in self._test_emails())
         else:
-            gathered = [each async for part in self._audience.pages(self._setup.tenant_id) for each in part]
-            people = dict(deduplicate(gathered))
+            people = deduplicate([each async for part in self._audience.pages(tenant_id) for each in part])
+            excluded = await self._audience.excluded(tenant_id)
             if not people:
                 raise no_recipients(self._audience.empty_reason)
-        return DryRun(page, content, people, self._setup.is_local)
+        excluded |= await find_exclusions(self._database, tenant_id, list(people))
+        recipients = {email: name for email, name in people.items() if email not in excluded}
+        return DryRun(page, content, recipients, excluded, self._setup.is_local)
 
     async def _refuse(self, lease: RunLease, refused: MailoutRefused) -> MailoutRun:
         # Not a warning: the caller and Notion get the reason.

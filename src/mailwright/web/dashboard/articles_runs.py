@@ -15,6 +15,7 @@ from mailwright.schemas.articles import ArticleSendRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.articles import history
+from mailwright.sources.articles.assembly import narrowest_scope
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
 from mailwright.web.dashboard.articles import ArticleKey, article_values, filter_errors, filter_of, slices_of
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
@@ -139,7 +140,9 @@ async def _variant_values(engine: Engine, visitor: Visitor, run: ArticleRun) -> 
     """Return the variants of a run. Slices deleted since then are missing."""
     variants: list[RunVariant] = await engine.article_runs.list_variants(run)
     known = await engine.slices.list_slices(visitor.tenant_id, run.article_key)
-    return {"variants": variants, "slices": {each.slice_id: each for each in known}}
+    by_id = {each.slice_id: each for each in known}
+    scopes = [narrowest_scope(by_id[key] for key in each.slice_ids if key in by_id) for each in variants]
+    return {"variants": variants, "scopes": scopes}
 
 
 async def _form_page(

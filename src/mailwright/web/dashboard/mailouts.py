@@ -15,7 +15,7 @@ from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.progress import progress_of
-from mailwright.sources.mailouts.refusals import MailoutRefused
+from mailwright.sources.mailouts.refusals import SENDER_RULES_UNMET, MailoutRefused
 from mailwright.sources.mailouts.runs import MailoutRunStatus
 from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseError
@@ -72,6 +72,7 @@ async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Re
         "seen": seen,
         "page_address": form["page"],
         "some": list(seen.recipients)[:_SOME_RECIPIENTS],
+        "left_out": list(seen.excluded.items())[:_SOME_RECIPIENTS],
         "rendered": mailouts.preview(seen.content),
         "has_dark": previews.has_dark_style(seen.content.html),
     }
@@ -114,6 +115,24 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, mailout_
     tally = (await progress_of(engine.database, engine.clock, [run])).get(run.key)
     wait = (await find_waits(engine.database, engine.clock, [run])).get(run.key)
     return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, wait=wait, errors=errors)
+
+
+@router.post("/{mailout_id}/override-sender-rules")
+async def override_sender_rules(request: Request, engine: EngineDep, visitor: EditorDep, mailout_id: str) -> Response:
+    """Send the page of a mailout that was refused because of the sender rules, as another run."""
+    refused = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
+    here = f"/mailouts/{mailout_id}"
+    if refused.error_code != SENDER_RULES_UNMET:
+        return redirect(request, here, "The sender rules do not hold this mailout.", tone="bad")
+    try:
+        mailouts = await _open_mailouts(engine, visitor)
+        run = await mailouts.send(refused.page_id, actor=visitor.actor, overrides_rules=True)
+    except _NOT_SENT as error:
+        return redirect(request, here, str(error), tone="bad")
+    to = f"/mailouts/{run.mailout_id}"
+    if run.status is MailoutRunStatus.REFUSED:
+        return redirect(request, to, "Nothing was sent. See the errors below.", tone="bad")
+    return redirect(request, to, "Sender rules overridden, mailout queued. The audit log records it.")
 
 
 @router.get("/{mailout_id}/report.csv")

@@ -1,4 +1,5 @@
--- Counts the recipients of a mailout that unsubscribed or complained since it started.
+-- Counts the recipients of a mailout that unsubscribed or complained because of it: the message whose link they used, or
+-- that they complained about; otherwise the latest mailout that they had received by then.
 SELECT count(*) AS people
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
@@ -7,4 +8,21 @@ WHERE m.campaign_key = CAST(:campaign_key AS bigint) AND d.status = 'SENT'
     SELECT 1 FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email AND s.list_key IN ('*', 'general')
       AND s.reason IN ('unsubscribed', 'complaint') AND s.created_at >= CAST(:since AS bigint)
+      AND m.id = COALESCE(
+        (
+          SELECT e.message_key
+          FROM messages AS other
+          JOIN events AS e ON e.message_key = other.id AND e.type IN ('unsubscribe', 'complaint')
+          WHERE other.tenant_id = m.tenant_id AND other.to_email = m.to_email AND e.created_at >= CAST(:since AS bigint)
+          ORDER BY e.created_at DESC, e.id DESC
+          LIMIT 1
+        ),
+        (
+          SELECT max(other.id)
+          FROM messages AS other
+          JOIN deliveries AS sent ON sent.message_key = other.id
+          WHERE other.tenant_id = m.tenant_id AND other.to_email = m.to_email AND other.source = 'mailout'
+            AND sent.status = 'SENT' AND sent.sent_at <= s.created_at
+        )
+      )
   )

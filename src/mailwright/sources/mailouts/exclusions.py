@@ -1,0 +1,37 @@
+"""Find out which recipients of a mailout would be withdrawn before they are sent, and why."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import select
+
+from mailwright.audience.eligibility import EVERY_CAMPAIGN, Exclusion
+from mailwright.audience.status import SuppressionReason, find_erased
+from mailwright.storage.database import Database
+from mailwright.storage.tables import suppressions
+
+BATCH: Final = 500
+# Other reasons are entries that a user or an import made.
+_BY_REASON: Final[dict[str, Exclusion]] = {
+    SuppressionReason.UNSUBSCRIBED: Exclusion.UNSUBSCRIBED,
+    SuppressionReason.COMPLAINT: Exclusion.UNSUBSCRIBED,
+    SuppressionReason.BOUNCE: Exclusion.BOUNCED,
+    SuppressionReason.SOFT_BOUNCES: Exclusion.BOUNCED,
+}
+
+
+async def find_exclusions(database: Database, tenant_id: int, emails: Sequence[str]) -> dict[str, Exclusion]:
+    """Return the addresses that get no bulk email or were erased, with the reason."""
+    found: dict[str, Exclusion] = {}
+    entry = suppressions.c
+    for start in range(0, len(emails), BATCH):
+        batch = emails[start : start + BATCH]
+        query = select(entry.email, entry.reason).where(
+            entry.tenant_id == tenant_id, entry.email.in_(batch), entry.list_key.in_(EVERY_CAMPAIGN)
+        )
+        async with database.read() as tx:
+            rows = await tx.execute(query)
+            erased = await find_erased(tx, {(tenant_id, email) for email in batch})
+        found |= {email: Exclusion.SUPPRESSED for _, email in erased}
+        found |= {row.email: _BY_REASON.get(row.reason, Exclusion.SUPPRESSED) for row in rows}
+    return found
