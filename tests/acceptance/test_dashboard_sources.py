@@ -19,7 +19,7 @@ from mailwright.domain.clock import HOUR
 from mailwright.events.outbound.deliveries import DeliveryOutcome, ReceiverResponse, WebhookDeliveries
 from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput
 from mailwright.outbox.audit_log import list_entries
-from mailwright.sources.mailouts.refusals import combine, empty_body, no_subject
+from mailwright.sources.mailouts.refusals import MailoutRefused, combine, empty_body, no_subject, sender_rules_unmet
 from mailwright.sources.mailouts.runs import MailoutRun
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
@@ -265,6 +265,25 @@ def test_notion_page_is_previewed_then_sent(browser: Browser, tmp_path: Path) ->
             ada.context.close()
 
 
+@pytest.mark.promise("sender-rules")
+def test_sender_rules_of_a_refused_mailout_are_overridden(browser: Browser, tmp_path: Path) -> None:
+    with a_notion() as notion:
+        table = notion.add_database("Mailouts", MAILOUT_COLUMNS)
+        words = [said("paragraph", "Hello, readers.")]
+        page_id = notion.add_page(table, {"Subject": "News", "Test": False}, blocks=words)
+        named = {**SETTINGS, "notion_url": notion.url, "notion_db_mailouts": table}
+        with a_dashboard(tmp_path, with_sample=False, **named) as dashboard:
+            run = refused_mailout(dashboard, sender_rules_unmet("SPF: example.com has no SPF record."), page=page_id)
+            ada = dashboard.sign_in(browser.new_context(viewport=DESK))
+            ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
+            ada.get_by_role("button", name="Override sender rules").click()
+            confirm(ada)
+            expect(ada.locator(".flash")).to_contain_text("Sender rules overridden, mailout queued.")
+            actions = {action for _, action in actions_on(dashboard, ada.url.rpartition("/")[2])}
+            assert actions == {"mailout.send", "mailout.override_sender_rules"}
+            ada.context.close()
+
+
 @contextmanager
 def a_notion() -> Iterator[NotionStandIn]:
     """Run the Notion stand-in on its own event loop, because the test thread waits for the browser."""
@@ -282,13 +301,16 @@ def a_notion() -> Iterator[NotionStandIn]:
         loop.close()
 
 
-def refused_mailout(dashboard: Dashboard) -> MailoutRun:
+def refused_mailout(
+    dashboard: Dashboard, why: MailoutRefused | None = None, page: str = "0123456789abcdef0123456789abcdef"
+) -> MailoutRun:
     async def refuse() -> MailoutRun:
         runs = dashboard.engine.mailout_runs
-        run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
+        run = await runs.accept(DEFAULT_TENANT, page, actor="grace")
         held = await runs.claim(run)
         assert held is not None
-        await held.refuse(combine([no_subject(), empty_body()]))
+        await held.refuse(why or combine([no_subject(), empty_body()]))
+        await held.release(None)
         return run
 
     return dashboard.do(refuse)

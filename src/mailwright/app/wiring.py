@@ -37,6 +37,7 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits
+from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.inbound_webhooks import InboundWebhooks
@@ -233,7 +234,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        api_messages=ApiMessages(database, clock, acceptor, settings.timezone),
+        api_messages=ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         write_probe=WriteProbe(database, clock),
@@ -406,7 +407,15 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         settings.public_url,
         WebViewTokens(secret),
         tags_bounces=settings.bounce_tag,
+        domains=sender_domains(settings),
     )
+
+
+def sender_domains(settings: Settings) -> SenderDomains:
+    """Return the domains of the configured senders and of DKIM. The default sender names no domain."""
+    senders = [parse_mailbox(settings.sender).address, settings.from_email or ""]
+    domains = [*map(address.domain_of, senders), settings.dkim_domain or "", *settings.sender_domains]
+    return SenderDomains(domain for domain in domains if domain and not domain.endswith("localhost"))
 
 
 def preview_identity(settings: Settings) -> SenderIdentity:

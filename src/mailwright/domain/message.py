@@ -14,6 +14,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.lanes import priority_of
 from mailwright.domain.permits import PacingRules
 from mailwright.domain.results import ErrorCategory
+from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
 
@@ -25,6 +26,10 @@ class Source(StrEnum):
     MAILOUT = "mailout"
     ARTICLE = "article"
     NOTIFICATION = "notification"
+
+
+# The field of a payload that holds the warnings with which the message was accepted.
+WARNINGS = "warnings"
 
 
 @dataclass(slots=True)
@@ -60,6 +65,7 @@ class Accepted:
     status: str
     is_replay: bool = False
     is_conflict: bool = False  # The key was already used with a different body; nothing was stored.
+    warnings: tuple[AcceptWarning, ...] = ()
 
 
 @dataclass(slots=True)

@@ -218,6 +218,15 @@ class Settings(BaseSettings):
             "attributed. Set it to false if the SMTP server forbids that.",
         ),
     ] = True
+    sender_domains: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_SENDER_DOMAINS",
+            description="Further domains that you send from, separated by commas. Messages with a From address of "
+            "another domain are accepted with a warning and are not signed with your DKIM key.",
+        ),
+    ] = ()
     dkim_domain: Annotated[
         str | None,
         Field(
@@ -660,7 +669,7 @@ class Settings(BaseSettings):
             raise ValueError("set both MAILWRIGHT_DKIM_KEY_FILE and MAILWRIGHT_DKIM_SELECTOR, or neither")
         return value
 
-    @field_validator("sns_topic_arns", "unsubscribe_retired_secrets", mode="before")
+    @field_validator("sns_topic_arns", "unsubscribe_retired_secrets", "sender_domains", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value

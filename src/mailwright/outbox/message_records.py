@@ -11,7 +11,7 @@ from mailwright.domain.buckets import SUPPRESSED_CODES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.message import Event, Source
+from mailwright.domain.message import WARNINGS, Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Status
 from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database
@@ -95,6 +95,12 @@ class MessageRecord:
         """The message of which this is a copy that the receiving server deferred."""
         copy = self.payload.get("copy")
         return copy["of"] if isinstance(copy, Mapping) else None
+
+    @property
+    def warnings(self) -> list[dict[str, str]]:
+        """The warnings with which the message was accepted."""
+        found = self.payload.get(WARNINGS, [])
+        return found if isinstance(found, list) else []
 
     @property
     def deferred_copies(self) -> list[str]:

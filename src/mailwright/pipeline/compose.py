@@ -5,7 +5,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mailwright.audience.suppressions import suppressed_among
@@ -20,6 +20,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Admitted, Claimed, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
@@ -46,6 +47,7 @@ class SenderIdentity:
     public_url: str = ""
     web_view_tokens: WebViewTokens | None = None
     tags_bounces: bool = True
+    domains: SenderDomains = field(default_factory=SenderDomains)  # Only these are signed.
 
     def envelope_sender(self, outbox_id: str, sender: str) -> str:
         """Return the address for bounces. Its message id attributes even a bounce that quotes nothing."""
@@ -168,17 +170,24 @@ class Composer:
         return tuple(sorted(wanted - suppressed))
 
     async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
-        """Sign in threads: RSA takes milliseconds per message, and connections must be served meanwhile."""
+        """Sign the messages from our domains, in threads: RSA takes milliseconds, and connections must be served."""
         if self._signer is None:
             return list(batch)
         loop = asyncio.get_running_loop()
-        signed = await asyncio.gather(
-            *(loop.run_in_executor(self._threads, self._signer.sign, ready.outgoing.content, now) for ready in batch)
+        own = [ready for ready in batch if self._identity.domains.covers(self._from_domain(ready.claimed))]
+        contents = await asyncio.gather(
+            *(loop.run_in_executor(self._threads, self._signer.sign, ready.outgoing.content, now) for ready in own)
         )
-        return [
-            replace(ready, outgoing=replace(ready.outgoing, content=content))
-            for ready, content in zip(batch, signed, strict=True)
-        ]
+        signed = {
+            ready.claimed.message_key: replace(ready, outgoing=replace(ready.outgoing, content=content))
+            for ready, content in zip(own, contents, strict=True)
+        }
+        return [signed.get(ready.claimed.message_key, ready) for ready in batch]
+
+    def _from_domain(self, claimed: Claimed) -> str:
+        payload = claimed.payload
+        sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
+        return address.domain_of(sender.address)
 
     def _outgoing(self, claimed: Claimed, now: Instant) -> OutgoingMessage:
         payload = claimed.payload

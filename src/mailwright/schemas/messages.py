@@ -39,6 +39,17 @@ class ResolveRequest(RequestModel):
     resolution: Annotated[Resolution, Field(alias="as")]
 
 
+class WarningResponse(ResponseModel):
+    """A problem that does not stop the message: `FOREIGN_FROM`."""
+
+    code: str
+    detail: str
+
+
+# Missing if there are none.
+Warnings = Annotated[list[WarningResponse], Field(default_factory=list, exclude_if=lambda found: not found)]
+
+
 class AcceptedResponse(ResponseModel):
     """The message is stored durably. `jobId` equals `outboxId`."""
 
@@ -46,6 +57,7 @@ class AcceptedResponse(ResponseModel):
     job_id: str
     request_id: str
     status: Status
+    warnings: Warnings
 
 
 class ItemErrorResponse(ResponseModel):
@@ -61,6 +73,7 @@ class RejectedItemResponse(ResponseModel):
 class AcceptedItemResponse(ResponseModel):
     outbox_id: str
     status: Status
+    warnings: Warnings
 
 
 class BatchResponse(ResponseModel):
@@ -138,6 +151,7 @@ class MessageResponse(MessageSummaryResponse):
     copy_of: str | None  # The message of which this is a copy that was deferred and is sent alone.
     tags: list[str]
     metadata: dict[str, Any]
+    warnings: Warnings
     events: list[MessageEventResponse]
 
 
@@ -153,7 +167,12 @@ def accepted_response(message: Accepted) -> AcceptedResponse:
         job_id=message.outbox_id,
         request_id=message.request_id,
         status=Status(message.status),
+        warnings=_warnings(message),
     )
+
+
+def _warnings(message: Accepted) -> list[WarningResponse]:
+    return [WarningResponse.model_validate(each) for each in message.warnings]
 
 
 def batch_response(results: list[Accepted | RejectedItem]) -> BatchResponse:
@@ -199,6 +218,7 @@ def message_response(record: MessageRecord) -> MessageResponse:
         copy_of=record.copy_of,
         tags=record.payload.get("tags", []),
         metadata=record.payload.get("metadata", {}),
+        warnings=[WarningResponse(**each) for each in record.warnings],
         events=[
             MessageEventResponse(type=event.type, created_at=event.at, metadata={**event.metadata, **ids})
             for event in record.events
@@ -209,4 +229,6 @@ def message_response(record: MessageRecord) -> MessageResponse:
 def _item_response(result: Accepted | RejectedItem) -> AcceptedItemResponse | RejectedItemResponse:
     if isinstance(result, RejectedItem):
         return RejectedItemResponse(error=ItemErrorResponse.model_validate(result))
-    return AcceptedItemResponse.model_construct(outbox_id=result.outbox_id, status=Status(result.status))
+    return AcceptedItemResponse.model_construct(
+        outbox_id=result.outbox_id, status=Status(result.status), warnings=_warnings(result)
+    )

@@ -159,7 +159,7 @@ class Pacing:
         if self._booked and (is_due or self._is_stranded()):
             return True
         waiting = (_pacing(queue[0]) for queue in self._lanes.values())
-        can_book = any(self._rates.can_book(pacing, self._cycles.apart_us(pacing.alone)) for pacing in waiting)
+        can_book = any(self._rates.can_book(pacing, self._cycles.apart_us(pacing)) for pacing in waiting)
         return bool(self._missed or self._unused_rates()) or can_book
 
     def pause_seconds(self) -> float | None:
@@ -185,7 +185,7 @@ class Pacing:
             if queue is None:
                 continue
             pacing = _pacing(queue[0])
-            if not self._rates.can_book(pacing, self._cycles.apart_us(pacing.alone)):
+            if not self._rates.can_book(pacing, self._cycles.apart_us(pacing)):
                 continue
             self._last_lane = lane
             if not pacing.rates:
@@ -273,9 +273,9 @@ class Pacing:
 
     async def _book_some(self, queue: deque[ReadyMessage], pacing: PacingRules) -> Instant | None:
         """Book send times. If another worker uses an exact rate, return when that use ends."""
-        apart_us = self._cycles.apart_us(pacing.alone)
+        apart_us = self._cycles.apart_us(pacing)
         wanted = min(len(queue), self._rates.room(pacing, apart_us))
-        spacing = SlotSpacing(self._cycles.earliest_us(pacing.alone), apart_us)
+        spacing = SlotSpacing(self._cycles.earliest_us(pacing), apart_us)
         booking = await self._ledger.book(pacing.rates, wanted, self._rates.checkpoints, spacing)
         if not booking.slots:
             return booking.opens_at

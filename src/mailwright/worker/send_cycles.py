@@ -7,8 +7,11 @@ would have to be booked again.
 from collections import Counter
 from collections.abc import Iterable
 
+from mailwright.domain.permits import PacingRules
+
 # The weight of the latest message in the moving average.
 NEWEST_SHARE = 0.25
+EARLY_SHARE = 0.75
 
 
 class SendCycles:
@@ -20,13 +23,18 @@ class SendCycles:
 
     # Booking.
 
-    def apart_us(self, owners: Iterable[str]) -> int:
-        """Return how far apart send times must be, or 0 if no message of these owners has ended."""
-        return max((int(self._seconds.get(owner, 0) * 1_000_000) for owner in owners), default=0)
+    def apart_us(self, pacing: PacingRules) -> int:
+        """Return how far apart send times must be, or 0 if no message of these owners has ended.
 
-    def earliest_us(self, owners: Iterable[str]) -> int:
+        A message of exact rates may start late, so its send time rather comes too early than too late.
+        """
+        seconds = max((self._seconds.get(owner, 0.0) for owner in pacing.alone), default=0.0)
+        share = EARLY_SHARE if all(rate.is_exact for rate in pacing.rates) else 1
+        return int(seconds * share * 1_000_000)
+
+    def earliest_us(self, pacing: PacingRules) -> int:
         """Return the earliest send time that the owners can keep after the last one that they booked."""
-        return max((self._last_slots.get(owner, 0) + self.apart_us([owner]) for owner in owners), default=0)
+        return max((self._last_slots.get(owner, 0) for owner in pacing.alone), default=0) + self.apart_us(pacing)
 
     def note_slot(self, owners: Iterable[str], slot_us: int) -> None:
         for owner in owners:

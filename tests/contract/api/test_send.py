@@ -64,6 +64,17 @@ async def test_accepted_request_can_be_claimed(api: Api, clock: ManualClock) -> 
     assert claimed.external_id is not None
 
 
+@pytest.mark.promise("from-foreign")
+async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
+    foreign, own = ({**a_request(), "from": sender} for sender in ("boss@bank.example", "Shop <a@mail.example.com>"))
+    accepted = (await api.client.post(SEND, json=foreign)).json()
+    assert [each["code"] for each in accepted["warnings"]] == ["FOREIGN_FROM"]
+    stored = (await api.client.get(f"/v1/email/{accepted['outboxId']}")).json()
+    assert stored["warnings"] == accepted["warnings"]
+    results = (await api.client.post("/v1/email/batch", json={"messages": [own, foreign]})).json()["results"]
+    assert ["warnings" in result for result in results] == [False, True]
+
+
 async def test_request_id_is_generated_if_missing(api: Api) -> None:
     answer = await api.client.post(SEND, json=a_request())
     assert is_uuid(answer.headers["X-Request-Id"])

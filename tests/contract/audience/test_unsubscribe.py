@@ -26,7 +26,7 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_sec
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, subscriptions
 from tests.api import Api, an_api
-from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_newsletter, a_tenant
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_message_with, a_newsletter, a_tenant
 from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink
 
@@ -626,6 +626,16 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
         assert dkim.verify(content, dnsfunc=lambda name, timeout=5: record)
         changed = content.replace(b"One-Click", b"Two-Click")
         assert not dkim.verify(changed, dnsfunc=lambda name, timeout=5: record)
+
+
+@pytest.mark.promise("from-foreign")
+async def test_foreign_from_is_not_signed(bench: Bench, sink: SmtpSink) -> None:
+    senders = ["a@bank.example", "b@notexample.com", "c@example.com", "d@news.example.com"]
+    await bench.accept(*(a_message_with(**{"from": sender}) for sender in senders))
+    await bench.drain()
+    found = [email.message_from_bytes(message.content, policy=SMTP) for message in sink.messages]
+    signed = {message["From"]: message["DKIM-Signature"] is not None for message in found}
+    assert signed == dict(zip(senders, [False, False, True, True], strict=True))
 
 
 @pytest.mark.promise("unsubscribe-headers")

@@ -1,9 +1,9 @@
 """Accept messages that callers submit through the API: a message is accepted once its row is committed."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
@@ -11,19 +11,24 @@ import orjson
 
 from mailwright.access.api_keys import Caller
 from mailwright.audience import lists
+from mailwright.domain.address import domain_of, split_mailbox
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD
-from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.domain.message import WARNINGS, Accepted, NewMessage, Source
 from mailwright.domain.schedule import has_zone, is_past
+from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.states import OnDoubt, Priority
+from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.sources.api.requests import BatchRequest, ListNotFound, SendRequest, TemplateNotFound, parse_send
 from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplates, latest_templates
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.storage.database import Database
+
+log = logger(__name__)
 
 # A later time is nearly always a mistake in the year or the unit.
 MAX_SCHEDULE_AHEAD: Instant = 366 * DAY
@@ -81,11 +86,20 @@ class _Item(NamedTuple):
 
 
 class ApiMessages:
-    def __init__(self, database: Database, clock: Clock, acceptor: Acceptor, default_zone: str = "UTC") -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        acceptor: Acceptor,
+        default_zone: str = "UTC",
+        domains: SenderDomains | None = None,
+    ) -> None:
+        """`domains` are ours: another From domain is accepted with a warning."""
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
         self._default_zone = default_zone  # Of tenants without their own.
+        self._domains = domains or SenderDomains()
 
     async def send(self, context: RequestContext, body: Any) -> Accepted:
         """Accept one message. When this returns, the message is stored durably."""
@@ -93,11 +107,11 @@ class ApiMessages:
         references = await self._references(context.caller, [request])
         key = f"send:{context.idempotency_key}" if context.idempotency_key else None
         now = self._clock.now()
-        message = _message(context, request, references, _Item(uuid7(now), key, body), now)
+        message = self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body), now))
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
-        return accepted
+        return _with_warnings(accepted, message)
 
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
         """Accept all valid items in one commit. Results have the order of the items."""
@@ -118,8 +132,23 @@ class ApiMessages:
                 zip(uuid7s(now, len(items)), requests, items, strict=True)
             )
         ]
+        messages = [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
         accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
-        return [one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted)) for one in messages]
+        return [
+            one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one) for one in messages
+        ]
+
+    def _with_warnings(self, message: NewMessage) -> NewMessage:
+        """Store the warnings of a message with it, and log them."""
+        sender = message.payload.get("from")
+        if sender is None:
+            return message
+        email = sender["email"] if isinstance(sender, Mapping) else split_mailbox(sender)[1]
+        warnings = self._domains.warnings(domain_of(email))
+        for each in warnings:
+            log.warning("message_warning", outboxId=message.outbox_id, code=each.code, fromDomain=domain_of(email))
+        stored = [{"code": each.code, "detail": each.detail} for each in warnings]
+        return replace(message, payload={**message.payload, WARNINGS: stored}) if stored else message
 
     async def _zone(self, caller: Caller, bodies: Sequence[Any]) -> tzinfo | None:
         """Return the tenant's time zone if a time has none of its own. Most requests need no query."""
@@ -235,7 +264,12 @@ def _rejected_item(error: RequestInvalid) -> RejectedItem:
     return RejectedItem(error.code if error.code != RequestInvalid.code else first.code, first.message, first.field)
 
 
-def _accepted_or_conflict(accepted: Accepted) -> Accepted | RejectedItem:
+def _accepted_or_conflict(accepted: Accepted, message: NewMessage) -> Accepted | RejectedItem:
     if accepted.is_conflict:
         return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
-    return accepted
+    return _with_warnings(accepted, message)
+
+
+def _with_warnings(accepted: Accepted, message: NewMessage) -> Accepted:
+    found = tuple(AcceptWarning(**each) for each in message.payload.get(WARNINGS, ()))
+    return replace(accepted, warnings=found) if found else accepted

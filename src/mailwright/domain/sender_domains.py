@@ -1,0 +1,39 @@
+"""The domains that an installation sends from. A From address of another domain is foreign."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FOREIGN_FROM = "FOREIGN_FROM"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptWarning:
+    """A problem of an accepted message that does not stop it."""
+
+    code: str
+    detail: str
+
+
+class SenderDomains:
+    """The domains of the configured senders and of DKIM. Without any, no domain is foreign."""
+
+    def __init__(self, domains: Iterable[str] = ()) -> None:
+        self._domains = frozenset(domain.lower().rstrip(".") for domain in domains)
+
+    def covers(self, domain: str) -> bool:
+        """Return whether the domain is one of these, or a subdomain or parent of one, which DMARC accepts."""
+        asked = domain.lower().rstrip(".")
+        return not self._domains or any(_is_aligned(asked, own) for own in self._domains)
+
+    def warnings(self, domain: str) -> tuple[AcceptWarning, ...]:
+        if self.covers(domain):
+            return ()
+        detail = (
+            f"The From domain {domain} is not one of yours, so the email is sent without your DKIM signature and "
+            "receivers may reject it. Use another From address, or add the domain to MAILWRIGHT_SENDER_DOMAINS."
+        )
+        return (AcceptWarning(FOREIGN_FROM, detail),)
+
+
+def _is_aligned(one: str, other: str) -> bool:
+    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
