@@ -76,6 +76,8 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
         print_json(message_response(record).to_dict())
         return
     out.print(_header(record))
+    for each in record.warnings:
+        out.print(Text(f"! {each['detail']} [{each['code']}]", style="yellow"), soft_wrap=True)
     _print_explanation(explanation)
     out.print(_timeline(record))
 
