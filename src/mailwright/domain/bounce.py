@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from mailwright.domain.bounce_phrases import CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 
@@ -47,10 +47,6 @@ _EXCEPTIONS = tuple(
     (re.compile(translate(code)), re.compile(phrase), kind) for code, phrase, kind in _BY_STATUS_AND_WORDS
 )
 _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_STATUS)
-_UNKNOWN = re.compile("|".join(UNKNOWN_ADDRESS))
-_CLOSED = re.compile("|".join(CLOSED))
-_PASSING = re.compile("|".join(PASSING))
-_SUGGESTIVE = re.compile("|".join(SUGGESTIVE))
 
 # Addresses and host names may contain any word: nospam@full.example.
 _ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1,253}[>\"']?")
@@ -98,7 +94,12 @@ class _Phrases:
 def _find_phrases(text: str) -> _Phrases:
     words = " ".join(text.lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
-    return _Phrases(words, *(each.search(words) is not None for each in (_UNKNOWN, _CLOSED, _PASSING, _SUGGESTIVE)))
+    return _Phrases(words, *(each.search(words) is not None for each in _phrase_patterns()))
+
+
+@cache  # Not at import: compiling takes as long as importing a database driver, and most commands read no bounce.
+def _phrase_patterns() -> list[re.Pattern[str]]:
+    return [re.compile("|".join(phrases)) for phrases in (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE)]
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:
