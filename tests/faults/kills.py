@@ -7,7 +7,7 @@ from tests.faults.books import compare, doubts_by_worker
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 
-CONNECTIONS = 20  # The default of the SMTP provider.
+CONNECTIONS = 40  # The default of the SMTP provider for transactional messages.
 SEED = 20_260_101
 
 

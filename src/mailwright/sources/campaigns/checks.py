@@ -1,6 +1,6 @@
 """Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -84,48 +84,43 @@ async def check_campaign(
     attachments: Sequence[CampaignAttachment] = (),
 ) -> CampaignCheck:
     """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
-    problems: list[CampaignProblem] = list(_check_schedule(definition, now))
-    warnings: dict[PresendIssue, None] = {}
-    bodies = await compile_bodies(store, tenant_id, definition, problems)
+    found = _Findings(list(_check_schedule(definition, now)))
+    bodies = await compile_bodies(store, tenant_id, definition, found.problems)
     async with database.read() as tx:
         audience_problems: list[CampaignProblem] = []
         filter_ = await _load_filter(tx, tenant_id, definition, audience_problems)
         await _check_lists(tx, tenant_id, definition, audience_problems)
         members = _audience_query(tenant_id, definition, filter_, now, audience_problems)
-        problems += audience_problems
-        drafts = await build_drafts(tx, tenant_id, definition, bodies, problems)
+        found.problems += audience_problems
+        drafts = await build_drafts(tx, tenant_id, definition, bodies, found.problems)
         texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
         required = _required_variables(texts, definition.variables)
         planned, missing = await _count(tx, members, required)
         if not audience_problems:
-            problems += _check_size(definition, planned)
-            warnings.update(dict.fromkeys(_check_test_group(definition, planned)))
+            found.problems += _check_size(definition, planned)
+            found.warn(_check_test_group(definition, planned))
         for text in texts:
-            issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
-            problems += [_problem(issue) for issue in issues if issue.level is IssueLevel.ERROR]
-            warnings.update(dict.fromkeys(issue for issue in issues if issue.level is IssueLevel.WARNING))
+            found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts))
         if planned:
-            problems += [_missing(each, number, planned) for each, number in missing.items() if number]
+            found.problems += [_missing(each, number, planned) for each, number in missing.items() if number]
         else:
             # Without an audience, report the variables that no contact of the tenant has.
             known = is_known(tenant_id)
-            problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
+            found.problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
         if filter_ is not None and not audience_problems:
-            warnings.update(dict.fromkeys(await _attribute_warnings(tx, tenant_id, filter_)))
+            found.warn(await _attribute_warnings(tx, tenant_id, filter_))
         excluded: Mapping[Exclusion, int] = {}
         if counts_excluded and not audience_problems:
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
-    warnings.update(dict.fromkeys(await _hours_warnings(database, definition, tenant_id, now, facts)))
-    warnings.update(dict.fromkeys(check_attachments(attachments, planned)))
-    has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in warnings)
+    found.warn(await _hours_warnings(database, definition, tenant_id, now, facts))
+    found.warn(check_attachments(attachments, planned))
+    has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in found.warnings)
     unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
-    if unmet and overrides_rules:
-        warnings[PresendIssue(IssueLevel.WARNING, CODE, refusal_text(unmet, rules.limit), "sender")] = None
-    elif unmet:
-        problems.append(CampaignProblem("from", CODE, refusal_text(unmet, rules.limit)))
+    if unmet:
+        found.add_unmet_rules(refusal_text(unmet, rules.limit), is_overridden=overrides_rules)
     return CampaignCheck(
-        tuple(dict.fromkeys(problems)),
-        tuple(warnings),
+        tuple(dict.fromkeys(found.problems)),
+        tuple(found.warnings),
         tuple(drafts),
         filter_,
         planned,
@@ -133,6 +128,27 @@ async def check_campaign(
         unmet,
         has_postal,
     )
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What the checks of a campaign have found so far; each warning once."""
+
+    problems: list[CampaignProblem]
+    warnings: dict[PresendIssue, None] = field(default_factory=dict)
+
+    def warn(self, issues: Iterable[PresendIssue]) -> None:
+        self.warnings.update(dict.fromkeys(issues))
+
+    def sort(self, issues: Sequence[PresendIssue]) -> None:
+        self.problems.extend(_problem(issue) for issue in issues if issue.level is IssueLevel.ERROR)
+        self.warn(issue for issue in issues if issue.level is IssueLevel.WARNING)
+
+    def add_unmet_rules(self, text: str, *, is_overridden: bool) -> None:
+        if is_overridden:
+            self.warn([PresendIssue(IssueLevel.WARNING, CODE, text, "sender")])
+        else:
+            self.problems.append(CampaignProblem("from", CODE, text))
 
 
 async def require_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> None:
