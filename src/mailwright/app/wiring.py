@@ -53,6 +53,7 @@ from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
+from mailwright.outbox.sending_hold import HoldWatch
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
@@ -125,6 +126,7 @@ class Engine:
     operations: Operations
     gauges: QueueGauges
     write_probe: WriteProbe
+    hold_watch: HoldWatch
     reports: Reports
     inbound_webhooks: InboundWebhooks
     webhook_endpoints: WebhookEndpoints
@@ -238,6 +240,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         write_probe=WriteProbe(database, clock),
+        hold_watch=HoldWatch(database, clock),
         reports=reports,
         inbound_webhooks=make_webhooks(settings, reports, clock),
         webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),

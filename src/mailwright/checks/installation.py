@@ -7,15 +7,20 @@ from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
-from mailwright.domain.clock import Clock, SystemClock
+from mailwright.domain.clock import DAY, Clock, SystemClock, isoformat
 from mailwright.domain.errors import DatabaseDamaged, MailwrightError
+from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.settings import Settings
+from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
 from mailwright.storage.server_settings import find_unsafe_settings
+
+# How long reports about unknown messages are shown.
+UNKNOWN_SENDS_SHOWN = 7 * DAY
 
 
 async def check(settings: Settings) -> AsyncIterator[Finding]:
@@ -46,6 +51,8 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
         if found.verdict is Verdict.OK:
             async for unsafe in _server_settings(database):
                 yield unsafe
+            async for held in _hold(database, clock):
+                yield held
             yield await _workers(database, clock)
             async for finding in check_mailout_list(settings, database):
                 yield finding
@@ -80,6 +87,20 @@ def _is_missing(database: Database) -> bool:
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:
     for name, risk in (await find_unsafe_settings(database)).items():
         yield warning("database", f"PostgreSQL runs with {name} = off: {risk}", f"set {name} = on in postgresql.conf")
+
+
+async def _hold(database: Database, clock: Clock) -> AsyncIterator[Finding]:
+    if (hold := await find_hold(database)) is not None:
+        summary = f"all sending is held since {isoformat(hold.since)} ({hold.reason}): {hold.detail}"
+        yield problem("sending", summary, "decide about what was due, then resume with `mailwright db release`")
+    unknown = await find_unknown_sends(database)
+    if unknown is not None and clock.now() - unknown.latest < UNKNOWN_SENDS_SHOWN:
+        yield warning(
+            "sending",
+            f"{unknown.reports:,} reports were about messages that this database does not know, the latest from "
+            f"{unknown.source} at {isoformat(unknown.latest)} about {unknown.outbox_id}",
+            "if no other installation uses the provider's account, the database may be an older backup",
+        )
 
 
 async def _workers(database: Database, clock: Clock) -> Finding:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from mailwright.app.templates import make_templates
-from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.opening import Installation, find_tenant, run, warn_if_held
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -204,6 +204,7 @@ def send(
 
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await find_tenant(at, tenant)
+        await warn_if_held(at)
         return await _runs(at).start(CONSOLE, owner.id, order, overrides_rules=override_sender_rules)
 
     begun, is_replay = run(work)

@@ -47,7 +47,7 @@ from mailwright.cli.campaign_options import (
 )
 from mailwright.cli.campaign_output import View, limits, picture, schedule_text, status, waiting
 from mailwright.cli.exit_codes import NEGATIVE
-from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
+from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
@@ -375,6 +375,7 @@ def send_test(
 
     async def work(at: Installation) -> list[str]:
         messages = await _campaigns(at).test_send(ACTOR, campaign_id, addresses, as_contact=as_contact)
+        await warn_if_held(at)
         return [message.outbox_id for message in messages]
 
     for outbox_id in _run(work):

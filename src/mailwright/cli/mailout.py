@@ -13,7 +13,7 @@ from rich.text import Text
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE, sentence
-from mailwright.cli.opening import Installation, run
+from mailwright.cli.opening import Installation, run, warn_if_held
 from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines, zone_time
 from mailwright.content.template import RenderedEmail
@@ -236,6 +236,7 @@ async def _send(
 ) -> tuple[MailoutRun, RunWait | None, list[RunError]]:
     """Send the page and return its run, what it waits for, and its errors."""
     begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE, overrides_rules=overrides_rules))
+    await warn_if_held(at)
     waits = await find_waits(at.database, at.clock, [begun])
     return begun, waits.get(begun.key), await mailouts.list_errors(begun)
 

@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 
 from mailwright.app.addresses import located
 from mailwright.app.databases import open_database
-from mailwright.cli.output import display
+from mailwright.cli.output import aside, display
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox import tenants
+from mailwright.outbox.sending_hold import find_hold
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import known_revision
 
@@ -64,6 +65,16 @@ async def find_tenant(at: Installation, name: str) -> tenants.Tenant:
 async def show_zone_of(at: Installation, tenant_id: int) -> None:
     """Show times in the time zone of this tenant."""
     display.zone = await tenants.load_zone(at.database, tenant_id, at.settings.timezone)
+
+
+async def warn_if_held(at: Installation) -> None:
+    """Warn on stderr if what was just accepted waits because all sending is held."""
+    if (hold := await find_hold(at.database)) is not None:
+        from mailwright.schemas.explanation_text import hold_text  # noqa: PLC0415 - slow to import
+
+        aside.print(
+            f"! {hold_text(hold, at.clock.now(), display.zone)} `mailwright db release` does that.", markup=False
+        )
 
 
 def settings_for_command() -> Settings:

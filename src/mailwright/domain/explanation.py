@@ -87,6 +87,7 @@ class Remedy(StrEnum):
     RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
     RESOLVE_MESSAGES = "resolve_messages"
     MEET_SENDER_RULES = "meet_sender_rules"
+    RELEASE_SENDING = "release_sending"  # an operator decides about what was due, and sending resumes
 
 
 class LimitScope(StrEnum):
@@ -118,6 +119,7 @@ class Explanation:
     reason: str | None = None  # the code of the rule or the error
     detail: str | None = None  # the kind of the reason, if there are several
     until: Instant | None = None
+    held_since: Instant | None = None  # since when all sending of the installation is held, if that is the reason
     limit: ReachedLimit | None = None
     remedy: Remedy | None = None
     actions: tuple[Action, ...] = ()  # only actions that are possible now

@@ -21,6 +21,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
+from mailwright.events import unknown_sends
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
@@ -32,7 +33,7 @@ from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
-__all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "take"]
+__all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "TakenReports", "take"]
 
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
@@ -79,6 +80,15 @@ class ReportCounts:
     new: int = 0
     repeated: int = 0
     unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TakenReports:
+    """What became of the reports of one transaction."""
+
+    effects: list[Effect]  # in the order of the reports
+    never_sent: list[Report]  # about a message here that was never handed to a provider
+    unknown: list[Report]  # about no message here
 
 
 class Reports:
@@ -129,14 +139,16 @@ class Reports:
     async def _commit(self, reports: Sequence[Report], *, by_address: bool) -> list[Effect]:
         now = self._clock.now()
 
-        async def work(tx: Runner) -> list[Effect]:
-            effects = await take(tx, reports, self._soft, now, by_address=by_address)
+        async def work(tx: Runner) -> TakenReports:
+            taken = await take(tx, reports, self._soft, now, by_address=by_address)
             if by_address and self._has_other_subscribers:
-                unknown = [each for each, effect in zip(reports, effects, strict=True) if effect is Effect.UNKNOWN]
-                await _keep_for_subscribers(tx, unknown)
-            return effects
+                await _keep_for_subscribers(tx, taken.unknown)
+            return taken
 
-        effects = await self._database.transact(work)
+        taken = await self._database.transact(work)
+        effects = taken.effects
+        if by_address:
+            await unknown_sends.examine(self._database, taken.never_sent, taken.unknown, now)
         for report, effect in zip(reports, effects, strict=True):
             if effect is Effect.NEW:
                 metrics.REPORTS.labels(report.source, report.type, report.verdict).inc()
@@ -221,8 +233,8 @@ async def take(
     *,
     proves: bool = True,
     by_address: bool = False,
-) -> list[Effect]:
-    """Record reports; return their effects in order. `proves`: whether the provider had the messages."""
+) -> TakenReports:
+    """Record reports and return what became of them. `proves`: whether the provider had the messages."""
     first: dict[str, Report] = {}
     for report in reports:
         first.setdefault(_key(report), report)
@@ -232,7 +244,9 @@ async def take(
     await _update_contacts(tx, new, soft, now)
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
     effects |= {one.key: Effect.NEW for one in new}
-    return _in_order(reports, effects)
+    unknown = [report for key, report in first.items() if effects[key] is Effect.UNKNOWN]
+    never_sent = [one.report for one in taken.values() if proves and one.message.was_never_sent]
+    return TakenReports(_in_order(reports, effects), never_sent, unknown)
 
 
 async def _understood(

@@ -33,6 +33,7 @@ from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, 
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
+from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, list_present, outage_of
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -67,6 +68,7 @@ class MessageFacts:
     now: Instant
     workers: list[WorkerPresence]
     ahead: int
+    hold: SendingHold | None = None
 
     @property
     def is_expired(self) -> bool:
@@ -86,8 +88,8 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         rows = await tx.run(EXPLAIN_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id, now=now)
         if not rows:
             raise NotFound
-        ahead = await _ahead(tx, rows[0], now)
-    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead))
+        ahead, hold = await _ahead(tx, rows[0], now), await load_hold(tx)
+    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold))
 
 
 async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
@@ -107,7 +109,7 @@ def explanation(facts: MessageFacts) -> MessageExplanation:
     """Return the explanation by the first rule that applies."""
     match Status(facts.message.status):
         case Status.PENDING | Status.RETRY_SCHEDULED:
-            return _not_due(facts) if facts.message.claimable_at > facts.now else _due(facts)
+            return _waiting(facts)
         case Status.SENT_ATTEMPT:
             return _sending(facts)
         case Status.IN_DOUBT:
@@ -118,6 +120,15 @@ def explanation(facts: MessageFacts) -> MessageExplanation:
             return _failed(facts)
         case Status.CANCELLED | Status.CLOSED_UNKNOWN as closed:
             return _closed(facts, closed)
+
+
+def _waiting(facts: MessageFacts) -> MessageExplanation:
+    if facts.message.claimable_at > facts.now:
+        return _not_due(facts)
+    if facts.hold is None:
+        return _due(facts)
+    reason, since = facts.hold.reason, facts.hold.since
+    return _explain(facts, ExplanationState.HELD, reason=reason, held_since=since, remedy=Remedy.RELEASE_SENDING)
 
 
 # Final states.

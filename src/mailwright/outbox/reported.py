@@ -19,13 +19,19 @@ class ReportedMessage:
     tenant_id: int
     to_email: str
     is_certain: bool = True  # Found by an ID, not by the recipient's address alone.
+    was_never_sent: bool = False  # Found by our ID, and never handed to a provider as far as this database knows.
 
 
 async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str, ReportedMessage]:
     if not outbox_ids:
         return {}
     rows = await tx.run(FIND_BY_OUTBOX_ID, wanted=[{"outbox_id": outbox_id} for outbox_id in sorted(outbox_ids)])
-    return {row.outbox_id: ReportedMessage(row.message_key, row.tenant_id, row.to_email) for row in rows}
+    return {
+        row.outbox_id: ReportedMessage(
+            row.message_key, row.tenant_id, row.to_email, was_never_sent=bool(row.was_never_sent)
+        )
+        for row in rows
+    }
 
 
 async def find_by_provider_id(

@@ -3,19 +3,20 @@
 A restored backup does not know what was sent after it was made: sending what it considers due would repeat messages.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.errors import NotDurable, NotPossibleNow
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox import audit_log
-from mailwright.outbox.settle import append_events, event_row
+from mailwright.outbox.settle import append_events, event_row, settle_proven
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -25,6 +26,7 @@ FIND_HOLD = statement(__package__, "find_hold")
 DOUBT_DUE = statement(__package__, "doubt_due")
 
 HOLD = "sending_hold"
+WATCH_TTL: Instant = SECOND
 BATCH = 500
 # Messages that may have been sent before the restore. They are never resent automatically.
 ERROR_CODE = "DATABASE_RESTORED"
@@ -57,11 +59,34 @@ async def is_held(tx: Runner) -> bool:
 
 async def find_hold(database: Database) -> SendingHold | None:
     async with database.read() as tx:
-        rows = await tx.execute(select(installation.c.value).where(installation.c.name == HOLD))
+        return await load_hold(tx)
+
+
+async def load_hold(tx: Runner) -> SendingHold | None:
+    rows = await tx.run(FIND_HOLD)
     if not rows:
         return None
     stored = orjson.loads(rows[0].value)
     return SendingHold(HoldReason(stored["reason"]), stored["since"], stored["detail"])
+
+
+class HoldWatch:
+    """Knows the hold for callers who cannot wait for a query each: it is read at most once per `WATCH_TTL`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._hold: SendingHold | None = None
+        self._read_at: Instant | None = None
+
+    async def current(self) -> SendingHold | None:
+        now = self._clock.now()
+        # A clock that was set back must not keep an old result.
+        if self._read_at is None or not 0 <= now - self._read_at < WATCH_TTL:
+            self._read_at = now
+            with suppress(NotDurable):  # A warning must not fail what was accepted.
+                self._hold = await find_hold(self._database)
+        return self._hold
 
 
 async def hold_sending(database: Database, hold: SendingHold) -> None:
@@ -88,7 +113,7 @@ async def release_hold(database: Database, clock: Clock, *, actor: str, due: Due
     hold = await find_hold(database)
     if hold is None:
         raise NotPossibleNow("Sending is not held.")
-    doubted = await _doubt_due(database, hold.since, clock.now()) if due is DueMessages.IN_DOUBT else 0
+    doubted = await _doubt_due(database, hold.since, clock.now(), only_reported=due is DueMessages.SEND)
     async with database.write() as tx:
         await tx.execute(delete(installation).where(installation.c.name == HOLD))
         await audit_log.record(
@@ -103,19 +128,20 @@ async def release_hold(database: Database, clock: Clock, *, actor: str, due: Due
     return doubted
 
 
-async def _doubt_due(database: Database, since: Instant, now: Instant) -> int:
+async def _doubt_due(database: Database, since: Instant, now: Instant, *, only_reported: bool) -> int:
+    """Put due messages in doubt, and mark as sent those that a provider has reported; return how many are in doubt."""
     count = 0
+    error = {"error_code": ERROR_CODE, "error_reason": ERROR_REASON}
     while True:
         async with database.write() as tx:
-            rows = await tx.run(
-                DOUBT_DUE, since=since, now=now, limit=BATCH, error_code=ERROR_CODE, error_reason=ERROR_REASON
-            )
+            rows = await tx.run(DOUBT_DUE, since=since, now=now, limit=BATCH, only_reported=int(only_reported), **error)
             metadata = {"errorCode": ERROR_CODE, "errorMessage": ERROR_REASON}
             events = [
                 event_row(row.message_key, row.tenant_id, Event(EventType.IN_DOUBT, now, metadata)) for row in rows
             ]
             if events:
                 await append_events(tx, events)
-        count += len(rows)
+            proven = await settle_proven(tx, [row.message_key for row in rows], now)
+        count += len(rows) - proven
         if len(rows) < BATCH:
             return count

@@ -207,10 +207,15 @@ def may_be_with_provider(claimed: Claimed) -> bool:
 
 async def settle_reported(tx: Runner, waiting: Sequence[Claimed], now: Instant) -> None:
     """Apply reports that arrived while messages waited for a resend: they prove the earlier attempt."""
-    if not waiting:
-        return
-    rows = await tx.run(FIND_REPORTED_MEANWHILE, wanted=[{"message_key": each.message_key} for each in waiting])
-    await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows], now)
+    await settle_proven(tx, [each.message_key for each in waiting], now)
+
+
+async def settle_proven(tx: Runner, message_keys: Sequence[int], now: Instant) -> int:
+    """Mark as sent those of the messages that a report proves to be with their provider; return how many."""
+    if not message_keys:
+        return 0
+    rows = await tx.run(FIND_REPORTED_MEANWHILE, wanted=[{"message_key": key} for key in message_keys])
+    return await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows], now)
 
 
 async def _begin(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> frozenset[int]:

@@ -29,6 +29,7 @@ from mailwright.domain.explanation import (
 )
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
+from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
@@ -91,6 +92,9 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     AWAITING_WINNER: "A/B test",
     UNDECIDED: "undecided A/B test",
     SENDER_RULES: "sender rules",
+    HoldReason.RESTORED: "hold after a restored database",
+    HoldReason.REPLACED: "hold after a replaced database",
+    HoldReason.REPORTED: "hold after a report of unknown messages",
 }
 
 
@@ -258,7 +262,29 @@ def _resumes(times: _Times, explanation: Explanation, goes_on: str = "Sending re
     return f"{goes_on} at {times.at(explanation.until)}.{why if is_daily else ''}"
 
 
+_HOLD_CAUSES: Final[Mapping[str, str]] = {
+    HoldReason.RESTORED: "the database was restored from a backup, so messages sent after it are unknown",
+    HoldReason.REPLACED: "the database is not the one that was used here before, so earlier messages are unknown",
+    HoldReason.REPORTED: "a provider reported a message that this database has never sent, so it may be a backup",
+}
+
+
+def _hold_sentence(times: _Times, reason: str, since: Instant | None) -> str:
+    """Say why nothing at all is sent, and since when."""
+    return f"All sending is held since {times.at(since)}: {_HOLD_CAUSES[reason]}."
+
+
+def hold_text(hold: SendingHold, now: Instant, zone: tzinfo = UTC) -> str:
+    """Return the warning for someone whose message was accepted meanwhile."""
+    accepted = "Messages are accepted and wait."
+    return (
+        f"{_hold_sentence(_Times(now, zone), hold.reason, hold.since)} {accepted} {_REMEDIES[Remedy.RELEASE_SENDING]}"
+    )
+
+
 def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 - a table
+    if message.held_since is not None:
+        return f"{_hold_sentence(times, message.reason or '', message.held_since)} This message waits."
     match message.reason:
         case "paused":
             return f"Campaign {message.campaign} is paused."
@@ -352,7 +378,7 @@ _UNDECIDED_NEXT: Final = "All other recipients wait until someone chooses the va
 
 
 def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
-    if campaign.is_message_deferral:
+    if campaign.is_message_deferral or campaign.held_since is not None:
         return _message_deferral(times, campaign)
     if campaign.reason == UNDECIDED:
         return f"A/B test undecided: the results of the variants do not differ clearly. {_UNDECIDED_NEXT}"
@@ -390,6 +416,8 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
     code = campaign.reason if campaign.detail is None else f"{campaign.reason}:{campaign.detail}"
     why = _MESSAGE_DEFERRALS.get(code or "", "All remaining messages are deferred.")
     left = f"{count_text(campaign.unsent, 'message')} left."
+    if campaign.held_since is not None:
+        return f"{_hold_sentence(times, campaign.reason or '', campaign.held_since)} {left}"
     if code == DeferReason.PROVIDER_UNAVAILABLE:
         return f"{why} {left} Mailwright tries again at {times.at(campaign.until)}."
     return f"{why} {left} {_goes_on(campaign)} at {times.at(campaign.until)}."
@@ -480,6 +508,9 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.MEET_SENDER_RULES: (
         "Set up SPF, DKIM, DMARC, a public https URL and a postal address, or override the rules."
     ),
+    Remedy.RELEASE_SENDING: (
+        "An operator decides whether what was due is sent or left unconfirmed, and then resumes sending."
+    ),
     Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision: sent, resend or close.",
 }
 
@@ -542,6 +573,9 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     AWAITING_WINNER: DeferralLabel("A/B test running"),
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
+    HoldReason.RESTORED: DeferralLabel("All sending is held: database restored"),
+    HoldReason.REPLACED: DeferralLabel("All sending is held: database replaced"),
+    HoldReason.REPORTED: DeferralLabel("All sending is held: unknown messages reported"),
 }
 
 
@@ -573,6 +607,7 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ForecastAssumption.ASSUMED_RATE: (
         f"Nothing has been sent recently, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),
+    ForecastAssumption.SENDING_HELD: "All sending is held. Nothing is sent until an operator resumes it.",
     ForecastAssumption.NO_WORKER: "No worker is running. The times apply if one starts now.",
     ForecastAssumption.LAST_RATE: "Messages are sent as fast as recently.",
     ForecastAssumption.ONE_AT_A_TIME_RATE: (

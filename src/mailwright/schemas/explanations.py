@@ -54,6 +54,7 @@ class CampaignExplanationResponse(ResponseModel):
     reason: str | None
     detail: str | None
     until: Time | None
+    held_since: Time | None
     what_would_change: str | None
     then: str | None
     actions: list[ActionResponse]
@@ -83,6 +84,7 @@ def _shared(explanation: Explanation, text: ExplanationText) -> dict[str, str | 
         "reason": explanation.reason,
         "detail": explanation.detail,
         "until": isoformat(explanation.until),
+        "heldSince": isoformat(explanation.held_since),
         "whatWouldChange": text.what_would_change,
     }
 

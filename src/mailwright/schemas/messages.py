@@ -5,11 +5,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.domain.actions import ActionKind
+from mailwright.domain.clock import Instant
 from mailwright.domain.message import Accepted, Source
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Resolution, Status
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
+from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.explanation_text import hold_text
 from mailwright.schemas.paging import Page, decode_cursor
 from mailwright.sources.api.fields import Address, RequestModel, RequestTime
 from mailwright.sources.api.messages import RejectedItem
@@ -50,14 +53,23 @@ class WarningResponse(ResponseModel):
 Warnings = Annotated[list[WarningResponse], Field(default_factory=list, exclude_if=lambda found: not found)]
 
 
+class SendingHeldResponse(ResponseModel):
+    """Why nothing at all is sent, and since when. Only an operator ends it."""
+
+    reason: HoldReason
+    since: Time
+    sentence: str
+
+
 class AcceptedResponse(ResponseModel):
-    """The message is stored durably. `jobId` equals `outboxId`."""
+    """The message is stored durably. `jobId` equals `outboxId`. `sendingHeld`: why nothing is sent at present."""
 
     outbox_id: str
     job_id: str
     request_id: str
     status: Status
     warnings: Warnings
+    sending_held: SendingHeldResponse | None = None
 
 
 class ItemErrorResponse(ResponseModel):
@@ -80,6 +92,7 @@ class BatchResponse(ResponseModel):
     """One result for each item, in the same order."""
 
     results: list[AcceptedItemResponse | RejectedItemResponse]
+    sending_held: SendingHeldResponse | None = None
 
 
 class MessageStatusResponse(ResponseModel):
@@ -105,6 +118,7 @@ class MessageExplanationResponse(ResponseModel):
     reason: str | None
     detail: str | None
     until: str | None
+    held_since: str | None
     what_would_change: str | None
     actions: list[ActionResponse]
 
@@ -160,7 +174,13 @@ class MessageListResponse(ResponseModel):
     next_cursor: str | None
 
 
-def accepted_response(message: Accepted) -> AcceptedResponse:
+def sending_held_response(hold: SendingHold | None, now: Instant) -> SendingHeldResponse | None:
+    if hold is None:
+        return None
+    return SendingHeldResponse(reason=hold.reason, since=hold.since, sentence=hold_text(hold, now))
+
+
+def accepted_response(message: Accepted, held: SendingHeldResponse | None = None) -> AcceptedResponse:
     # Skip validation, because this is the most frequent response.
     return AcceptedResponse.model_construct(
         outbox_id=message.outbox_id,
@@ -168,6 +188,7 @@ def accepted_response(message: Accepted) -> AcceptedResponse:
         request_id=message.request_id,
         status=Status(message.status),
         warnings=_warnings(message),
+        sending_held=held,
     )
 
 
@@ -175,8 +196,9 @@ def _warnings(message: Accepted) -> list[WarningResponse]:
     return [WarningResponse.model_validate(each) for each in message.warnings]
 
 
-def batch_response(results: list[Accepted | RejectedItem]) -> BatchResponse:
-    return BatchResponse.model_construct(results=[_item_response(result) for result in results])
+def batch_response(results: list[Accepted | RejectedItem], held: SendingHeldResponse | None = None) -> BatchResponse:
+    items = [_item_response(result) for result in results]
+    return BatchResponse.model_construct(results=items, sending_held=held)
 
 
 def message_summary_response(message: MessageSummary) -> MessageSummaryResponse:

@@ -2,8 +2,10 @@
 
 from sqlalchemy import select
 
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
 from mailwright.domain.permits import Deferral
+from mailwright.outbox.sending_hold import load_hold
 from mailwright.outbox.workers import load_present, outage_of
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
@@ -18,8 +20,11 @@ RETRY_SCHEDULED = "retry_scheduled"
 async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
     """Return by lane when its first message is due, and why not earlier.
 
-    While no worker can use any provider, that is the reason of every lane.
+    While all sending is held, or no worker can use any provider, that is the reason of every lane.
     """
+    if (hold := await load_hold(tx)) is not None:
+        rows = await tx.execute(select(queue_entries.c.lane).where(queue_entries.c.completed_at.is_(None)))
+        return {row.lane: Deferral(INDEFINITELY, hold.reason) for row in rows}
     outage = outage_of(await load_present(tx, now), now)
     if outage is not None:
         return dict.fromkeys(await _undeferred_lanes(tx, now), outage)

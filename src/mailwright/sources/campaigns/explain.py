@@ -29,6 +29,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason, split_defer_reason
 from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
@@ -56,6 +57,7 @@ class CampaignFacts:
     forecast: CampaignForecast | None
     message_deferral: Deferral | None = None  # what its messages wait for while the campaign itself may send
     can_start: bool = False  # a draft that passed the pre-send checks
+    hold: SendingHold | None = None
 
 
 async def explain_campaign(
@@ -82,7 +84,7 @@ async def explain_campaign(
         row = await _find(tx, campaign_id, tenant_id, now)
         is_queued = row.lane is not None and row.completed_at is None
         counts = None if row.lane is None else (await tx.run(COUNT_LANE, lane=row.lane))[0]
-        deferrals = await load_lane_deferrals(tx, now)
+        deferrals, hold = await load_lane_deferrals(tx, now), await load_hold(tx)
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
         is_deferred = row.deferred_until is not None
         levels = rules.levels(row.tenant_id, row.lane or 0)
@@ -109,6 +111,7 @@ async def explain_campaign(
             forecast=own_forecast if is_queued else None,
             message_deferral=message_deferral,
             can_start=can_start,
+            hold=hold,
         )
     )
 
@@ -125,7 +128,7 @@ def explanation(facts: CampaignFacts) -> CampaignExplanation:
         case CampaignStatus.CANCELLED:
             return _cancelled(facts)
         case CampaignStatus.READY | CampaignStatus.SENDING | CampaignStatus.PAUSED:
-            return _unfinished(facts)
+            return _unfinished(facts) if facts.campaign.completed_at is None else _completed(facts)
 
 
 def _cancelled(facts: CampaignFacts) -> CampaignExplanation:
@@ -137,8 +140,9 @@ def _cancelled(facts: CampaignFacts) -> CampaignExplanation:
 
 def _unfinished(facts: CampaignFacts) -> CampaignExplanation:
     campaign = facts.campaign
-    if campaign.completed_at is not None:
-        return _completed(facts)
+    if facts.hold is not None:
+        reason, since = facts.hold.reason, facts.hold.since
+        return _explain(facts, CampaignState.HELD, reason=reason, held_since=since, remedy=Remedy.RELEASE_SENDING)
     if campaign.deferred_until is not None:
         return _DEFERRED.get(campaign.defer_reason, _limited)(facts)
     if facts.message_deferral is not None:

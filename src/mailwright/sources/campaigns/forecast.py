@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.campaign import INDEFINITELY, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.permits import (
     PROVIDER_RATE,
@@ -22,6 +22,7 @@ from mailwright.domain.permits import (
 )
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
+from mailwright.outbox.sending_hold import load_hold
 from mailwright.outbox.workers import best_rate, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
@@ -73,6 +74,7 @@ async def forecast(
     rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
         queue = await _load_queue(tx, rules, defaults.domains, now)
+        is_held = await load_hold(tx) is not None
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
     workers = {presence.worker for presence in await list_present(database, now)}
     rate, source = await _full_rate(database, queue, now, measured_rate, len(workers))
@@ -88,7 +90,7 @@ async def forecast(
         is_rate_measured=source is None,
         workers=len(workers),
         campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
-        assumptions=tuple(_assumptions(queue, rules, source, has_worker=bool(workers))),
+        assumptions=tuple(_assumptions(queue, rules, source, has_worker=bool(workers), is_held=is_held)),
     )
 
 
@@ -142,7 +144,8 @@ async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits,
 def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
     not_enqueued, ab_test = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
-    is_deferred = row.deferred_until is not None
+    is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is
+    is_deferred = row.deferred_until is not None and not is_held
     return QueuedCampaign(
         campaign_id=row.campaign_id,
         name=row.name,
@@ -189,8 +192,15 @@ def _in_sender_zone(level: LimitLevel) -> LimitLevel:
 
 
 def _assumptions(
-    queue: list[QueuedCampaign], rules: LimitRules, source: ForecastAssumption | None, *, has_worker: bool
+    queue: list[QueuedCampaign],
+    rules: LimitRules,
+    source: ForecastAssumption | None,
+    *,
+    has_worker: bool,
+    is_held: bool,
 ) -> Iterator[ForecastAssumption]:
+    if is_held:
+        yield ForecastAssumption.SENDING_HELD
     if not has_worker:
         yield ForecastAssumption.NO_WORKER
     yield ForecastAssumption.NO_OTHER_MESSAGES

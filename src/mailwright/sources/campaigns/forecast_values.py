@@ -27,6 +27,7 @@ _SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME, PROVIDER_RATE, MA
 class ForecastAssumption(StrEnum):
     NO_OTHER_MESSAGES = "no_other_messages"
     PROVIDER_RECOVERS = "provider_recovers"
+    SENDING_HELD = "sending_held"
     NO_WORKER = "no_worker"
     LAST_RATE = "last_rate"
     ASSUMED_RATE = "assumed_rate"

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
@@ -20,10 +21,12 @@ from mailwright.schemas.messages import (
     MessageSearchQuery,
     MessageStatusResponse,
     ResolveRequest,
+    SendingHeldResponse,
     accepted_response,
     batch_response,
     message_response,
     message_summary_response,
+    sending_held_response,
 )
 from mailwright.schemas.paging import encode_cursor
 from mailwright.sources.api.requests import BatchRequest, SendRequest
@@ -54,11 +57,12 @@ async def send(request: Request) -> Response:
 
     202: the message is stored durably. 200: the idempotency key was used before with the same body.
     """
-    context = await request_context_of(request)
-    accepted = await engine_of(request).api_messages.send(context, await read_json(request))
+    context, engine = await request_context_of(request), engine_of(request)
+    accepted = await engine.api_messages.send(context, await read_json(request))
+    response = accepted_response(accepted, await _held(engine))
     if accepted.is_replay:
-        return json_response(accepted_response(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
-    return json_response(accepted_response(accepted), HTTPStatus.ACCEPTED)
+        return json_response(response, HTTPStatus.OK, {"Idempotent-Replay": "true"})
+    return json_response(response, HTTPStatus.ACCEPTED)
 
 
 @router.post(
@@ -72,9 +76,9 @@ async def send_batch(request: Request) -> Response:
 
     With an idempotency key, each item has its own key, made of that key and the index of the item.
     """
-    context = await request_context_of(request)
-    results = await engine_of(request).api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
-    return json_response(batch_response(results), HTTPStatus.ACCEPTED)
+    context, engine = await request_context_of(request), engine_of(request)
+    results = await engine.api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
+    return json_response(batch_response(results, await _held(engine)), HTTPStatus.ACCEPTED)
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: MessageListResponse}))
@@ -132,6 +136,10 @@ async def resolve(request: Request, outboxId: str, engine: EngineDep, caller: Ca
     wanted = parse(ResolveRequest, await read_json(request))
     status = await engine.operations.resolve(outboxId, wanted.resolution, tenant_id=caller.tenant_id)
     return _status(outboxId, status)
+
+
+async def _held(engine: Engine) -> SendingHeldResponse | None:
+    return sending_held_response(await engine.hold_watch.current(), engine.clock.now())
 
 
 def _status(outbox_id: str, status: Status) -> Response:

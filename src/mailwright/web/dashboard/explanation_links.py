@@ -43,3 +43,5 @@ def _links(explanation: Explanation) -> Iterator[ActionLink]:
     is_general = limit is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION)
     if explanation.remedy is Remedy.CHANGE_LIMIT and is_general:
         yield ActionLink("Change the limits", "/settings/limits", "admin")
+    if explanation.remedy is Remedy.RELEASE_SENDING:
+        yield ActionLink("Open the overview", "/", "viewer")

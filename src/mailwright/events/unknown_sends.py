@@ -1,0 +1,73 @@
+"""Notice from trusted reports that the database is older than what was sent.
+
+A report about a message that waits for its first attempt is evidence: another state of this database sent it. A report
+about an unknown message is only recorded, because another installation may use the same provider account.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+from sqlalchemy import delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.report import Report
+from mailwright.ops.logs import logger
+from mailwright.outbox.sending_hold import HoldReason, SendingHold, find_hold, hold_sending
+from mailwright.storage.database import Database
+from mailwright.storage.tables import installation
+
+log = logger(__name__)
+
+_NAME: Final = "unknown_sends"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownSends:
+    """Messages with an ID of our form that a provider reported and this database does not know."""
+
+    reports: int
+    since: Instant
+    latest: Instant
+    source: str  # of the latest report
+    outbox_id: str  # of the latest report
+
+
+async def examine(database: Database, never_sent: Sequence[Report], unknown: Sequence[Report], now: Instant) -> None:
+    """Hold sending if a trusted report is about a message that was never sent, and record unknown messages."""
+    if never_sent and await find_hold(database) is None:
+        report = never_sent[0]
+        detail = f"{report.source} reported the message {report.outbox_id}, which this database has never sent."
+        await hold_sending(database, SendingHold(HoldReason.REPORTED, now, detail))
+        log.error("sending_held", reason=HoldReason.REPORTED, detail=detail)
+    named = [report for report in unknown if report.outbox_id is not None and is_uuid(report.outbox_id)]
+    if named:
+        await _record(database, named, now)
+
+
+async def find_unknown_sends(database: Database) -> UnknownSends | None:
+    async with database.read() as tx:
+        rows = await tx.execute(select(installation.c.value).where(installation.c.name == _NAME))
+    return UnknownSends(**orjson.loads(rows[0].value)) if rows else None
+
+
+async def _record(database: Database, named: Sequence[Report], now: Instant) -> None:
+    latest = named[-1]
+    log.warning("unknown_message_reported", source=latest.source, outboxId=latest.outbox_id, reports=len(named))
+    with suppress(IntegrityError):  # Another process recorded its reports at the same time.
+        await _add(database, len(named), latest, now)
+
+
+async def _add(database: Database, reports: int, latest: Report, now: Instant) -> None:
+    async with database.write() as tx:
+        rows = await tx.execute(
+            delete(installation).where(installation.c.name == _NAME).returning(installation.c.value)
+        )
+        before = UnknownSends(**orjson.loads(rows[0].value)) if rows else None
+        earlier, since = (before.reports, before.since) if before else (0, now)
+        found = UnknownSends(earlier + reports, since, now, latest.source, latest.outbox_id or "")
+        await tx.execute(insert(installation).values(name=_NAME, value=orjson.dumps(found).decode()))
