@@ -478,3 +478,18 @@ async def test_rejected_custom_sender_affects_only_its_message(
     await bench.accept(ours)
     await bench.drain()
     assert (await bench.record(ours.outbox_id)).summary.status == Status.SENT
+
+
+# A server that takes its acceptance back.
+
+
+async def test_rejection_after_the_acceptance_is_a_bounce(bench: Bench, sink: SmtpSink) -> None:
+    message = a_message()
+    await bench.accept(message)
+    sink.answer(Step.QUIT, b"554 5.7.1 rejected as spam\r\n221 bye\r\n")
+    await bench.drain()
+    record = await bench.record(message.outbox_id)
+    assert record.summary.status == Status.SENT
+    assert record.summary.bounced_at is not None
+    event = the_event(record, E.BOUNCED)
+    assert "Accepted, then rejected: 554 5.7.1 rejected as spam" in event.metadata["errorMessage"]

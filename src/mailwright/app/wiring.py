@@ -44,6 +44,7 @@ from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.events.rejections import SmtpRejections
 from mailwright.events.reports import Reports
+from mailwright.events.retractions import Retractions
 from mailwright.ops.settings import Settings
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import MAX_LEASE, Claims
@@ -340,6 +341,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         ),
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),
+        retractions=Retractions(engine.reports, clock),
     )
     worker_settings = WorkerSettings(
         window=settings.concurrency,

@@ -78,6 +78,25 @@ class Provider(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RetractedAcceptance:
+    """A provider accepted a message, and rejected it afterwards without being asked."""
+
+    outbox_id: str
+    recipient: str
+    rejection: SendResult
+
+
+RetractionCallback = Callable[[RetractedAcceptance], None]
+
+
+@runtime_checkable
+class RetractingProvider(Protocol):
+    """A provider that may reject a message after its result was SENT."""
+
+    def watch_retractions(self, on_retraction: RetractionCallback) -> None: ...
+
+
 @runtime_checkable
 class CallbackProvider(Protocol):
     """A provider that calls back once with the result. This avoids a future or task per message, which is expensive."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.lifetimes import Lifetimes
+from mailwright.events.retractions import Retractions
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Settler
 from mailwright.pipeline.compose import Composer
@@ -44,3 +45,4 @@ class WorkerParts:
     source_duties: SourceDuties
     wake: Wake
     pacing: Pacing
+    retractions: Retractions

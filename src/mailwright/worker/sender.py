@@ -13,7 +13,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.settle import BegunAttempts
 from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider, repeats_failure
 from mailwright.providers.callbacks import provider_raised
-from mailwright.providers.protocol import CallbackProvider, VariableCapacity
+from mailwright.providers.protocol import CallbackProvider, RetractingProvider, VariableCapacity
 from mailwright.providers.route import RouteMember
 from mailwright.worker.capacities import Capacities
 from mailwright.worker.parts import WorkerParts, WorkerSettings
@@ -42,6 +42,8 @@ class Sender:
         for member in parts.route.members:
             if isinstance(member.provider, VariableCapacity):
                 member.provider.watch_capacity(queues.send_event.set)
+            if isinstance(member.provider, RetractingProvider):
+                member.provider.watch_retractions(partial(parts.retractions.record, member.name))
         self._callback_providers = {
             member.name: member.provider
             for member in parts.route.members
@@ -83,6 +85,7 @@ class Sender:
         futures = [handle for handle in handles if isinstance(handle, asyncio.Future)]
         await asyncio.gather(*futures, return_exceptions=True)
         await self._parts.route.close(grace)
+        await self._parts.retractions.close()
 
     async def _send_next(self) -> None:
         if self._queues.pacing:

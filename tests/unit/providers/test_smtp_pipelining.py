@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from mailwright.domain.results import ResultKind, SendResult
+from mailwright.providers.protocol import RetractedAcceptance
 from tests.standins.smtp_sink import SmtpSink, Step
-from tests.unit.providers.smtp_builders import CONTENT, a_mail, smtp_to
+from tests.unit.providers.smtp_builders import CONTENT, READER, a_mail, smtp_to
 
 ONE_CONNECTION = "?connections=1"
 BOTH_ROADS = pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
@@ -169,6 +170,44 @@ async def test_acceptance_with_a_rejection_is_in_doubt() -> None:
         result = await smtp.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.IN_DOUBT, "SMTP_GARBLED_ANSWER")
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
+@pytest.mark.parametrize(
+    ("stray", "code"),
+    [
+        ("554 5.7.1 rejected as spam", "SMTP_POLICY_REJECTED"),
+        ("550 5.1.1 no such user", "SMTP_MESSAGE_REJECTED"),
+        ("421 4.4.2 idle for too long", None),
+        ("451 4.4.2 timeout", None),
+        ("554 5.4.7 idle timeout, closing", None),
+        ("250 still ok", None),
+    ],
+)
+@pytest.mark.parametrize("at_quit", [False, True])
+async def test_rejection_after_the_acceptance_is_a_retraction(stray: str, code: str | None, at_quit: bool) -> None:
+    retractions: list[RetractedAcceptance] = []
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        smtp.watch_retractions(retractions.append)
+        if at_quit:
+            sink.answer(Step.QUIT, f"{stray}\r\n221 bye\r\n".encode())
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        if not at_quit:
+            sink.writers[0].write(f"{stray}\r\n".encode())
+            await sink.sessions[0].has_ended.wait()
+            assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+    assert [each.rejection.code for each in retractions] == ([] if code is None else [code])
+    assert all((each.outbox_id, each.recipient) == ("message-1", READER) for each in retractions)
+
+
+async def test_rejection_without_a_message_retracts_nothing() -> None:
+    retractions: list[RetractedAcceptance] = []
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        smtp.watch_retractions(retractions.append)
+        sink.answer(Step.DOT, "554 5.7.1 rejected", nth=1)
+        assert (await smtp.send(a_mail())).kind is ResultKind.FAILED
+        sink.writers[0].write(b"554 5.7.1 rejected\r\n")
+        await sink.sessions[0].has_ended.wait()
+    assert retractions == []
 
 
 async def test_acceptance_with_a_goodbye_is_sent() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mailwright.domain.clock import Clock
+from mailwright.providers.protocol import RetractedAcceptance
 from mailwright.providers.smtp.envelope import WHOLE_ENVELOPE
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import ServerFeatures
@@ -18,6 +19,8 @@ from mailwright.providers.smtp.transactions import SmtpTransactions
 from mailwright.providers.smtp.transport import SmtpTransport
 
 OK = 250
+# A permanent reply that ends an idle session is not about its last message.
+ABOUT_THE_SESSION = re.compile(r"time[ds]? ?-?out|idle|clos(?:e|ing)|shut|bye", re.IGNORECASE)
 
 
 class GoodReplies(NamedTuple):
@@ -48,6 +51,9 @@ class ConnectionOwner(Protocol):
 
     def unpark(self, connection: "SmtpConnection") -> None:
         """The connection can begin no more messages."""
+
+    def retracted(self, retraction: RetractedAcceptance) -> None:
+        """The server rejected a message that it had accepted."""
 
     def lost(self, connection: "SmtpConnection") -> None: ...
 
@@ -153,8 +159,7 @@ class SmtpConnection:
             return False
         pipeline.expected.clear()
         if pipeline.filing is not None:
-            filed, pipeline.filing = pipeline.filing, None
-            filed.settle(filed.sent(SmtpReply(OK, [match[1]])))
+            pipeline.accept_filed(SmtpReply(OK, [match[1]]))
         pipeline.opening.has_reply = True
         pipeline.opening.recipients_answered = 1
         self._transactions.send_content(pipeline.opening)
@@ -227,16 +232,30 @@ class SmtpConnection:
 
     # Replies that end the session.
 
-    def _on_quit_reply(self, _reply: SmtpReply) -> None:
+    def _on_quit_reply(self, reply: SmtpReply) -> None:
+        self._report_retraction(reply)
         self.transport.close()
 
     def _on_unsolicited_reply(self, reply: SmtpReply) -> None:
-        """End the session. Usually it was idle too long; during the content, the server rejects it early."""
+        """End the session. Usually it was idle too long; during the content, the server rejects it early.
+
+        Right after a message, the server takes its acceptance back.
+        """
         pipeline = self._pipeline
-        if pipeline.writing is not None and reply.is_refusal:
+        if pipeline.writing is None:
+            self._report_retraction(reply)
+        elif reply.is_refusal:
             pipeline.writing.settle(interpret_rejection(SmtpPhase.DOT, reply))
             pipeline.writing = None
         self.transport.end(SessionEnd.GARBLED, f"unsolicited reply: {reply.status} {reply.text}")
+
+    def _report_retraction(self, reply: SmtpReply) -> None:
+        """Report that the server rejected the message that it accepted last. It must not count as delivered."""
+        accepted = self._pipeline.accepted
+        if accepted is None or reply.code < 500 or ABOUT_THE_SESSION.search(reply.text):
+            return
+        self._pipeline.accepted = None
+        self._owner.retracted(RetractedAcceptance(*accepted, interpret_rejection(SmtpPhase.DOT, reply)))
 
     def _shut_down(self, phase: SmtpPhase, reply: SmtpReply) -> None:
         """End the session after a 421. Its message gets this result, unless another connection may send it."""

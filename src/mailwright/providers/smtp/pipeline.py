@@ -10,6 +10,7 @@ from mailwright.providers.smtp.envelope import CommandGroup, envelope_commands, 
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import ServerFeatures
 from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import LOCK_EXPIRED
 
 # Several kept connections may be stale; this limits how often a message changes the connection.
@@ -30,6 +31,7 @@ class SmtpPipeline:
         "_later_commands",
         "_max_messages",
         "_take",
+        "accepted",
         "expected",
         "filing",
         "opening",
@@ -50,6 +52,8 @@ class SmtpPipeline:
         self.opening: SmtpJob | None = None  # Its envelope was sent.
         self.writing: SmtpJob | None = None  # A part of its content was sent, but not the end.
         self.filing: SmtpJob | None = None  # Its last byte was sent: the server may have it.
+        # The id and the first recipient of the last message that the server accepted.
+        self.accepted: tuple[str, str] | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -98,6 +102,13 @@ class SmtpPipeline:
             self.opening = None
         else:
             self.filing = None
+
+    def accept_filed(self, reply: SmtpReply) -> None:
+        """The server accepted the message in `filing`."""
+        job, self.filing = self.filing, None
+        assert job is not None
+        self.accepted = job.message.outbox_id, job.message.recipients[0]
+        job.settle(job.sent(reply))
 
     def clear(self) -> None:
         self.filing = self.writing = self.opening = None

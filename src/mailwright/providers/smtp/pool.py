@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.results import SendResult
+from mailwright.providers.protocol import RetractedAcceptance, RetractionCallback
 from mailwright.providers.smtp.connection import SmtpConnection
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import LoginFailed, log_in
@@ -47,6 +48,7 @@ class SmtpPool:
         self._closing_transports: set[asyncio.Future[None]] = set()
         self._is_closing = False
         self.on_growth: Callable[[], None] | None = None  # Called when the capacity has grown.
+        self.on_retraction: RetractionCallback | None = None
         self._drained: asyncio.Future[None] | None = None
 
     @property
@@ -113,6 +115,10 @@ class SmtpPool:
     def unpark(self, connection: SmtpConnection) -> None:
         self._idle.pop(connection, None)
         self._half_idle.pop(connection, None)
+
+    def retracted(self, retraction: RetractedAcceptance) -> None:
+        if self.on_retraction is not None:
+            self.on_retraction(retraction)
 
     def lost(self, connection: SmtpConnection) -> None:
         self.unpark(connection)

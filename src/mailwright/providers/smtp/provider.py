@@ -10,7 +10,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.providers.callbacks import future_of
-from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
+from mailwright.providers.protocol import ProviderCheck, ResultCallback, RetractionCallback, SendHandle
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.phases import SmtpPhase
@@ -48,6 +48,9 @@ class Smtp:
 
     def watch_capacity(self, on_growth: Callable[[], None]) -> None:
         self._pool.on_growth = on_growth
+
+    def watch_retractions(self, on_retraction: RetractionCallback) -> None:
+        self._pool.on_retraction = on_retraction
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
         job = SmtpJob(message, on_result)

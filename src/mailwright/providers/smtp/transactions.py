@@ -160,13 +160,13 @@ class SmtpTransactions:
         job = self._pipeline.filing
         assert job is not None
         if reply.is_ok:
-            job.settle(job.sent(reply))
+            self._pipeline.accept_filed(reply)
         elif reply.is_refusal:
+            self._pipeline.filing = None
             job.settle(interpret_rejection(SmtpPhase.DOT, reply))
         else:
             self._transport.end(SessionEnd.GARBLED, f"not a reply to a message: {reply.status} {reply.text}")
             return
-        self._pipeline.filing = None
         if self._pipeline.opening is None:
             self.begin_next()
 
