@@ -46,6 +46,7 @@ PAGES: Final = {
     "campaign-recipients": "/campaigns/{Spring catalogue}/recipients",
     "campaign-report": "/campaigns/{Thanks to collectors}/report",
     "campaign-content": "/campaigns/{Spring catalogue}/content",
+    "campaign-excluded": "/campaigns/{Spring catalogue}/excluded",
     "templates": "/templates",
     "template": "/templates/receipt",
     "template-edit": "/templates/receipt/edit",

@@ -118,6 +118,10 @@ async def test_tenant_is_created_and_its_limits_edited(here: Commands) -> None:
     await here.ok("tenant", "edit", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
     acme = (await here.ok("tenant", "show", "acme", "--json")).json
     assert (acme["weight"], acme["maxInFlight"], acme["ratePerHour"]) == (3, 8, None)
+    shown = (await here.ok("tenant", "show", "acme")).out
+    assert re.search(r"messages in flight\W+8\b", shown)
+    assert re.search(r"working hours\W+00:00-24:00 \(settings\)", shown)
+    assert re.search(r"per day\W+none \(settings\)", shown)
     assert [one["name"] for one in (await here.ok("tenant", "list", "--json")).json] == ["acme", "default"]
     again = await here.run("tenant", "create", "acme")
     assert (again.code, again.err) == (1, "The tenant acme already exists.\n")

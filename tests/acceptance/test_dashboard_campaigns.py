@@ -283,3 +283,17 @@ def test_too_large_attachment_is_refused_with_the_limit(dashboard: Dashboard, ad
     ada.get_by_role("button", name="Attach files").click()
     expect(ada.get_by_role("status")).to_contain_text("larger than 10 MB together")
     expect(ada.locator("#attachments")).to_contain_text("No attachments.")
+
+
+def test_upload_above_the_form_limit_shows_a_page(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = created(dashboard, "With two large files")
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    half = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": b"x" * (6 * 1024 * 1024)}
+    ada.get_by_label("Files").set_input_files([half, {**half, "name": "more.mp4"}])
+    ada.get_by_role("button", name="Attach files").click()
+    expect(ada.locator("body")).to_contain_text("The body is larger than 11 MB")
+
+
+def test_in_doubt_address_opens_the_unconfirmed_emails(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, f"/campaigns/{found(dashboard, SENT).campaign_id}/in-doubt")
+    expect(ada).to_have_url(re.compile(r"/recipients\?show=in_doubt$"))

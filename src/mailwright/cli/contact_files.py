@@ -136,7 +136,8 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOpt
         purpose = replace(purpose, list_key=None)
     largest = at.settings.import_bytes
     with as_csv(file, largest=largest) as readable:
-        return await Imports(at.database, at.clock, largest=largest).preview(owner.id, readable, purpose)
+        purpose = replace(purpose, other_sheets=readable.other_sheets)
+        return await Imports(at.database, at.clock, largest=largest).preview(owner.id, readable.path, purpose)
 
 
 async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
@@ -146,8 +147,9 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOpti
         await lists.create(at.database, at.clock, owner.id, purpose.list_key)
         aside.print(f"Created the list {purpose.list_key}.")
     with as_csv(file, largest=at.settings.import_bytes) as readable:
-        begun = await imports.begin(owner.id, readable, purpose, file_name=file.name, actor=CONSOLE)
-        return await _run(imports, begun, readable, report)
+        purpose = replace(purpose, other_sheets=readable.other_sheets)
+        begun = await imports.begin(owner.id, readable.path, purpose, file_name=file.name, actor=CONSOLE)
+        return await _run(imports, begun, readable.path, report)
 
 
 async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Import:

@@ -9,6 +9,7 @@ from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, table, zone_time
 from mailwright.domain.clock import isoformat
+from mailwright.domain.permits import Limits
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.tenants import Tenant, TenantChanges
@@ -126,12 +127,12 @@ def list_command(as_json: Json = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
-    """Show one tenant and its own limits."""
+    """Show one tenant and its limits: its own, or those from the settings."""
 
-    async def work(at: Installation) -> Tenant:
-        return await find_tenant(at, name)
+    async def work(at: Installation) -> tuple[Tenant, Limits]:
+        return await find_tenant(at, name), _defaults(at)
 
-    _print(run(work), as_json=as_json)
+    _print(*run(work), as_json=as_json)
 
 
 @app.command()
@@ -165,10 +166,10 @@ def edit(
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
 
-    async def work(at: Installation) -> Tenant:
-        return await tenants.change(at.database, name, actor=CONSOLE, clock=at.clock, **changes)
+    async def work(at: Installation) -> tuple[Tenant, Limits]:
+        return await tenants.change(at.database, name, actor=CONSOLE, clock=at.clock, **changes), _defaults(at)
 
-    _print(run(work), as_json=False)
+    _print(*run(work), as_json=False)
 
 
 def _changes(**given: Any) -> TenantChanges:
@@ -191,7 +192,14 @@ def _value(name: str, value: Any) -> Any:
     return value
 
 
-def _print(tenant: Tenant, *, as_json: bool) -> None:
+def _defaults(at: Installation) -> Limits:
+    """Return the limits of tenants without limits of their own."""
+    from mailwright.app.wiring import default_limits  # noqa: PLC0415 - slow to import
+
+    return default_limits(at.settings)
+
+
+def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
     described = _described(tenant)
     if as_json:
         print_json(described)
@@ -199,20 +207,33 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
     made = table("Tenant!", tenant.name)
     made.add_row("id", str(tenant.id))
     made.add_row("weight", str(tenant.weight))
-    for label, value in (
-        ("messages in flight", tenant.max_in_flight),
-        ("per second", tenant.rate_per_second),
-        ("interval (ms)", tenant.interval_ms),
-        ("one at a time", tenant.one_at_a_time),
-        ("per hour", tenant.rate_per_hour),
-        ("per day", tenant.daily_limit),
-        ("working hours", tenant.working_hours),
-        ("time zone", tenant.timezone),
-        ("warm-up since", tenant.warmup_since),
+    made.add_row("messages in flight", _limit_text(tenant.max_in_flight))
+    for label, name in (
+        ("per second", "rate_per_second"),
+        ("interval (ms)", "interval_ms"),
+        ("one at a time", "one_at_a_time"),
+        ("per hour", "rate_per_hour"),
+        ("per day", "daily_limit"),
+        ("working hours", "working_hours"),
+        ("time zone", "timezone"),
+        ("warm-up since", "warmup_since"),
     ):
-        made.add_row(label, "from the settings" if value is None else str(value))
+        own = getattr(tenant, name)
+        made.add_row(
+            label, _limit_text(own) if own is not None else f"{_limit_text(getattr(defaults, name))} (settings)"
+        )
     made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
+
+
+def _limit_text(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)
 
 
 def _described(tenant: Tenant) -> dict[str, Any]:

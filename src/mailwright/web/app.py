@@ -40,7 +40,7 @@ from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
 from mailwright.web.live import LiveUpdates
-from mailwright.web.methods import undeclared_methods
+from mailwright.web.methods import nearest_page_handler, undeclared_methods
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
 from mailwright.web.route_index import RouteIndex
@@ -102,6 +102,7 @@ def create_app(engine: Engine) -> FastAPI:
     _add_routes(app)
     handle_problems(app)
     app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
+    app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, nearest_page_handler(ROUTERS))
     app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
     app.add_middleware(RejectNul)
     app.add_middleware(LimitBodies, import_bytes=engine.settings.import_bytes)

@@ -46,8 +46,10 @@ class LimitBodies:
         body = _CountedBody(receive, max_bytes)
         responding = _closing_when_refused(send, body)
         if _announced(scope) > max_bytes:
-            await respond_to_error(too_large(max_bytes), scope, receive, responding)
-            return
+            if not _is_form_of_a_page(scope):
+                await respond_to_error(too_large(max_bytes), scope, receive, responding)
+                return
+            body.refuse()  # The page's own route shows the error.
         await self._app(scope, body.receive, responding)
 
     def _limit(self, path: str) -> int:
@@ -60,6 +62,12 @@ def _announced(scope: Scope) -> int:
     return max((int(value) for value in values if value.isdigit()), default=0)
 
 
+def _is_form_of_a_page(scope: Scope) -> bool:
+    """Return whether a browser sent the body, which shows a page better than a problem."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted.lower() and not scope["path"].startswith("/v1/")
+
+
 class _CountedBody:
     """A request body that raises when it is too large."""
 
@@ -68,6 +76,10 @@ class _CountedBody:
         self._max_bytes = max_bytes
         self._size = 0
         self._is_complete = False
+
+    def refuse(self) -> None:
+        """Raise at the next read."""
+        self._size = self._max_bytes + 1
 
     async def receive(self) -> Message:
         message = await self._receive()

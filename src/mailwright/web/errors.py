@@ -114,7 +114,7 @@ class Problem(BaseModel):
 def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(MailwrightError, _known)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(HTTPException, http_problem)
     app.add_middleware(UnexpectedErrors)
 
 
@@ -204,7 +204,8 @@ async def _invalid_parameters(_request: Request, error: Exception) -> Response:
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, invalid.code, str(invalid), errors=invalid.errors)
 
 
-async def _http(_request: Request, error: Exception) -> Response:
+async def http_problem(_request: Request, error: Exception) -> Response:
+    """Respond to an error of the framework, for example to a method that a path does not declare."""
     if not isinstance(error, HTTPException):
         raise error
     status = HTTPStatus(error.status_code)

@@ -4,13 +4,17 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from http import HTTPMethod, HTTPStatus
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+
+from mailwright.web.errors import http_problem
 
 METHODS = (
     HTTPMethod.GET,
@@ -41,6 +45,28 @@ def undeclared_methods(router: APIRouter, routers: Iterable[APIRouter]) -> list[
             allowed = _methods(each for each in routes if each.path == path)
             found.append(Route(path, _refusal(sorted(allowed)), methods=undeclared))
     return found
+
+
+def nearest_page_handler(
+    routers: Iterable[APIRouter],
+) -> Callable[[Request, Exception], Coroutine[Any, Any, Response]]:
+    """Return the handler of 405, which sends a browser that opens the address of a form to the page above it.
+
+    Users arrive there with the back button, or by signing in again after a form was refused. Other clients get a
+    problem.
+    """
+    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+
+    async def open_nearest_page(request: Request, error: Exception) -> Response:
+        path, accepted = request.url.path, request.headers.get("accept", "").lower()
+        if request.method == HTTPMethod.GET and "text/html" in accepted and not path.startswith("/v1/"):
+            while path not in ("", "/"):
+                path = path.rpartition("/")[0] or "/"
+                if HTTPMethod.GET in _methods(route for route in routes if route.path_regex.match(path)):
+                    return RedirectResponse(path, HTTPStatus.SEE_OTHER, headers={"Cache-Control": "no-store"})
+        return await http_problem(request, error)
+
+    return open_nearest_page
 
 
 def _methods(routes: Iterable[Route]) -> set[str]:

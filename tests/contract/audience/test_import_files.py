@@ -191,6 +191,25 @@ async def test_spreadsheet_is_imported_through_the_api(api: Api) -> None:
     assert "4,bea@example.com,added" in report
 
 
+async def test_other_sheets_of_a_spreadsheet_are_named(api: Api, tmp_path: Path) -> None:
+    book, people = Workbook(), [["email"], ["ada@example.com"]]
+    for title, rows in {"People": people, "Empty": [], "2026": people, "Old": [["x"]]}.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    del book["Sheet"]
+    path = tmp_path / "people.xlsx"
+    book.save(path)
+    words = "Only the first sheet is imported. These have rows too: 2026, Old. Save each as a file to import it."
+    preview = await api.client.post("/v1/contacts/imports/preview", content=path.read_bytes())
+    assert preview.json()["warnings"] == [words]
+    begun = await api.client.post("/v1/contacts/imports", content=path.read_bytes())
+    assert begun.json()["warnings"] == [words]
+    await api.engine.import_uploads.finish()
+    with as_csv(path, largest=LARGEST) as readable:
+        assert readable.other_sheets == ("2026", "Old")
+
+
 WORKBOOK = b"<workbook/>"
 
 
@@ -233,7 +252,7 @@ def test_row_numbers_of_a_forged_sheet_are_bounded(tmp_path: Path) -> None:
             forged.writestr(name, data)
 
     with as_csv(path, largest=LARGEST) as readable:
-        assert readable.read_text(encoding="utf-8") == "email\n"
+        assert readable.path.read_text(encoding="utf-8") == "email\n"
 
 
 async def test_malformed_divisions_are_reported(database: Database, clock: ManualClock, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ class ImportOptions:
     is_confirmed: bool = False  # the contacts have confirmed their subscription elsewhere
     encoding: str | None = None
     legal_basis: LegalBasisRecord | None = None  # for contacts who have not subscribed
+    other_sheets: tuple[str, ...] = ()  # of a spreadsheet: those that are not imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,14 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
         raise FileUnreadable(f"Line {line}: {problem}.", field="file")
     columns_, notes = detect_value_formats(path, format_, _columns(cells, format_, options))
     tags = contact_fields.normalize_tags(options.tags)
+    notes = (*_sheet_notes(options.other_sheets), *notes)
     return ImportPlan(format_, columns_, options.list_key, tags, options.legal_basis, notes)
+
+
+def _sheet_notes(others: Sequence[str]) -> Iterator[str]:
+    if others:
+        names = ", ".join(others)
+        yield f"Only the first sheet is imported. These have rows too: {names}. Save each as a file to import it."
 
 
 def detect_value_formats(

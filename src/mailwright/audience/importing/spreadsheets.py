@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +31,7 @@ _OTHER_FILES: Final = {
 _REMEDY: Final = "Save the contacts as CSV or .xlsx and upload that."
 
 _MAX_ROWS: Final = 1_048_576  # of the format
+_EXAMINED_ROWS: Final = 100  # of the sheets that are not imported
 _MAX_MEMBERS: Final = 1_000
 # Everything except the sheets is read into memory at once.
 _MAX_MEMBER_BYTES: Final = 64 * 1024**2
@@ -53,30 +55,40 @@ def is_spreadsheet(path: Path) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class ReadableFile:
+    """A file that can be read as CSV."""
+
+    path: Path
+    other_sheets: tuple[str, ...] = ()  # sheets of a spreadsheet that have rows and are not in the file
+
+
 @contextmanager
-def as_csv(path: Path, *, largest: int) -> Iterator[Path]:
+def as_csv(path: Path, *, largest: int) -> Iterator[ReadableFile]:
     """Yield a file that can be read as CSV: the file itself, or its first sheet in a temporary file."""
     if not is_spreadsheet(path):
-        yield path
+        yield ReadableFile(path)
         return
     with TemporaryDirectory(prefix="mailwright-") as folder:
         converted = Path(folder) / "sheet.csv"
-        convert_spreadsheet(path, converted, largest=largest)
-        yield converted
+        yield ReadableFile(converted, convert_spreadsheet(path, converted, largest=largest))
 
 
-def convert_spreadsheet(path: Path, target: Path, *, largest: int) -> None:
-    """Write the first sheet as CSV in UTF-8. Lines have the numbers of the sheet's rows."""
+def convert_spreadsheet(path: Path, target: Path, *, largest: int) -> tuple[str, ...]:
+    """Write the first sheet as CSV in UTF-8, and return the names of the other sheets that have rows.
+
+    Lines have the numbers of the sheet's rows.
+    """
     _check_size(path, largest)
     try:
-        _convert(path, target, largest)
+        return _convert(path, target, largest)
     except FileUnreadable:
         raise
     except Exception as error:  # the library raises whatever a damaged file causes
         raise FileUnreadable(f"The spreadsheet cannot be read. {_REMEDY}", field="file") from error
 
 
-def _convert(path: Path, target: Path, largest: int) -> None:
+def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
     from openpyxl import load_workbook  # noqa: PLC0415 - takes a while, and only spreadsheets need it
 
     with path.open("rb") as source, warnings.catch_warnings():
@@ -99,6 +111,14 @@ def _convert(path: Path, target: Path, largest: int) -> None:
                 writer.writerow(cells)
                 if file.tell() > largest:
                     raise FileUnreadable(f"The sheet is larger than {largest // 1024**2} MB.", field="file")
+        return tuple(other.title for other in workbook.worksheets[1:] if _has_rows(other))
+
+
+def _has_rows(sheet: Any) -> bool:
+    """Return whether a sheet is more than an empty one that every new file has. Only its beginning is read."""
+    sheet.reset_dimensions()
+    rows = sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS, max_row=_EXAMINED_ROWS)
+    return any(value is not None for values in rows for value in values)
 
 
 def _text(value: Any) -> str:

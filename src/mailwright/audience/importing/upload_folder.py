@@ -6,12 +6,13 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.report import report_path
-from mailwright.audience.importing.spreadsheets import convert_spreadsheet, is_spreadsheet
+from mailwright.audience.importing.spreadsheets import ReadableFile, convert_spreadsheet, is_spreadsheet
 from mailwright.domain.errors import NotFound
 
 # A staged file is deleted after this time.
@@ -20,30 +21,35 @@ STAGED_SECONDS: Final = 6 * 3600
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    token: str  # finds the file
+    other_sheets: tuple[str, ...]  # of a spreadsheet: those that are not imported
+
+
 class UploadFolder:
     def __init__(self, folder: Path, *, largest: int) -> None:
         self._folder = folder
         self._largest = largest
 
     @contextlib.asynccontextmanager
-    async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[Path]:
-        """Yield the path of a complete upload. A file that is not renamed inside the block is deleted after it."""
+    async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[ReadableFile]:
+        """Yield a complete upload. A file that is not renamed inside the block is deleted after it."""
         path = self._folder / f"{secrets.token_hex(16)}.part"
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         try:
             await self._write(path, content)
-            await asyncio.to_thread(self._convert, path)
-            yield path
+            yield await asyncio.to_thread(self._convert, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
-        """Keep a file until the user has chosen how to import it, and return the token that finds it."""
+    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> StagedFile:
+        """Keep a file until the user has chosen how to import it."""
         await asyncio.to_thread(self._delete_expired)
         token = secrets.token_hex(16)
-        async with self.receive(content) as path:
-            await asyncio.to_thread(path.rename, self._staged_path(tenant_id, token))
-        return token
+        async with self.receive(content) as file:
+            await asyncio.to_thread(file.path.rename, self._staged_path(tenant_id, token))
+        return StagedFile(token, file.other_sheets)
 
     async def find_staged(self, tenant_id: int, token: str) -> Path:
         path = self._staged_path(tenant_id, token) if _TOKEN.fullmatch(token) else None
@@ -66,14 +72,15 @@ class UploadFolder:
                     raise FileUnreadable(f"The file is larger than {self._largest // 1024**2} MB.", field="file")
                 await asyncio.to_thread(file.write, chunk)
 
-    def _convert(self, path: Path) -> None:
+    def _convert(self, path: Path) -> ReadableFile:
         """Replace a spreadsheet by its first sheet as CSV."""
         if not is_spreadsheet(path):
-            return
+            return ReadableFile(path)
         converted = path.with_suffix(".sheet")
         try:
-            convert_spreadsheet(path, converted, largest=self._largest)
+            others = convert_spreadsheet(path, converted, largest=self._largest)
             converted.rename(path)
+            return ReadableFile(path, others)
         finally:
             converted.unlink(missing_ok=True)
 

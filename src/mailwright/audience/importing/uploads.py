@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
-from mailwright.audience.importing.upload_folder import UploadFolder
+from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.ops.logs import logger
@@ -39,15 +40,17 @@ class ImportUploads:
         actor: str | None = None,
     ) -> Import:
         """Store the complete file, check that it is readable, and import it in the background."""
-        async with self._folder.receive(content) as path:
-            return await self._start(tenant_id, path, options, file_name, actor)
+        async with self._folder.receive(content) as file:
+            options = replace(options, other_sheets=file.other_sheets)
+            return await self._start(tenant_id, file.path, options, file_name, actor)
 
     async def preview(self, tenant_id: int, content: AsyncIterator[bytes], options: ImportOptions) -> ImportPreview:
-        async with self._folder.receive(content) as path:
-            return await self._imports.preview(tenant_id, path, options)
+        async with self._folder.receive(content) as file:
+            options = replace(options, other_sheets=file.other_sheets)
+            return await self._imports.preview(tenant_id, file.path, options)
 
-    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
-        """Keep a file until the user has chosen how to import it, and return the token that finds it."""
+    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> StagedFile:
+        """Keep a file until the user has chosen how to import it."""
         return await self._folder.stage(tenant_id, content)
 
     async def preview_staged(self, tenant_id: int, token: str, options: ImportOptions) -> ImportPreview:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import segments
@@ -280,6 +280,12 @@ async def show_recipients(
         "decisions": RESOLUTIONS,
     }
     return await page(request, visitor, "campaigns/recipients.html", **values)
+
+
+@router.get("/{campaign_id}/in-doubt")
+async def show_in_doubt(visitor: ViewerDep, campaign_id: str) -> Response:
+    """Open the unconfirmed emails under the name that the API and the command line have for them."""
+    return RedirectResponse(f"/campaigns/{campaign_id}/recipients?show={Bucket.IN_DOUBT}", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/{campaign_id}/report")

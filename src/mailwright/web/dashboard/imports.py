@@ -34,6 +34,7 @@ _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 # Fields of the upload form that the preview keeps.
 _OPTIONS: Final = ("list", "tags", "confirmed", "legalBasis", "legalBasisSource")
+_BETWEEN_SHEETS: Final = "/"  # which no name of a sheet contains
 _FIELD_WORDS: Final = {
     "email": "Email",
     "name": "Name",
@@ -63,14 +64,17 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         return await _page(request, engine, visitor, form, field_errors(error))
     try:
         _legal_basis(form, visitor)
-        token = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
-        await engine.import_uploads.staged_titles(visitor.tenant_id, token)
+        staged = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
+        await engine.import_uploads.staged_titles(visitor.tenant_id, staged.token)
     except InvalidInput as error:
         return await _page(request, engine, visitor, form, field_errors(error))
     finally:
         await file.close()
     options = {name: form[name] for name in _OPTIONS if form[name]}
-    return redirect(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **options})}")
+    if staged.other_sheets:
+        options["sheets"] = _BETWEEN_SHEETS.join(staged.other_sheets)
+    query = urlencode({"file": staged.token, "name": file.filename[:255], **options})
+    return redirect(request, f"/imports/preview?{query}")
 
 
 @router.get("/preview")
@@ -180,7 +184,9 @@ def _purpose(form: Fields, titles: tuple[str, ...], visitor: Visitor) -> ImportO
     tags = tuple(tag.strip() for tag in form["tags"].split(",") if tag.strip())
     chosen = {title: form[f"column-{number}"] for number, title in enumerate(titles) if form[f"column-{number}"]}
     basis = _legal_basis(form, visitor)
-    return ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]), legal_basis=basis)
+    sheets = tuple(form["sheets"].split(_BETWEEN_SHEETS)) if form["sheets"] else ()
+    options = ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]))
+    return replace(options, legal_basis=basis, other_sheets=sheets)
 
 
 def _legal_basis(form: Fields, visitor: Visitor) -> LegalBasisRecord | None:
