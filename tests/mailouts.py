@@ -1,6 +1,6 @@
 """Mailouts for tests: stand-ins for Notion and Supabase, an engine, and a clock that can be advanced."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -160,10 +160,12 @@ class MailoutBench:
 
 
 @asynccontextmanager
-async def a_mailout_bench(url: str, *, with_supabase: bool = True, **settings: Any) -> AsyncIterator[MailoutBench]:
+async def a_mailout_bench(
+    url: str, *, with_supabase: bool = True, columns: Mapping[str, Any] = MAILOUT_COLUMNS, **settings: Any
+) -> AsyncIterator[MailoutBench]:
     clock = ShiftedClock()
     async with NotionStandIn(clock=clock) as notion, SupabaseStandIn() as supabase:
-        databases = [notion.add_database("Mailouts", MAILOUT_COLUMNS), notion.add_database("Errors", ERROR_COLUMNS)]
+        databases = [notion.add_database("Mailouts", columns), notion.add_database("Errors", ERROR_COLUMNS)]
         there = {"supabase_url": supabase.url, "supabase_service_role_key": SECRET_KEY} if with_supabase else {}
         named = {"notion_url": notion.url, "notion_db_mailouts": databases[0], "notion_db_errors": databases[1]}
         options = {**SETTINGS, **there, **named, **settings}

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any
 from tests.warm import warm_command
 
 SECONDS = 60
+# A busy machine needs long for thousands of messages. An idle one ends the wait early.
+PATIENCE_SECONDS = 150.0
 STARTED = (sys.executable, "-m", "mailwright")  # as a person starts it
 
 
@@ -94,6 +96,12 @@ class Service:
                     return line
         raise AssertionError(f"{event} was never logged: {self.lines}")
 
+    async def read_log(self) -> None:
+        """Read the log until it ends. A process blocks on a full pipe otherwise."""
+        assert self.process.stderr is not None
+        while raw := await self.process.stderr.readline():
+            self.lines.append(json.loads(raw))
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
@@ -106,3 +114,12 @@ class Service:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.communicate()
+
+
+async def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not is_so():
+                await asyncio.sleep(0.05)
+    except TimeoutError as error:
+        raise AssertionError(f"it never happened: {what}") from error

@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email import message_from_bytes, policy
@@ -24,7 +24,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, events
-from tests.acceptance.commands import SECONDS, Commands, Service
+from tests.acceptance.commands import SECONDS, Commands, Service, until
 from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins import ses as ses_names
@@ -35,8 +35,6 @@ from tests.standins.sns import TOPIC, Signer, ses_event
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
 RATE = 50
-# A busy machine needs long for thousands of messages. An idle one ends the wait early.
-PATIENCE_SECONDS = 150.0
 PASSWORD = "a-password-for-tests"
 ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
 TIMEOUT = httpx.Timeout(30)
@@ -65,7 +63,7 @@ class Stage:
     async def served(self, **settings: str) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
         async with self.commands.service("serve", "--port", "0", **settings) as service:
             address = (await service.logged("api_started"))["address"]
-            reading = asyncio.create_task(_read_log(service))
+            reading = asyncio.create_task(service.read_log())
             try:
                 async with httpx.AsyncClient(base_url=address, timeout=TIMEOUT) as client:
                     yield service, client
@@ -114,22 +112,6 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
         yield Stage(engine.url, Commands(tmp_path, settings), notion, supabase, ses, signer, mailouts, errors)
         assert not [*notion.violations, *supabase.violations, *ses.violations]
         assert notion.too_fast == 0
-
-
-async def _read_log(service: Service) -> None:
-    """Read the log of the process, which would block on a full pipe otherwise."""
-    assert service.process.stderr is not None
-    while await service.process.stderr.readline():
-        pass
-
-
-async def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            while not is_so():
-                await asyncio.sleep(0.05)
-    except TimeoutError as error:
-        raise AssertionError(f"it never happened: {what}") from error
 
 
 @pytest.mark.timeout(600)

@@ -12,7 +12,7 @@ from mailwright.app.link_checks import public_only
 from mailwright.app.providers import providers_of
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.clock import SECOND, Clock, SteadyClock
+from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
@@ -23,7 +23,7 @@ from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.pipeline.compose import parse_mailbox
 from mailwright.providers.http import HttpClient, Resolve, addresses_of
 from mailwright.sources.mailouts.audience import ContactAudience, MailoutAudience, SupabaseAudience
-from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, SharedRateLimit
+from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, NotionError, SharedRateLimit
 from mailwright.sources.mailouts.prepare import MailoutPreparation
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.rendering import ImageCopier
@@ -172,7 +172,13 @@ def mailout_setup(settings: Settings, tenant_id: int) -> MailoutSetup:
         from_name=settings.from_name or (sender.name if settings.from_email is None else None),
         has_public_url=public_url_of(settings) is not None,
         reply_to=settings.reply_to_email,
-        footer=FooterDetails(settings.org_name or "", org_address or "", missing),
+        footer=FooterDetails(
+            settings.org_name or "",
+            org_address or "",
+            missing,
+            html=f"{settings.footer_html}\n" if settings.footer_html else "",
+            text=f"{settings.footer_text}\n" if settings.footer_text else "",
+        ),
         unsubscribe_url=settings.unsubscribe_url,
         test_emails=settings.test_emails,
         is_local="mailbox" in providers_of(settings),
@@ -200,8 +206,10 @@ async def run_mailouts(service: MailoutService, database: Database, clock: Clock
     loops: list[Awaitable[None]] = []
     if service.is_configured:
         loops.append(_repeat(lambda: work_once(service), "mailouts"))
+    ledger = DatabaseLedger(database, clock)
+    if service.is_configured and service.settings.mailout_watch_seconds:
+        loops.append(_watch(service, ledger, clock))
     if service.has_supabase:
-        ledger = DatabaseLedger(database, clock)
         loops.append(_repeat(lambda: _sync_in_turn(service, ledger, clock), "status_sync"))
     await asyncio.gather(*loops)
 
@@ -225,15 +233,38 @@ async def drain_mailouts(service: MailoutService) -> None:
         log.warning("status_sync_postponed", code=error.code, reason=str(error))
 
 
+async def _watch(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> None:
+    """Send the pages whose status asks for it, in one process at a time."""
+    seconds = service.settings.mailout_watch_seconds
+
+    async def run_once() -> float:
+        if await _has_turn("mailout-watch", seconds * SECOND, ledger, clock):
+            await (await service.open()).send_ready_pages(actor="watch")
+        return float(seconds)
+
+    await run_periodically(
+        "mailout_watch",
+        run_once,
+        seconds=float(seconds),
+        expected=(NotDurable, NotionError, SupabaseError, MailoutRefused),
+        retry_seconds=exponential(float(seconds), MAX_PAUSE_SECONDS),
+    )
+
+
 async def _sync_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> bool:
     """Sync contact statuses in one process at a time. Syncing twice is harmless, but doubles the load on Supabase."""
-    number = clock.now() // STATUS_SYNC_INTERVAL
-    ends = (number + 1) * STATUS_SYNC_INTERVAL
-    turn = LimitWindow(f"mailwright:turn:contact-status-sync:{number}", 1, ends, "contact_status_sync_turn", ends)
     status_sync = await service.status_sync()
-    if status_sync is None or (await ledger.reserve((turn,), 1)).count == 0:
+    if status_sync is None or not await _has_turn("contact-status-sync", STATUS_SYNC_INTERVAL, ledger, clock):
         return False
     return bool(await status_sync.tick())
+
+
+async def _has_turn(work: str, interval: Instant, ledger: DatabaseLedger, clock: Clock) -> bool:
+    """Return whether this process is the one that does the work in the current interval."""
+    number = clock.now() // interval
+    ends = (number + 1) * interval
+    turn = LimitWindow(f"mailwright:turn:{work}:{number}", 1, ends, f"{work.replace('-', '_')}_turn", ends)
+    return (await ledger.reserve((turn,), 1)).count > 0
 
 
 async def _repeat(work: Callable[[], Awaitable[bool]], name: str) -> None:

@@ -25,6 +25,8 @@ from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
+from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
+from mailwright.ops.unknown_settings import find_unknown_settings
 from mailwright.outbox.restore_guard import RestoreGuard
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.server_settings import find_unsafe_settings
@@ -75,6 +77,7 @@ class Shutdown:
 async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool) -> None:
     """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
     create_app = import_from_string(WEB_APPLICATION)
+    _log_settings(engine.settings)
     await _log_unsafe_settings(engine)
     guard = await _checked_guard(engine)
     worker = await make_worker(engine) if with_worker else None
@@ -105,6 +108,7 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
     """
     _capture_library_logs()
     _freeze_loaded_modules()
+    _log_settings(engine.settings)
     await _log_unsafe_settings(engine)
     guard = await _checked_guard(engine)
     worker = await make_worker(engine)
@@ -127,6 +131,14 @@ async def _checked_guard(engine: Engine) -> RestoreGuard:
     guard = make_guard(engine.settings, engine.database, engine.clock, engine.valkey)
     await guard.check()
     return guard
+
+
+def _log_settings(settings: Settings) -> None:
+    """Name variables that have no effect although they look like settings, and report a dry run."""
+    for unknown in find_unknown_settings(os.environ):
+        log.warning("unknown_setting", setting=unknown.name, problem=unknown.problem)
+    if settings.dry_run:
+        log.warning("dry_run", message=DRY_RUN_NOTICE)
 
 
 async def _log_unsafe_settings(engine: Engine) -> None:

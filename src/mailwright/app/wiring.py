@@ -103,6 +103,11 @@ class PublicPages:
     sender: str | None = None  # the name that the pages of the first tenant show
     unsubscribe_url: str | None = None  # replaces the address of our own unsubscribe page
 
+    @property
+    def configured_secrets(self) -> tuple[str, ...]:
+        """The secrets from the settings: another program may have signed links with them."""
+        return (*filter(None, (self.secret,)), *self.retired)
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -174,6 +179,11 @@ class Engine:
     def admin_password(self) -> str | None:
         """The password of administrative scripts. None: they cannot sign in."""
         return secret_text(self.settings.admin_password)
+
+    @property
+    def mailout_token(self) -> str | None:
+        """The token of `/send-mailout`. None: only administrators can use it."""
+        return secret_text(self.settings.mailout_token)
 
     async def double_opt_in(self) -> DoubleOptIn:
         """Return the double opt-in service. It signs links with the same secret as the other recipient links."""

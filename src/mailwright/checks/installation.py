@@ -1,5 +1,6 @@
 """Check the installation: settings, database, workers, Valkey, providers, DNS and mailouts. Sends nothing."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.domain.clock import DAY, Clock, SystemClock, isoformat
 from mailwright.domain.errors import DatabaseDamaged, MailwrightError
 from mailwright.events.unknown_sends import find_unknown_sends
-from mailwright.ops.settings import Settings
+from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
+from mailwright.ops.unknown_settings import find_unknown_settings
 from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
@@ -27,6 +29,10 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     """Run all checks and yield their results one by one."""
     clock = SystemClock()
     yield ok("settings", "all valid")
+    for unknown in find_unknown_settings(os.environ):
+        yield warning("settings", f"{unknown.name} {unknown.problem}", "correct the name, or unset the variable")
+    if settings.dry_run:
+        yield warning("settings", DRY_RUN_NOTICE, "unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send")
     async for finding in _storage(settings, clock):
         yield finding
     if settings.redis_url is not None:

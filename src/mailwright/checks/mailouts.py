@@ -118,7 +118,11 @@ def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
     names = setup.columns
     counts = (names.sent_count, names.failed_count, names.delivered_count, names.bounce_rate, names.unsub_rate)
     cells: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _EXAMPLE_TIME, names.test: False}
-    return [{**cells, names.status: status} for status in (setup.statuses.send, setup.statuses.failed)]
+    statuses = setup.statuses
+    options = [statuses.send, statuses.failed, statuses.in_progress, statuses.not_started]
+    if len(statuses.triggers) > 1:
+        options += statuses.triggers.values()
+    return [{**cells, names.status: status} for status in options if status is not None]
 
 
 def _error_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:

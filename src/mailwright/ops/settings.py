@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
-    AliasChoices,
     BeforeValidator,
     Field,
     PrivateAttr,
@@ -18,16 +17,25 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+from pydantic_settings.sources import read_env_file
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.working_hours import parse_working_hours
+from mailwright.ops import amazonsender
 
 CONFIG_FILE = "mailwright.toml"
+# Variables that name files with settings.
+CONFIG_VARIABLE = "MAILWRIGHT_CONFIG"
+ENV_FILE_VARIABLE = "MAILWRIGHT_ENV_FILE"
+
+DRY_RUN_NOTICE = "this is a dry run: every message goes to the local mailbox, and nobody receives it"
 
 PositiveInt = Annotated[int, Field(gt=0)]
 ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz"]
@@ -137,6 +145,13 @@ class Settings(BaseSettings):
             description="Several providers: `ses, smtp` tries them in order, `ses=3, smtp=1` splits by weight.",
         ),
     ] = None
+    dry_run: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_DRY_RUN",
+            description="Send nothing: every message goes to the local mailbox, whatever the provider settings say.",
+        ),
+    ] = False
     mailbox: Annotated[
         Path, Field(alias="MAILWRIGHT_MAILBOX", description="Maildir folder of the `mailbox` provider.")
     ] = Path("var/mailbox")
@@ -424,7 +439,6 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="FROM_EMAIL",
-            validation_alias=AliasChoices("FROM_EMAIL", "SES_FROM_EMAIL"),
             description="From address of mailouts. Defaults to the address of `MAILWRIGHT_FROM`.",
         ),
     ] = None
@@ -446,6 +460,22 @@ class Settings(BaseSettings):
             description="Postal address in the footer of mailouts. Defaults to `MAILWRIGHT_POSTAL_ADDRESS`.",
         ),
     ] = None
+    footer_html: Annotated[
+        str | None,
+        Field(
+            alias="FOOTER_HTML",
+            max_length=20_000,
+            description="HTML before the address in the footer of mailouts.",
+        ),
+    ] = None
+    footer_text: Annotated[
+        str | None,
+        Field(
+            alias="FOOTER_TEXT",
+            max_length=20_000,
+            description="Text before the address in the footer of mailouts.",
+        ),
+    ] = None
     test_emails: Annotated[
         str,
         Field(
@@ -456,7 +486,6 @@ class Settings(BaseSettings):
         float,
         Field(
             alias="SEND_RATE_PER_SEC",
-            validation_alias=AliasChoices("SEND_RATE_PER_SEC", "RATE_LIMIT_PER_SEC"),
             gt=0,
             le=1000,
             description="Messages of a mailout per second, evenly spaced.",
@@ -470,7 +499,6 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(
             alias="NOTION_TOKEN",
-            validation_alias=AliasChoices("NOTION_TOKEN", "NOTION_API_TOKEN"),
             description="Secret of the Notion integration that has access to the mailouts.",
         ),
     ] = None
@@ -478,7 +506,6 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="NOTION_DB_MAILOUTS",
-            validation_alias=AliasChoices("NOTION_DB_MAILOUTS", "NOTION_DB_MAILOUTS_ID"),
             description="Notion database of the mailouts: its ID or URL.",
         ),
     ] = None
@@ -486,7 +513,6 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="NOTION_DB_ERRORS",
-            validation_alias=AliasChoices("NOTION_DB_ERRORS", "NOTION_DB_ERRORS_ID"),
             description="Notion database for the errors of mailouts: its ID or URL.",
         ),
     ] = None
@@ -518,9 +544,26 @@ class Settings(BaseSettings):
         NoDecode,
         Field(
             alias="NOTION_STATUSES",
-            description="Renamed statuses of mailouts: `ready=Ready, send=Send, failed=Failed`.",
+            description="Renamed statuses of mailouts: `ready=Ready, send=Send, failed=Failed`. Optional ones: `test`, "
+            "`reset`, `in_progress`, `not_started`.",
         ),
     ] = {}
+    mailout_watch_seconds: Annotated[
+        int,
+        Field(
+            alias="MAILWRIGHT_MAILOUT_WATCH_SECONDS",
+            ge=0,
+            le=86_400,
+            description="Seconds between two searches of `serve` and `worker` for mailouts to send. 0: never.",
+        ),
+    ] = 0
+    mailout_token: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_MAILOUT_TOKEN",
+            description="Secret that allows `/send-mailout` in the header `x-auth-token`, and nothing else.",
+        ),
+    ] = None
     supabase_url: Annotated[
         str | None,
         Field(
@@ -531,6 +574,13 @@ class Settings(BaseSettings):
     supabase_service_role_key: Annotated[
         SecretStr | None,
         Field(alias="SUPABASE_SERVICE_ROLE_KEY", description="`service_role` or secret key of the Supabase project."),
+    ] = None
+    supabase_project_ref: Annotated[
+        str | None,
+        Field(
+            alias="SUPABASE_PROJECT_REF",
+            description="Id of the Supabase project. Nothing starts if `SUPABASE_URL` belongs to another one.",
+        ),
     ] = None
     mailbox_mailouts: Annotated[
         bool,
@@ -646,11 +696,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        named = os.environ.get("MAILWRIGHT_CONFIG")
-        file = Path(named or CONFIG_FILE)
-        if named and not file.is_file():
-            raise FileNotFoundError(f"MAILWRIGHT_CONFIG: the file {named} does not exist")
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        file = _named_file(CONFIG_VARIABLE) or Path(CONFIG_FILE)
+        assert isinstance(env_settings, EnvSettingsSource)
+        # Field names are for `mailwright.toml` only: variables such as PORT and STATE belong to other programs.
+        names = {(field.alias or "").lower() for field in settings_cls.model_fields.values()}
+        env_settings.env_vars = {name: value for name, value in env_settings.env_vars.items() if name in names}
+        theirs = InitSettingsSource(settings_cls, amazonsender.translate(os.environ))
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file), theirs
 
     # These two depend on fields that are defined before them. `validate_default` runs them even if nothing is set, so
     # that their errors are reported together with all others.
@@ -741,16 +793,67 @@ class Settings(BaseSettings):
         return self.unsubscribe_base_url or f"{self.public_url}/unsubscribe"
 
 
+class _AmazonSenderFirst(Settings):
+    """The settings if the names of AmazonSender had priority over ours. Where they differ, two names conflict."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        given, *ours, theirs = super().settings_customise_sources(settings_cls, *sources, **named)
+        return given, theirs, *ours
+
+
 def load(**overrides: Any) -> Settings:
     """Read the settings, or raise one error that lists every problem."""
     try:
-        return Settings(**overrides)
+        _load_env_file()
+        settings = Settings(**overrides)
+        if amazonsender.given_names(os.environ):
+            _require_agreement(settings, _AmazonSenderFirst(**overrides))
+        if settings.dry_run:
+            settings = Settings(**overrides | {"provider": "mailbox", "route": None, "mailbox_mailouts": True})
     except ValidationError as error:
         raise ConfigurationInvalid(*(_problem(detail) for detail in error.errors())) from error
     except (OSError, ValueError) as error:
         raise ConfigurationInvalid(
             str(error) if isinstance(error, FileNotFoundError) else f"{CONFIG_FILE}: {error}"
         ) from error
+    return settings
+
+
+def _load_env_file() -> None:
+    """Add the variables of the file to the environment, where the AWS credential chain finds them too."""
+    file = _named_file(ENV_FILE_VARIABLE)
+    if file is not None:
+        for name, value in read_env_file(file, case_sensitive=True).items():
+            os.environ.setdefault(name, value or "")
+
+
+def _named_file(variable: str) -> Path | None:
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    if not Path(named).is_file():
+        raise FileNotFoundError(f"{variable}: the file {named} does not exist")
+    return Path(named)
+
+
+def _require_agreement(ours: Settings, theirs: Settings) -> None:
+    """Refuse two names of one setting with different values: it is not clear which one is meant."""
+    fields = {field.alias: name for name, field in Settings.model_fields.items()}
+    conflicts = [
+        f"{name}: {alias.setting} has another value; remove one of them"
+        for name, alias in amazonsender.given_names(os.environ).items()
+        if _value(ours, fields[alias.setting], alias.pair) != _value(theirs, fields[alias.setting], alias.pair)
+    ]
+    if conflicts:
+        raise ConfigurationInvalid(*conflicts)
+
+
+def _value(settings: Settings, field: str, pair: str | None) -> Any:
+    value = getattr(settings, field)
+    return value if pair is None else value.get(pair)
 
 
 # By pydantic's type of error; the values in braces are those of the field's own limits.
@@ -778,9 +881,17 @@ _PROBLEMS = {
 def _problem(detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else CONFIG_FILE
     field = Settings.model_fields.get(name)
-    setting = (field.alias or name) if field else name
+    setting = _name_in_environment((field.alias or name) if field else name)
     template = _PROBLEMS.get(detail["type"])
     if template is not None:
         return f"{setting}: {template.format(**detail.get('ctx', {}))}"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return f"{setting}: {message[:1].lower()}{message[1:]}"
+
+
+def _name_in_environment(setting: str) -> str:
+    """Return the name under which the user set it: ours, or that of AmazonSender."""
+    if os.environ.get(setting):
+        return setting
+    given = amazonsender.given_names(os.environ)
+    return next((name for name, alias in given.items() if alias.setting == setting and alias.pair is None), setting)

@@ -234,7 +234,7 @@ async def test_footer_has_sender_and_own_unsubscribe_link(bench: MailoutBench) -
 
 async def test_braces_in_a_page_are_literal(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
-    words = "{{ email }} {% if %} {# no #} {{{ }}} {"
+    words = "{{ other }} {% if %} {# no #} {{{ }}} {"
     page = bench.page(Subject="{{ subject }} 100 {%", blocks=[said("paragraph", words)])
     await bench.finish(await bench.send(page))
     [message] = bench.provider.messages

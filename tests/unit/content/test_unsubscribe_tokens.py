@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.unsubscribe_tokens import InvalidToken, TokenPayload, UnsubscribeTokens
+from mailwright.domain.unsubscribe_tokens import (
+    InvalidToken,
+    TokenPayload,
+    UnsubscribeTokens,
+    parse_amazonsender_token,
+)
 
 TOKENS = UnsubscribeTokens("a secret")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -26,6 +31,47 @@ def test_token_is_signed_compact_json(email: str, list_key: str, secret: str) ->
     token = tokens.make(email, list_key)
     assert token == made_by_hand(payload.encode(), secret)
     assert tokens.parse(token) == TokenPayload(email, list_key)
+
+
+# Computed with the crypto module of Node, which AmazonSender uses.
+OLD_SECRET = "a-secret-of-amazonsender"
+OLD_TOKENS = {
+    "ada.lovelace@example.com": "YWRhLmxvdmVsYWNlQGV4YW1wbGUuY29t.h3ijnonwSl1o2gWRBmrrYfwsFA6N6QU5hU9A0RHiKGc",
+    "jürgen+x@bücher.example": "asO8cmdlbit4QGLDvGNoZXIuZXhhbXBsZQ.qqDArLpgdjWsfH2oKIEpnUv-8x7Ka6l5ptBtGswWObc",
+}
+
+
+@pytest.mark.parametrize("email", OLD_TOKENS)
+def test_token_of_amazonsender_names_its_address(email: str) -> None:
+    token = OLD_TOKENS[email]
+    assert parse_amazonsender_token(token, ["other", OLD_SECRET]) == TokenPayload(email, "general")
+    for wrong in (
+        token[:-1],
+        f"{token}A",
+        f"x{token}",
+        f"{token}=",
+        token.replace(".", "..", 1),
+        token.swapcase(),
+        "",
+        ".",
+    ):
+        with pytest.raises(InvalidToken):
+            parse_amazonsender_token(wrong, [OLD_SECRET])
+    for secrets in ([], ["other"]):
+        with pytest.raises(InvalidToken):
+            parse_amazonsender_token(token, secrets)
+
+
+@given(TEXT, TEXT)
+def test_no_token_is_valid_in_both_formats(email: str, list_key: str) -> None:
+    ours = UnsubscribeTokens(OLD_SECRET).make(email, list_key)
+    payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))
+    for token in (ours, f"{payload}.{ours.partition('.')[2]}"):
+        with pytest.raises(InvalidToken):
+            parse_amazonsender_token(token, [OLD_SECRET])
+    for token in OLD_TOKENS.values():
+        with pytest.raises(InvalidToken):
+            UnsubscribeTokens(OLD_SECRET).parse(token)
 
 
 def test_token_of_a_retired_secret_stays_valid() -> None:

@@ -8,7 +8,7 @@ from mailwright.content.template import Template
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.settings import load
-from mailwright.sources.mailouts.addresses import deduplicate, parse_test_emails
+from mailwright.sources.mailouts.addresses import deduplicate, name_in, parse_test_emails
 from mailwright.sources.mailouts.footer import footers
 from mailwright.sources.mailouts.literals import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import MailoutRefused
@@ -61,7 +61,8 @@ def test_missing_footer_settings_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["{{ email }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b']
+    "words",
+    ["{{ other }}", "{{ name|upper }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b'],
 )
 def test_text_with_braces_is_rendered_unchanged(words: str) -> None:
     message = Template(
@@ -70,6 +71,49 @@ def test_text_with_braces_is_rendered_unchanged(words: str) -> None:
     assert (message.subject, message.text) == (words, words)
     assert message.html is not None
     assert message.html.replace("&#123;", "{") == f"<p>{words}</p>"
+
+
+def test_placeholders_are_filled_in_any_case() -> None:
+    words = "{{name}} {{ NAME }} {{Email}} {{from_name}} {{nam}}"
+    values = {"name": "A & B", "email": "ada@example.com", "from_name": ""}
+    message = Template(subject=literal_text(words), html=literal_html(words), text=literal_text(words)).render(values)
+    assert message.text == "A & B A & B ada@example.com  {{nam}}"
+    assert message.html == "A &amp; B A &amp; B ada@example.com  &#123;{nam}}"
+
+
+@pytest.mark.parametrize(
+    ("email", "name"), [("ada.lovelace@example.com", "ada lovelace"), ("a_b-c@x.org", "a b c"), ("bob@x.org", "bob")]
+)
+def test_name_is_taken_from_the_address(email: str, name: str) -> None:
+    assert name_in(email) == name
+
+
+STATUSES = {"ready": "Send real", "test": "Send", "send": "Done", "failed": "Done", "reset": "Reset"}
+
+
+def test_separate_triggers_are_accepted() -> None:
+    verify_mailouts(load(notion_statuses={**STATUSES, "in_progress": "In progress", "not_started": "Not started"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"test": "Send real"}, "`ready` and `test` are both"),
+        ({"send": "send"}, "`test` and `send` are both"),
+        ({"not_started": "Reset"}, "`reset` and `not_started` are both"),
+        ({}, "`reset` needs `not_started`"),
+    ],
+)
+def test_ambiguous_triggers_are_refused(changes: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match=named):
+        verify_mailouts(load(notion_statuses={**STATUSES, **changes}))
+
+
+def test_url_of_another_supabase_project_is_refused() -> None:
+    there = {"supabase_url": "https://abc.supabase.co", "supabase_service_role_key": "sb_secret_x"}
+    verify_mailouts(load(**there, supabase_project_ref="abc"))
+    with pytest.raises(ConfigurationInvalid, match="SUPABASE_PROJECT_REF: SUPABASE_URL belongs to another project"):
+        verify_mailouts(load(**there, supabase_project_ref="xyz"))
 
 
 def test_default_rate_batch_size_and_interval() -> None:

@@ -7,6 +7,7 @@ from mailwright.domain import address
 from mailwright.ops.logs import logger
 
 _BETWEEN = re.compile(r"[,;\s]+")
+_BETWEEN_NAMES = re.compile(r"[._-]+")
 
 log = logger(__name__)
 
@@ -24,6 +25,11 @@ def deduplicate(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | 
         if normal is not None:
             found[normal] = found.get(normal) or name
     return dict(sorted(found.items()))
+
+
+def name_in(email: str) -> str:
+    """Return what an address says of its owner's name: `ada lovelace` for ada.lovelace@example.com."""
+    return " ".join(_BETWEEN_NAMES.split(email.rpartition("@")[0])).strip()
 
 
 def normalise_or_none(email: str) -> str | None:

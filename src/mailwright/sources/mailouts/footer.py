@@ -18,5 +18,5 @@ def footers(footer: FooterDetails) -> tuple[str, str]:
     who = f"{footer.org_name} — {footer.org_address}"
     style = f'class="mw-muted" style="margin:0 0 8px;color:{MUTED};font-size:13px;line-height:1.5"'
     link = f'<a class="mw-muted" href="{_LINK}" style="color:{MUTED}">Unsubscribe</a>'
-    html = f"<hr>\n<p {style}>{literal_html(escape(who))}</p>\n<p {style}>{link}</p>"
-    return html, f"\n--\n{literal_text(who)}\nUnsubscribe: {_LINK}"
+    html = f"{literal_html(footer.html)}<hr>\n<p {style}>{literal_html(escape(who))}</p>\n<p {style}>{link}</p>"
+    return html, f"{literal_text(footer.text)}\n--\n{literal_text(who)}\nUnsubscribe: {_LINK}"

@@ -1,13 +1,20 @@
-"""Escape template syntax, so that braces written in Notion appear as they are."""
+"""Escape template syntax, so that braces written in Notion appear as they are, except for the placeholders."""
 
 import re
 
-_OPENING = re.compile(r"\{(?=[{%#])")
+# Written in Notion as `{{name}}`, in any case. All other braces are text.
+PLACEHOLDERS = ("name", "email", "from_name")
+
+_SYNTAX = re.compile(r"\{\{\s*(" + "|".join(PLACEHOLDERS) + r")\s*\}\}|\{(?=[{%#])", re.IGNORECASE)
 
 
 def literal_html(html: str) -> str:
-    return _OPENING.sub("&#123;", html)
+    return _escape(html, "&#123;")
 
 
 def literal_text(text: str) -> str:
-    return _OPENING.sub('{{ "{" }}', text)
+    return _escape(text, '{{ "{" }}')
+
+
+def _escape(text: str, brace: str) -> str:
+    return _SYNTAX.sub(lambda found: f"{{{{ {found[1].lower()} }}}}" if found[1] else brace, text)

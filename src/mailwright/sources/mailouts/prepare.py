@@ -18,7 +18,7 @@ from mailwright.ops.logs import logger
 from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.external import ExternalCampaign, ExternalRecipient
-from mailwright.sources.mailouts.addresses import deduplicate, parse_test_emails
+from mailwright.sources.mailouts.addresses import deduplicate, name_in, parse_test_emails
 from mailwright.sources.mailouts.audience import MailoutAudience
 from mailwright.sources.mailouts.exclusions import find_exclusions
 from mailwright.sources.mailouts.footer import footers
@@ -38,6 +38,7 @@ from mailwright.sources.mailouts.refusals import (
     already_sent,
     combine,
     empty_body,
+    needs_real_trigger,
     no_footer,
     no_recipients,
     no_subject,
@@ -67,7 +68,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MailoutContent:
-    """The email as a template. Its only variable is the recipient's unsubscribe link."""
+    """The email as a template. Its variables are the recipient's unsubscribe link and the placeholders."""
 
     subject: str
     html: str
@@ -306,7 +307,7 @@ class MailoutPreparation:
         async with self._database.write() as tx:
             query = select(people.email, people.from_name).where(mine).order_by(people.email)
             rows = await tx.execute(query.limit(self._setup.batch_size))
-            batch = [ExternalRecipient(row.email, self._payload(row.from_name)) for row in rows]
+            batch = [ExternalRecipient(row.email, self._payload(row.email, row.from_name)) for row in rows]
             # `add_recipients` returns false if the campaign was cancelled.
             if not batch or not await external.add_recipients(tx, Source.MAILOUT, run.campaign_key, batch, now):
                 await tx.execute(delete(mailout_recipients).where(mine))
@@ -318,10 +319,11 @@ class MailoutPreparation:
             await lease.renew(tx)
         return True
 
-    def _payload(self, from_name: str | None) -> dict[str, object]:
+    def _payload(self, email: str, from_name: str | None) -> dict[str, object]:
         """Return what is specific to the recipient: the From name of the subscriber, if there is one."""
-        name = from_name or self._setup.from_name
-        payload: dict[str, object] = {"from": {"email": self._setup.from_email, "name": name}, "variables": {}}
+        sender = {"email": self._setup.from_email, "name": from_name or self._setup.from_name}
+        variables = {"name": from_name or name_in(email), "from_name": from_name or ""}
+        payload: dict[str, object] = {"from": sender, "variables": variables}
         if self._setup.reply_to is not None:
             payload["replyTo"] = self._setup.reply_to
         return payload
@@ -332,6 +334,8 @@ def _check_properties(setup: MailoutSetup, page: MailoutPage) -> Iterator[Mailou
         yield no_subject()
     if page.is_test is None:
         yield no_test_property(setup.columns.test)
+    elif not page.is_test and setup.statuses.is_test_only(page.status):
+        yield needs_real_trigger(page.status, setup.statuses.ready)
     if not page.is_test and (how := _how_sent(setup, page)) is not None:
         yield already_sent(how)
 

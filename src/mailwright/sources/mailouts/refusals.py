@@ -8,6 +8,7 @@ from mailwright.domain.errors import MailwrightError
 SUBJECT_REQUIRED: Final = "subject_required"
 ALREADY_SENT: Final = "mailout_already_sent"
 EMPTY_BODY: Final = "empty_body"
+REAL_TRIGGER_REQUIRED: Final = "real_trigger_required"
 TEST_PROPERTY_MISSING: Final = "test_property_missing"
 LOCAL_MAILBOX: Final = "local_mailbox"
 TEST_EMAILS_EMPTY: Final = "test_emails_empty"
@@ -57,6 +58,14 @@ def no_test_property(name: str) -> MailoutRefused:
         TEST_PROPERTY_MISSING,
         f"The page has no property {name!r}, so a test would look like a real send. Add this checkbox in Notion, "
         "or set its name with NOTION_MAILOUT_PROPERTIES.",
+    )
+
+
+def needs_real_trigger(status: str | None, real: str) -> MailoutRefused:
+    return MailoutRefused(
+        REAL_TRIGGER_REQUIRED,
+        f"The status {status} sends tests only, and Test is not ticked. Tick Test, or set the status {real} to send to "
+        "everyone.",
     )
 
 

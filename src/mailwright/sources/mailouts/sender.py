@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -13,6 +13,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.notion import (
+    DataSource,
     MailoutPage,
     Notion,
     NotionError,
@@ -51,20 +52,29 @@ class MailoutSender:
         self._preparation = preparation
         self._write_back = write_back
 
-    async def send(
-        self, page: str, *, actor: str, fingerprint: str | None = None, overrides_rules: bool = False
-    ) -> MailoutRun:
+    async def send(self, page: str, *, actor: str, overrides_rules: bool = False) -> MailoutRun:
         """Store a run and check its page. A worker does the rest.
 
         `overrides_rules` sends although the rules of the large mailbox providers are not met; the audit log says so.
 
         Returns a refused run if the check finds a problem. If Notion is too slow, a worker repeats the check.
         """
-        run = await self._runs.accept(
-            self._setup.tenant_id, page, actor=actor, fingerprint=fingerprint, overrides_rules=overrides_rules
-        )
+        run = await self._runs.accept(self._setup.tenant_id, page, actor=actor, overrides_rules=overrides_rules)
         lease = await self._runs.claim(run)
         return run if lease is None else await self._work_on(lease, self._check)
+
+    async def _start(self, page: str, source: DataSource, *, actor: str, fingerprint: str) -> MailoutRun:
+        """Send a page because of its status, and show in Notion that it has started."""
+
+        async def work(lease: RunLease) -> Instant | None:
+            due_at = await self._check(lease)
+            # Under the lease, so that no worker has written the result before.
+            await self._write_back.show_start(lease.run, source)
+            return due_at
+
+        run = await self._runs.accept(self._setup.tenant_id, page, actor=actor, fingerprint=fingerprint)
+        lease = await self._runs.claim(run)
+        return run if lease is None else await self._work_on(lease, work)
 
     async def prepare(self, run: MailoutRun) -> MailoutRun:
         """Do all steps before sending now. Raises whatever stops them."""
@@ -85,13 +95,14 @@ class MailoutSender:
     def preview(self, content: MailoutContent) -> RenderedEmail:
         """Render the email with an unsubscribe link that belongs to no recipient."""
         template = Template(subject=content.subject, html=content.html, text=content.text)
-        return template.render({**STANDARD_VARIABLES, "unsubscribe_url": self._setup.unsubscribe_url})
+        sample = {**STANDARD_VARIABLES, "from_name": STANDARD_VARIABLES["name"]}
+        return template.render({**sample, "unsubscribe_url": self._setup.unsubscribe_url})
 
     async def dry_run(self, page: str) -> DryRun:
         return await self._preparation.dry_run(page)
 
     async def send_ready_pages(self, actor: str) -> list[MailoutRun]:
-        """Send every page with the status "ready" that was not handled in its current version."""
+        """Send every page with a status that asks for it and that was not handled in its current version."""
         if self._setup.mailouts_database is None:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database to watch.")
         source = await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
@@ -102,16 +113,24 @@ class MailoutSender:
                 f"The table {source.name!r} in Notion has no status or select property "
                 f"{self._setup.columns.status!r}. Add it.",
             )
-        where = {"property": self._setup.columns.status, kind: {"equals": self._setup.statuses.ready}}
         started: list[MailoutRun] = []
-        pages = [page async for page in self._notion.query(source, where=where)]
+        pages = [page async for page in self._notion.query(source, where=self._triggered(kind))]
         await self._runs.forget_tests_of([page.id for page in pages])
         for page in pages:
-            digest = _digest(read_mailout(page, self._setup.columns))
+            mailout = read_mailout(page, self._setup.columns)
+            if mailout.status == self._setup.statuses.reset:
+                await self._write_back.reset(page.id, source)
+                continue
+            digest = _digest(mailout)
             fingerprint = f"{digest} {page.edited_at}"
             if not await self._runs.was_handled(page.id, digest, fingerprint):
-                started.append(await self.send(page.id, actor=actor, fingerprint=fingerprint))
+                started.append(await self._start(page.id, source, actor=actor, fingerprint=fingerprint))
         return started
+
+    def _triggered(self, kind: str) -> dict[str, Any]:
+        """Return the filter of pages with a status that starts something."""
+        name, triggers = self._setup.columns.status, self._setup.statuses.triggers.values()
+        return {"or": [{"property": name, kind: {"equals": status}} for status in triggers]}
 
     async def tick(self) -> bool:
         """Do one step of the run that has waited longest. Return true if there may be more to do."""

@@ -8,11 +8,29 @@ from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns
 
 @dataclass(frozen=True, slots=True)
 class NotionStatuses:
-    """The names of the mailout statuses in Notion."""
+    """The names of the mailout statuses in Notion.
+
+    A page with the status `ready` is sent. If there is a status `test`, a page with it is sent only as a test. `reset`
+    clears the results of a page. While a page is sent it has the status `in_progress`, and after a test or a refusal
+    `not_started`, if these are set.
+    """
 
     ready: str = "Ready"
     send: str = "Send"
     failed: str = "Failed"
+    test: str | None = None
+    reset: str | None = None
+    in_progress: str | None = None
+    not_started: str | None = None
+
+    @property
+    def triggers(self) -> dict[str, str]:
+        """The statuses that start something, by their field."""
+        named = {"ready": self.ready, "test": self.test, "reset": self.reset}
+        return {field: status for field, status in named.items() if status is not None}
+
+    def is_test_only(self, status: str | None) -> bool:
+        return self.test is not None and (status or "").casefold() == self.test.casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +40,8 @@ class FooterDetails:
     org_name: str
     org_address: str
     missing: tuple[str, ...] = ()
+    html: str = ""  # before the address
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

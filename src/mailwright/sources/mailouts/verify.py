@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
@@ -44,6 +45,18 @@ def _check_id(text: str | None, name: str) -> None:
         notion_id(text, field=name)
 
 
+def _check_triggers(statuses: NotionStatuses) -> None:
+    """Require triggers that differ from each other and from what Mailwright writes: a result must start nothing."""
+    triggers = statuses.triggers
+    written = {name: getattr(statuses, name) for name in ("send", "failed", "in_progress", "not_started")}
+    for name, status in triggers.items():
+        for other, same in {**triggers, **written}.items():
+            if other != name and same is not None and same.casefold() == status.casefold():
+                raise ConfigurationInvalid(f"`{name}` and `{other}` are both {status}; give each its own status")
+    if statuses.reset is not None and statuses.not_started is None:
+        raise ConfigurationInvalid("`reset` needs `not_started`, the status of a page after its reset")
+
+
 def _check_supabase_key(settings: Settings) -> None:
     key = settings.supabase_service_role_key
     if (settings.supabase_url is None) != (key is None):
@@ -57,6 +70,12 @@ def _check_supabase_url(settings: Settings) -> None:
         raise ConfigurationInvalid("must look like https://abcdefgh.supabase.co")
 
 
+def _check_supabase_project(settings: Settings) -> None:
+    ref, host = settings.supabase_project_ref, urlsplit(settings.supabase_url or "").hostname or ""
+    if ref is not None and settings.supabase_url is not None and host.partition(".")[0] != ref.lower():
+        raise ConfigurationInvalid("SUPABASE_URL belongs to another project; correct one of them")
+
+
 _CHECKS: dict[str, Callable[[Settings], Any]] = {
     "FROM_EMAIL": lambda settings: _check_address(settings.from_email),
     "REPLY_TO_EMAIL": lambda settings: _check_address(settings.reply_to_email),
@@ -64,7 +83,8 @@ _CHECKS: dict[str, Callable[[Settings], Any]] = {
     "NOTION_DB_ERRORS": lambda settings: _check_id(settings.notion_db_errors, "NOTION_DB_ERRORS"),
     "NOTION_MAILOUT_PROPERTIES": lambda settings: parse_names(MailoutColumns, settings.notion_mailout_properties),
     "NOTION_ERROR_PROPERTIES": lambda settings: parse_names(ErrorColumns, settings.notion_error_properties),
-    "NOTION_STATUSES": lambda settings: parse_names(NotionStatuses, settings.notion_statuses),
+    "NOTION_STATUSES": lambda settings: _check_triggers(parse_names(NotionStatuses, settings.notion_statuses)),
     "SUPABASE_URL": _check_supabase_url,
     "SUPABASE_SERVICE_ROLE_KEY": _check_supabase_key,
+    "SUPABASE_PROJECT_REF": _check_supabase_project,
 }

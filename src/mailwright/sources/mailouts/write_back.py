@@ -14,7 +14,15 @@ from sqlalchemy import select, update
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat, to_instant
 from mailwright.ops.logs import logger
-from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, NotionPage, NotionRefused, plain
+from mailwright.sources.mailouts.notion import (
+    Cell,
+    DataSource,
+    Notion,
+    NotionPage,
+    NotionRefused,
+    plain,
+    read_mailout,
+)
 from mailwright.sources.mailouts.progress import campaign_progress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
@@ -101,9 +109,26 @@ class WriteBack:
             case MailoutRunStatus.SENDING:
                 return await self._check_sending(lease)
             case MailoutRunStatus.REFUSED:
-                return self._clock.now() if await self._write_errors(lease) else None
+                is_more = await self._write_errors(lease)
+                await self._reopen(lease)
+                return self._clock.now() if is_more else None
             case _:
                 return await self._write_results(lease)
+
+    async def show_start(self, run: MailoutRun, source: DataSource) -> None:
+        """Show in Notion that the run has started, if there is a status for that."""
+        status = self._setup.statuses.in_progress
+        if status is not None and run.status is not MailoutRunStatus.REFUSED:
+            await self._notion.update_page(run.page_id, source, {self._setup.columns.status: status})
+
+    async def reset(self, page_id: str, source: DataSource) -> None:
+        """Clear the results of a page, for example of a duplicate, and tick Test, so that the next send is a test."""
+        names = self._setup.columns
+        results = (names.sent_at, names.sent_count, names.failed_count, names.delivered_count)
+        cells: dict[str, Cell] = dict.fromkeys((*results, names.bounce_rate, names.unsub_rate))
+        cells |= {names.test: True, names.status: self._setup.statuses.not_started}
+        await self._notion.update_page(page_id, source, cells)
+        log.info("mailout_reset", page=page_id)
 
     async def figures(self, run: MailoutRun) -> MailoutFigures:
         assert run.campaign_key is not None
@@ -146,7 +171,7 @@ class WriteBack:
         await self._find_failures(lease)
         problems: list[Exception] = []
         is_more = False
-        for part in (self._write_figures_if_changed, self._write_errors, self._write_logs):
+        for part in (self._write_figures_if_changed, self._reopen_if_repeatable, self._write_errors, self._write_logs):
             try:
                 is_more |= await part(lease)
             except Exception as error:
@@ -159,6 +184,29 @@ class WriteBack:
         now = self._clock.now()
         age = now - (run.finished_at or now)
         return next((now + every for until, every in UPDATE_INTERVALS if age < until), None)
+
+    # The status of a page that can be sent again.
+
+    async def _reopen_if_repeatable(self, lease: RunLease) -> bool:
+        if lease.run.is_test or lease.run.is_local:
+            await self._reopen(lease)
+        return False
+
+    async def _reopen(self, lease: RunLease) -> None:
+        """Set the status `not_started` once, if its status started the run: the same status can then start another."""
+        run, statuses = lease.run, self._setup.statuses
+        if statuses.not_started is None or run.fingerprint is None:
+            return
+        try:
+            page = await self._notion.page(run.page_id)
+            status = read_mailout(page, self._setup.columns).status
+            source = await self._source_of(page)
+            if source is not None and status in (statuses.ready, statuses.test, statuses.in_progress):
+                await self._notion.update_page(page.id, source, {self._setup.columns.status: statuses.not_started})
+        except NotionRefused as refused:
+            log.warning("mailout_not_reopened", run=run.mailout_id, page=run.page_id, code=refused.code)
+        async with self._database.write() as tx:
+            await lease.change(tx, fingerprint=None)
 
     # Results, in the row of the mailout.
 
@@ -183,7 +231,7 @@ class WriteBack:
         return False
 
     async def _write_figures(self, run: MailoutRun, cells: Mapping[str, Cell]) -> NotionPage | None:
-        source = await self._source_of(run)
+        source = await self._source_of(await self._notion.page(run.page_id))
         if source is None:
             log.warning("mailout_outside_of_a_table", run=run.mailout_id, page=run.page_id)
             return None
@@ -220,9 +268,8 @@ class WriteBack:
         cells[names.sent_at] = isoformat(run.finished_at)
         return cells
 
-    async def _source_of(self, run: MailoutRun) -> DataSource | None:
+    async def _source_of(self, page: NotionPage) -> DataSource | None:
         """Return the table of the page, which defines the columns that can be written."""
-        page = await self._notion.page(run.page_id)
         if page.data_source_id is not None:
             return await self._notion.table(page.data_source_id)
         database = self._setup.mailouts_database

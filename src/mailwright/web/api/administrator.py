@@ -13,7 +13,6 @@ from fastapi import Depends, Request
 
 from mailwright.access.api_keys import is_api_key
 from mailwright.access.roles import Role
-from mailwright.app.wiring import Engine
 from mailwright.domain.errors import Unauthorized
 from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
 from mailwright.web.state import engine_of
@@ -22,8 +21,9 @@ from mailwright.web.state import engine_of
 SECURITY_SCHEME: Final = "administrator"
 ADMINISTRATORS_ONLY: Final[dict[str, Any]] = {"security": [{SECURITY_SCHEME: []}]}
 
-# Wrong passwords are counted under this account name, which no user can have.
+# Wrong secrets are counted under these account names, which no user can have.
 _ACCOUNT: Final = "ADMIN_PASSWORD"
+_MAILOUT_ACCOUNT: Final = "x-auth-token"
 _BEARER = re.compile(r"bearer +(\S.{0,999})", re.IGNORECASE)
 
 
@@ -43,20 +43,30 @@ async def administrator_of(request: Request) -> Administrator:
     # An API key is no failed sign-in: a program that uses the wrong route must not block its address.
     if bearer is None or is_api_key(bearer[1]):
         raise _unauthorized()
-    return await _by_password(request, engine_of(request), bearer[1])
+    return await _by_secret(request, _ACCOUNT, bearer[1], engine_of(request).admin_password)
 
 
 AdministratorDep = Annotated[Administrator, Depends(administrator_of)]
 
 
-async def _by_password(request: Request, engine: Engine, shown: str) -> Administrator:
-    async def verify() -> Administrator | None:
-        expected = engine.admin_password
-        # Headers are decoded as Latin-1, so encode them again to compare the bytes of the password.
-        is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
-        return Administrator("ADMIN_PASSWORD") if is_right else None
+async def mailout_sender_of(request: Request) -> Administrator:
+    """Authenticate a caller of `/send-mailout`: by the token of mailouts, or as an administrator."""
+    token, engine = request.headers.get("x-auth-token"), engine_of(request)
+    if token is None or engine.mailout_token is None:
+        return await administrator_of(request)
+    return await _by_secret(request, _MAILOUT_ACCOUNT, token, engine.mailout_token)
 
-    found = await engine.failed_sign_ins.check(_ACCOUNT, host_of(request), verify)
+
+MailoutSenderDep = Annotated[Administrator, Depends(mailout_sender_of)]
+
+
+async def _by_secret(request: Request, account: str, shown: str, expected: str | None) -> Administrator:
+    async def verify() -> Administrator | None:
+        # Headers are decoded as Latin-1, so encode them again to compare the bytes of the secret.
+        is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
+        return Administrator(account) if is_right else None
+
+    found = await engine_of(request).failed_sign_ins.check(account, host_of(request), verify)
     if found is None:
         raise _unauthorized()
     return found

@@ -41,6 +41,12 @@ async def healthz() -> Response:
     return json_response(LivenessResponse(status="ok"))
 
 
+@router.get("/health", include_in_schema=False)
+async def health(engine: EngineDep) -> Response:
+    """Report that the process is alive, to monitors that were set up for AmazonSender."""
+    return json_response({"ok": True, "dry_run": engine.settings.dry_run})
+
+
 @router.get(
     "/readyz",
     responses=describe_success({HTTPStatus.OK: ReadinessResponse, HTTPStatus.SERVICE_UNAVAILABLE: ReadinessResponse}),

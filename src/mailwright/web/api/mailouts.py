@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -15,7 +16,7 @@ from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
 from mailwright.sources.mailouts.wait_reasons import find_waits
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, MailoutSenderDep
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
@@ -38,19 +39,17 @@ class MailoutsNotConfigured(NotPossibleNow):
     openapi_extra={**describe_body(MailoutRequest), **ADMINISTRATORS_ONLY},
     responses=describe_responses({HTTPStatus.ACCEPTED: MailoutResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
-async def send(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
+async def send(request: Request, engine: EngineDep, sender: MailoutSenderDep) -> Response:
     """Send a Notion page as a mailout.
 
     The response is sent once the run is stored and the page was checked; a worker does the rest. Problems are returned
     with their codes, and also written to the error table in Notion.
     """
-    wanted = parse_strict(MailoutRequest, await read_json(request))
+    wanted = parse_strict(MailoutRequest, _translated(await read_json(request)))
     if not engine.mailouts.is_configured:
         raise MailoutsNotConfigured
     mailouts = await engine.mailouts.open()
-    run = await mailouts.send(
-        wanted.notion_page_id, actor=administrator.actor, overrides_rules=wanted.override_sender_rules
-    )
+    run = await mailouts.send(wanted.notion_page_id, actor=sender.actor, overrides_rules=wanted.override_sender_rules)
     if run.status is MailoutRunStatus.REFUSED:
         return _refusal(run, await mailouts.list_errors(run))
     waits = await find_waits(engine.database, engine.clock, [run])
@@ -90,6 +89,17 @@ async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Res
     run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     rows = report.report_rows(engine.database, run.campaign_key or 0)
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")
+
+
+def _translated(body: Any) -> Any:
+    """Translate the bodies that callers of AmazonSender send, and the automations of Notion."""
+    match body:
+        case {"notionPageId": _}:
+            return body
+        case {"mailout_id": str(page)} | {"page_id": str(page)} | {"data": {"id": str(page)}}:
+            return {"notionPageId": page}
+        case _:
+            return body
 
 
 def _refusal(run: MailoutRun, errors: Sequence[RunError]) -> Response:

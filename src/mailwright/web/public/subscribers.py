@@ -13,7 +13,13 @@ from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.unsubscribe_tokens import (
+    FIRST_TENANT,
+    InvalidToken,
+    UnsubscribeTokens,
+    parse_amazonsender_token,
+    unsubscribe_link,
+)
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
@@ -69,7 +75,16 @@ async def recipient_of(
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
     tenant_id = await tenant_named(engine, name)
     tokens = UnsubscribeTokens(*await link_secrets(engine)).for_tenant(tenant_id)
-    leaving = (tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens).parse(token)
+    try:
+        purpose = tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens
+        leaving = purpose.parse(token)
+    except InvalidToken:
+        if returns or confirms or "tenant" in request.query_params:
+            raise
+        leaving = parse_amazonsender_token(token, engine.public_pages.configured_secrets)
+        name = engine.settings.mailout_tenant
+        tenant_id = await tenant_named(engine, name)
+        tokens = UnsubscribeTokens(*await link_secrets(engine)).for_tenant(tenant_id)
     try:
         email = address.normal(leaving.email)
     except address.InvalidAddress as error:

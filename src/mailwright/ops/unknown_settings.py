@@ -1,0 +1,47 @@
+"""Find environment variables that look like settings and are none: a misspelt one would silently have no effect."""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
+from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
+
+# Variables that are read in other places than the settings.
+_OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG")
+# A variable that begins like this is meant for this program, or for the one before it.
+_PREFIXES: Final = ("MAILWRIGHT_", "NOTION_", "SUPABASE_", "UNSUBSCRIBE_", "EXECUTOR_", "SES_", "SNS_", "SMTPBZ_")
+# Of other variables, only those count that differ from a setting by a slip.
+_FOREIGN_PREFIXES: Final = ("AWS_",)
+_SIMILAR: Final = 0.75
+_NEARLY_EQUAL: Final = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownSetting:
+    name: str
+    problem: str  # what is wrong, and what to do
+
+
+def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSetting]:
+    """Yield the variables that have no effect although they look like settings, with the nearest known name."""
+    known = {field.alias or name for name, field in Settings.model_fields.items()} | {*ALIASES, *_OTHERS}
+    for name in sorted(name for name in environment if name.upper() not in known):
+        if reason := WITHOUT_EFFECT.get(name):
+            yield UnknownSetting(name, f"has no effect in Mailwright: {reason}")
+            continue
+        is_ours = name.startswith(_PREFIXES)
+        if name.startswith(_FOREIGN_PREFIXES):
+            continue
+        nearest = _nearest(name, known, _SIMILAR if is_ours else _NEARLY_EQUAL)
+        if nearest is not None:
+            yield UnknownSetting(name, f"is not a setting; did you mean {nearest}?")
+        elif is_ours:
+            yield UnknownSetting(name, "is not a setting; remove it or check the spelling")
+
+
+def _nearest(name: str, known: Collection[str], cutoff: float) -> str | None:
+    """Return the known name that was probably meant. One that only lacks its end is the nearest."""
+    longer = [each for each in known if each.startswith(f"{name}_")]
+    return min(longer, default=None) or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
