@@ -92,8 +92,6 @@ async def test_row_that_cannot_be_changed_stops_no_other(setup: QueueSetup) -> N
 
 
 async def test_result_that_cannot_be_recorded_stops_no_other(setup: QueueSetup) -> None:
-    if setup.queue.is_shared:
-        pytest.skip("a shared queue records results in the transaction that settles the message")
     numbers = [await setup.owner.notification() for _ in range(3)]
     fanout = await setup.fanout()
     await fanout.claim_due(10)

@@ -1,20 +1,25 @@
 """Settle messages of notification queues: record each result in its row.
 
-If the queue is in the same database, the row is updated in the same transaction; otherwise the fan-out does it later.
+If the queue is in the same database, the row is updated in the same transaction. Otherwise, and if a trigger refuses
+that, the fan-out does it later.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event, Outcome, Settlement, Source
 from mailwright.domain.states import EventType, Status
+from mailwright.ops.logs import logger
 from mailwright.outbox.settle import BegunAttempts, NextAttempt, Settler, append_events, event_row, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record_results, result_of
 from mailwright.sources.notifications.tables import statements_of
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
+
+log = logger(__name__)
 
 CONCLUDE = statement(__package__, "conclude")
 END_ATTEMPTS = statement(__package__, "end_attempts")
@@ -30,21 +35,36 @@ class NotificationSettling(Settler):
             return await super().exchange(outcomes, next_up)
         now = self._clock.now()
 
-        async def work(tx: Runner) -> BegunAttempts:
+        async def settle(tx: Runner) -> BegunAttempts:
             begun = await settle_and_begin(tx, outcomes, next_up, now, self._consequences)
-            await record_outcomes(tx, ours, now)
+            await _record_retries(tx, ours, now)
             return begun
 
-        return await self._database.transact(work)
+        async def settle_and_record(tx: Runner) -> BegunAttempts:
+            begun = await settle(tx)
+            await _record_in_rows(tx, ours)
+            return begun
+
+        try:
+            return await self._database.transact(settle_and_record)
+        except NotDurable:
+            raise
+        except Exception as error:
+            # A trigger of the queue refuses a row. The fan-out records the results later, row by row.
+            log.warning("notification_results_refused", messages=len(ours), error=repr(error))
+            return await self._database.transact(settle)
 
 
-async def record_outcomes(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
-    """Record results in the queue, in the transaction that settles the messages. Repeating it changes nothing."""
+async def _record_retries(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
     retries = [row for outcome in outcomes if (row := _retry_row(outcome))]
     if retries:
         concluded = await tx.run(CONCLUDE, concluded=retries)
         if concluded:
             await _end_attempts(tx, [row.outbox_id for row in concluded], now)
+
+
+async def _record_in_rows(tx: Runner, outcomes: Sequence[Outcome]) -> None:
+    """Record results in queues of this database. Repeating it changes nothing."""
     shared = await links.find_results_of(tx, [outcome.claimed.outbox_id for outcome in outcomes])
     for schema in {link.queue_schema for link in shared}:
         results = [(link, result) for link in shared if link.queue_schema == schema and (result := result_of(link))]
