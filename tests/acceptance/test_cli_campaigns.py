@@ -95,13 +95,15 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
     missing = await here.run(*CREATE, "--list", "nobody")
     assert (missing.code, missing.err.startswith("--list: There is no list nobody")) == (2, True)
     await here.ok("list", "create", "nobody")
-    campaign_id = (await here.ok(*CREATE, "--list", "nobody", "--list", "news")).out.strip()
+    lists = ("--list", "nobody", "--list", "news")
+    campaign_id = (await here.ok(*CREATE, *lists, "--schedule", "2099-01-15T08:00")).out.strip()
     await here.ok("list", "delete", "nobody", "--yes")
-    for command in ("check", "start"):
-        refused = await here.run("campaign", command, campaign_id)
+    draft = (await here.ok("campaign", "show", campaign_id, "--json")).json
+    for command in (("check", campaign_id), ("start", campaign_id), ("start", campaign_id, "--now")):
+        refused = await here.run("campaign", *command)
         assert refused.code == 1
         assert ("UNKNOWN_LIST" in refused.err, "MISSING_VARIABLE" in refused.err) == (True, True)
-    assert (await here.ok("campaign", "show", campaign_id, "--json")).json["status"] == "DRAFT"
+    assert (await here.ok("campaign", "show", campaign_id, "--json")).json == draft
     for command in ("pause", "resume", "retry-failed", "accept-failures", "extend"):
         impossible = await here.run("campaign", command, campaign_id)
         assert (impossible.code, impossible.out) == (1, "")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
@@ -134,7 +135,7 @@ def test_failed_check_disables_start_and_lists_errors_with_advice(dashboard: Das
     )
     expect(ada.get_by_role("button", name="Start campaign")).to_be_disabled()
     # The server also rejects the start if the check has not loaded.
-    preflight = f"**/campaigns/{campaign_id}/checks"
+    preflight = f"**/campaigns/{campaign_id}/checks?*"
     ada.route(preflight, lambda route: route.abort())
     ada.reload()
     ada.get_by_role("button", name="Start campaign").click()
@@ -142,6 +143,25 @@ def test_failed_check_disables_start_and_lists_errors_with_advice(dashboard: Das
     expect(ada.get_by_role("alert").first).to_contain_text("not started")
     ada.unroute(preflight)
     assert found(dashboard, "Refused").status == "DRAFT"
+
+
+def test_start_button_follows_the_chosen_send_time(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = created(dashboard, "Late news", scheduledAt=dashboard.engine.clock.now() - DAY)
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    panel, start = ada.locator(".checks"), ada.get_by_role("button", name="Start campaign")
+    expect(panel).to_contain_text("Is in the past")
+    expect(start).to_be_disabled()
+    ada.get_by_label("Now", exact=True).check()
+    expect(start).to_be_enabled()
+    expect(panel).not_to_contain_text("Is in the past")
+    ada.get_by_label("Schedule", exact=True).check()
+    expect(start).to_be_disabled()
+    ada.get_by_label("Date and time").fill("2099-06-01T09:30")
+    ada.get_by_label("Date and time").blur()
+    expect(start).to_be_enabled()
+    start.click()
+    confirm(ada)
+    expect(ada.locator("#header .status")).to_have_text("Scheduled")
 
 
 def test_deferred_campaign_shows_reason_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:

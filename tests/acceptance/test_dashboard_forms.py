@@ -87,6 +87,8 @@ async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk
     assert "Choose a date and time." in ada.text
     await ada.press("Start campaign", 422, when="later", scheduledAt="2020-06-01T09:30")
     assert "in the past" in ada.text
+    assert 'value="2020-06-01T09:30"' in ada.text
+    assert (await desk.campaign(campaign_id)).definition.scheduled_at is None
     await ada.press("Start campaign", when="later", scheduledAt="2027-06-01T09:30")
     assert "Campaign scheduled." in ada.flash
     found = await desk.campaign(campaign_id)
@@ -99,6 +101,23 @@ async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk
     await ada.press("Cancel campaign")
     assert await desk.status(campaign_id) == "CANCELLED"
     assert "Cancel campaign" not in ada.buttons()
+
+
+async def test_start_form_resolves_a_past_send_time(ada: Visit, desk: CampaignHarness) -> None:
+    await join(desk.database, [address_of(0)])
+    campaign_id = await desk.create(scheduledAt=desk.clock.now() - DAY)
+    await ada.open(f"/campaigns/{campaign_id}")
+    assert "Date and time Time zone" in ada.words()
+    checks = f"/campaigns/{campaign_id}/checks?scheduledAt"
+    for chosen in ("=2020-06-01T09:30&when=later", "=&when=later"):
+        await ada.open(checks + chosen)
+        assert ("in the past" in ada.text, " disabled" in ada.text) == (True, True), chosen
+    for chosen in ("=2020-06-01T09:30&when=now", "=2027-06-01T09:30&when=later"):
+        await ada.open(checks + chosen)
+        assert ("in the past" in ada.text, " disabled" in ada.text) == (False, False), chosen
+    await ada.open(f"/campaigns/{campaign_id}")
+    await ada.press("Start campaign", when="now")
+    assert await desk.status(campaign_id) == "READY"
 
 
 async def test_start_confirmation_states_recipients_and_limits(ada: Visit, desk: CampaignHarness) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -74,7 +75,7 @@ from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_audience
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
@@ -221,7 +222,9 @@ def start(
     """
 
     async def work(at: Installation) -> tuple[View, str]:
-        _print_warnings((await _examined(at, await _found(at, campaign_id))).warnings)
+        draft = await _found(at, campaign_id)
+        wanted = replace(draft, definition=with_send_time(draft.definition, send_now=send_now))
+        _print_warnings((await _examined(at, wanted)).warnings)
         campaign = await _campaigns(at).start(
             ACTOR, campaign_id, overrides_rules=override_sender_rules, send_now=send_now
         )

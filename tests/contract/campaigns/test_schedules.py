@@ -1,6 +1,7 @@
 """Send times of campaigns and messages: in the past, without a zone, moved, overdue, and outside working hours."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.standins.provider import ScriptedProvider
 
 SEND = "/v1/email/send"
 LOCAL, TOKYO = "2027-01-16T09:00:00", "Asia/Tokyo"
+NEXT_YEAR = 1_830_000_000_000
 IN_TOKYO, IN_UTC = "2027-01-16T00:00:00.000Z", "2027-01-16T09:00:00.000Z"
 
 
@@ -51,6 +53,31 @@ async def test_schedule_in_the_past_needs_confirmation(desk: CampaignHarness) ->
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     assert len(provider.messages) == 1
+
+
+@pytest.mark.promise("campaign-refusals")
+@pytest.mark.parametrize("how", [{}, {"send_now": True}, {"send_at": NEXT_YEAR}, {"send_at": 1}], ids=str)
+@pytest.mark.parametrize("starts_in", [None, DAY, -DAY])
+async def test_refused_start_changes_nothing(desk: CampaignHarness, how: dict[str, Any], starts_in: int | None) -> None:
+    await join(desk.database, [address_of(0)])
+    content = {"subject": "News", "body": "<p>{{ unknown }}</p>"}
+    scheduled_at = None if starts_in is None else desk.clock.now() + starts_in
+    campaign_id = await desk.create(content=content, scheduledAt=scheduled_at)
+    draft, actions = await desk.campaign(campaign_id), await desk.audit_actions(campaign_id)
+    desk.clock.advance(MINUTE)
+    with pytest.raises(CampaignNotStartable):
+        await desk.campaigns.start(OPERATOR, campaign_id, **how)
+    assert (await desk.campaign(campaign_id), await desk.audit_actions(campaign_id)) == (draft, actions)
+
+
+async def test_start_at_another_time_replaces_the_send_time(desk: CampaignHarness) -> None:
+    await join(desk.database, [address_of(0)])
+    campaign_id = await desk.create(scheduledAt=desk.clock.now() - DAY)
+    later = desk.clock.now() + DAY
+    started = await desk.campaigns.start(OPERATOR, campaign_id, send_at=later)
+    assert (started.status, started.definition.scheduled_at) == ("READY", later)
+    assert await desk.deferral(campaign_id) == ("scheduled", DAY)
+    assert await desk.audit_actions(campaign_id) == ["create", "reschedule", "start"]
 
 
 async def test_schedule_a_minute_ago_counts_as_now(desk: CampaignHarness) -> None:

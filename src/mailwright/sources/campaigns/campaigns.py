@@ -175,12 +175,20 @@ class Campaigns:
             return await _find(tx, campaign_id, actor.tenant_id)
 
     async def start(
-        self, actor: Actor, campaign_id: str, *, overrides_rules: bool = False, send_now: bool = False
+        self,
+        actor: Actor,
+        campaign_id: str,
+        *,
+        overrides_rules: bool = False,
+        send_now: bool = False,
+        send_at: Instant | None = None,
     ) -> Campaign:
-        """Freeze the content and join the queue, or raise an error with all problems at once."""
+        """Freeze the content and join the queue, or raise an error with all problems at once and change nothing."""
         facts = PresendContext(postal_address=self.rules.postal_address)
-        how = {"overrides_rules": overrides_rules, "send_now": send_now}
-        return (await self.start_with_warnings(actor, campaign_id, facts, **how))[0]
+        started, _ = await self.start_with_warnings(
+            actor, campaign_id, facts, overrides_rules=overrides_rules, send_now=send_now, send_at=send_at
+        )
+        return started
 
     async def start_with_warnings(
         self,
@@ -190,20 +198,21 @@ class Campaigns:
         *,
         overrides_rules: bool = False,
         send_now: bool = False,
+        send_at: Instant | None = None,
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
-        """Start the campaign, and return the warnings of the pre-send checks. `send_now` drops its send time.
+        """Start the campaign, and return the warnings of the pre-send checks.
 
-        `overrides_rules` sends although the rules of the large mailbox providers are not met. The audit log says so.
+        `send_now` drops its send time, and `send_at` replaces it. `overrides_rules` sends although the rules of the
+        large mailbox providers are not met. The audit log says so.
         """
         draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
         _check(draft, CampaignAction.START)
-        if send_now and draft.definition.scheduled_at is not None:
-            draft = await self.reschedule(actor, campaign_id, None)
+        definition = with_send_time(draft.definition, send_now=send_now, send_at=send_at)
         now = self._clock.now()
         frozen = await freeze(
             self._database,
             self._templates,
-            draft.definition,
+            definition,
             tenant_id=draft.tenant_id,
             campaign_id=campaign_id,
             now=now,
@@ -216,12 +225,13 @@ class Campaigns:
             campaign = await _lock(tx, actor, campaign_id, CampaignAction.START)
             if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
                 raise NotPossibleNow("The campaign was edited during its start. Start it again.")
+            if definition.scheduled_at != draft.definition.scheduled_at:
+                await self._set_send_time(tx, actor, campaign, definition.scheduled_at)
             entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
             lane = lane_number(Priority.BULK, campaign.tenant_id, entry_id)
             await tx.execute(update(queue_entries).where(queue_entries.c.id == entry_id).values(lane=lane))
-            begins_at = campaign.definition.scheduled_at
-            if begins_at is not None and begins_at > now:
-                await defer.record_lane_deferral(tx, lane, SCHEDULED, begins_at)
+            if definition.scheduled_at is not None and definition.scheduled_at > now:
+                await defer.record_lane_deferral(tx, lane, SCHEDULED, definition.scheduled_at)
             await self._change(
                 tx,
                 campaign,
@@ -249,16 +259,7 @@ class Campaigns:
                     raise NotPossibleNow("The campaign has already begun to send, so its send time cannot change.")
                 if campaign.status is CampaignStatus.READY:
                     await _defer_until_schedule(tx, entry, scheduled_at, now)
-            definition = campaign.definition.model_copy(update={"scheduled_at": scheduled_at})
-            await self._change(tx, campaign, definition=_as_text(definition), scheduled_at=scheduled_at)
-            await self._record(
-                tx,
-                actor,
-                CampaignAction.RESCHEDULE,
-                campaign,
-                before=isoformat(campaign.definition.scheduled_at),
-                after=isoformat(scheduled_at),
-            )
+            await self._set_send_time(tx, actor, campaign, scheduled_at)
             return await _find(tx, campaign_id, actor.tenant_id)
 
     async def move(self, actor: Actor, campaign_id: str, position: int) -> tuple[Campaign, int]:
@@ -442,6 +443,14 @@ class Campaigns:
         await self._record(tx, actor, action, campaign, before=campaign.status, after=status)
         return await _find(tx, campaign.campaign_id, None)
 
+    async def _set_send_time(
+        self, tx: Transaction, actor: Actor, campaign: Campaign, scheduled_at: Instant | None
+    ) -> None:
+        definition = campaign.definition.model_copy(update={"scheduled_at": scheduled_at})
+        await self._change(tx, campaign, definition=_as_text(definition), scheduled_at=scheduled_at)
+        before, after = isoformat(campaign.definition.scheduled_at), isoformat(scheduled_at)
+        await self._record(tx, actor, CampaignAction.RESCHEDULE, campaign, before=before, after=after)
+
     async def _change(self, tx: Transaction, campaign: Campaign, **changes: Any) -> None:
         changes["updated_at"] = self._clock.now()
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
@@ -456,6 +465,15 @@ class Campaigns:
             tenant_id=campaign.tenant_id,
             detail={"name": campaign.name, **detail},
         )
+
+
+def with_send_time(
+    definition: CampaignDefinition, *, send_now: bool = False, send_at: Instant | None = None
+) -> CampaignDefinition:
+    """Return the definition as it starts: now, at another time, or else at its own send time."""
+    if not send_now and send_at is None:
+        return definition
+    return definition.model_copy(update={"scheduled_at": None if send_now else send_at})
 
 
 async def _lock(tx: Transaction, actor: Actor, campaign_id: str, action: CampaignAction) -> Campaign:

@@ -1,6 +1,7 @@
 """Campaign pages: list, progress, forecast, recipients, report and actions."""
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -26,7 +27,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.campaigns import Actor, Campaign, with_send_time
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
@@ -187,15 +188,28 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep,
 
 
 @router.get("/{campaign_id}/checks")
-async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Run the pre-send check. Loaded after the page, because it counts the audience."""
+async def check(
+    request: Request,
+    engine: EngineDep,
+    visitor: ViewerDep,
+    campaign_id: str,
+    *,
+    when: Literal["now", "later"] | None = None,
+    scheduledAt: str = "",  # noqa: N803 - the name of the form field
+) -> Response:
+    """Run the pre-send check with the send time of the start form. Loaded after the page: it counts the audience."""
     campaign = await _found(engine, visitor, campaign_id)
+    send_at = None
+    if when == "later":
+        with suppress(InvalidInput):  # Without a valid time, the start asks for one.
+            send_at = _send_time(Fields({"scheduledAt": scheduledAt}), visitor)
+    definition = with_send_time(campaign.definition, send_now=when == "now", send_at=send_at)
 
     async def ask() -> CampaignCheck:
         return await check_campaign(
             engine.database,
             engine.templates,
-            campaign.definition,
+            definition,
             tenant_id=visitor.tenant_id,
             now=engine.clock.now(),
             facts=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
@@ -204,7 +218,7 @@ async def check(request: Request, engine: EngineDep, visitor: ViewerDep, campaig
             attachments=campaign.attachments,
         )
 
-    examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
+    examined = await result_cache_of(request).get(("preflight", campaign.key, definition.scheduled_at), ask)
     values: dict[str, Any] = {
         "examined": examined,
         "campaign": campaign,
@@ -328,17 +342,20 @@ async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: st
 
 @router.post("/{campaign_id}/start")
 async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Start now, or at the send time of the form, which is saved in the draft."""
+    """Start now, or at the send time of the form. A refused start changes nothing."""
     form = await read_fields(request)
-    acting = _acting(visitor)
+    is_later = form["when"] == "later"
     try:
-        is_later = form["when"] == "later"
-        if is_later:
-            await engine.campaigns.reschedule(acting, campaign_id, _send_time(form, visitor))
-        overrides = bool(form["overrideSenderRules"])
-        await engine.campaigns.start(acting, campaign_id, overrides_rules=overrides, send_now=not is_later)
+        await engine.campaigns.start(
+            _acting(visitor),
+            campaign_id,
+            overrides_rules=bool(form["overrideSenderRules"]),
+            send_now=not is_later,
+            send_at=_send_time(form, visitor) if is_later else None,
+        )
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
-        return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error)
+        campaign = await _found(engine, visitor, campaign_id)
+        return await _page(request, engine, visitor, campaign, error=error, form=form)
     words = "Campaign scheduled." if is_later else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
