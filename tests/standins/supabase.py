@@ -161,6 +161,7 @@ class SupabaseStandIn(HttpStandIn):
 
     def _matching(self, table: str, query: list[tuple[str, str]]) -> list[Row]:
         conditions = [self._condition(table, name, text) for name, text in query if name not in RESERVED]
+        conditions += [self._any_of(table, text) for name, text in query if name == "or"]
         return [row for row in self._tables[table] if all(condition(row) for condition in conditions)]
 
     def _condition(self, table: str, column: str, text: str) -> Condition:
@@ -184,6 +185,12 @@ class SupabaseStandIn(HttpStandIn):
         compares = _COMPARES[operator]
         # Nothing compares to what is not there.
         return lambda row: row[column] is not None and compares(str(row[column]), value)
+
+    def _any_of(self, table: str, text: str) -> Condition:
+        """Of `(status.is.null,status.neq.active)`."""
+        parts = [each.partition(".") for each in text.removeprefix("(").removesuffix(")").split(",")]
+        conditions = [self._condition(table, column, rest) for column, _, rest in parts]
+        return lambda row: any(condition(row) for condition in conditions)
 
     def _order(self, table: str, text: str) -> list[tuple[str, bool]]:
         found = []

@@ -1,5 +1,6 @@
 """Check the Notion tables, the Supabase subscribers and the footer of mailouts."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from mailwright.storage.database import Database
 _NOTHING_SENT: Final = "no page can be sent until this is fixed"
 _ERRORS_WAIT: Final = "errors are not written to Notion until this is fixed"
 _STATUS_WAITS: Final = "bounces and unsubscribes are not written to Supabase until this is fixed"
+_SHOWN_STATUSES: Final = 5
 _EXAMPLE_TIME: Final = "2027-01-01T00:00:00.000Z"
 
 
@@ -107,10 +109,22 @@ async def _subscribers(supabase: Supabase) -> Finding:
         return problem("supabase", str(error), _NOTHING_SENT)
     try:
         limits_updates = await supabase.probe_update()
+        unknown = await _count_unknown_statuses(supabase)
     except SupabaseError as error:
         return problem("supabase", str(error), _STATUS_WAITS)
+    if unknown:
+        names = ", ".join(f"{status!r} ({count:,})" for status, count in unknown.most_common(_SHOWN_STATUSES))
+        return warning(
+            "supabase",
+            f"{unknown.total():,} subscribers have an unknown status and receive no mailout: {names}",
+            "set their status to active, unsubscribed or bounced, written exactly like this",
+        )
     how = "" if limits_updates else "; its PostgREST is older than 12.1, so updates are limited by their filter alone"
     return ok("supabase", f"subscribers can be read and updated{how}")
+
+
+async def _count_unknown_statuses(supabase: Supabase) -> Counter[str]:
+    return Counter([row.status[:50] async for rows in supabase.inactive() for row in rows if not row.is_known])
 
 
 def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:

@@ -19,6 +19,11 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 # Only ASCII letters are folded: `str.lower` also turns the Kelvin sign into k, which is another mailbox.
 _LOWER_ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# Spaces of Unicode, soft hyphens, zero-width characters, direction marks and byte order marks.
+_BLANK_RANGES = ((0x09, 0x0D), (0x1C, 0x20), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x2064))
+_BLANK = "\x85\xa0\xad\u1680\u3000\ufeff" + "".join(
+    chr(code) for first, last in _BLANK_RANGES for code in range(first, last + 1)
+)
 
 
 class InvalidAddress(ValueError):
@@ -58,18 +63,24 @@ def normal(text: str) -> str:
     return f"{local.translate(_LOWER_ASCII)}@{domain}"
 
 
+def trim(text: str) -> str:
+    """Return the text without spaces and invisible characters around it."""
+    return text.strip(_BLANK)
+
+
 def split_mailbox(text: str) -> tuple[str | None, str]:
     """Split `Name <address>` or `address` into a display name, or None, and an address that is not checked.
 
     Quotes around the whole name are syntax and removed; other quotes belong to the name, as in `ACME "West" <a@b.c>`.
     """
-    name, bracket, rest = text.strip().rpartition("<")
+    text = trim(text)
+    name, bracket, rest = text.rpartition("<")
     if not bracket or not rest.endswith(">"):
-        return None, text.strip()
+        return None, text
     name = name.strip()
     if quoted := _QUOTED.fullmatch(name):
         name = _ESCAPED.sub(r"\1", quoted[1]).strip()
-    return name or None, rest[:-1].strip()
+    return name or None, trim(rest[:-1])
 
 
 def format_mailbox(name: str | None, address: str) -> str:

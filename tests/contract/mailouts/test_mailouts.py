@@ -1092,6 +1092,33 @@ async def test_dry_run_names_who_a_send_would_reach(bench: MailoutBench, is_test
     assert set(found.excluded) == set(emails[1:2] if is_test else emails[1:])
 
 
+@pytest.mark.promise("mailout-consent")
+@pytest.mark.parametrize("status", ["unsubscribed", "bounced", "Active", " active", "", None])
+@pytest.mark.parametrize(
+    ("active", "inactive"),
+    [
+        ("Bob@example.com", "bob@example.com"),
+        ("bob@example.com", " BOB@Example.com \n"),
+        ("bob@b\u00fccher.example", "bob@xn--bcher-kva.example"),
+        ("bob@example.com", "\u200bbob@example.com"),
+    ],
+)
+async def test_other_status_in_any_spelling_excludes_the_subscriber(
+    bench: MailoutBench, active: str, inactive: str, status: str | None
+) -> None:
+    bench.subscribe("ann@example.com", active)
+    bench.subscribe(inactive, status=status)
+    bench.subscribe("not an address")
+    page = bench.page()
+    found = await (await bench.mailouts()).dry_run(page)
+    await bench.finish(await bench.send(page))
+    assert list(found.recipients) == bench.reached == ["ann@example.com"]
+    assert found.excluded[active] == (
+        status if status in ("unsubscribed", "bounced") else f"unknown status {status or ''!r}"
+    )
+    assert found.excluded["not an address"].startswith("invalid address")
+
+
 async def test_images_are_fetched_from_public_addresses_and_notion_only(
     bench: MailoutBench,
 ) -> None:

@@ -68,6 +68,14 @@ async def test_only_configured_services_are_checked(stage: Stage) -> None:
     assert await stage.findings(notion_token=None, supabase_url=None, supabase_service_role_key=None) == []
 
 
+async def test_unknown_statuses_in_supabase_are_counted(stage: Stage) -> None:
+    for number, status in enumerate(["Active", "Active", " active", None, "unsubscribed", "bounced"]):
+        stage.supabase.add("subscribers", email=f"reader{number}@example.com", status=status)
+    found = (await stage.findings())[-1]
+    assert found.verdict == "warning"
+    assert found.summary.endswith("'Active' (2), ' active' (1), '' (1)")
+
+
 async def test_older_postgrest_passes_and_is_named(stage: Stage) -> None:
     stage.supabase.postgrest = (12, 0)
     found = (await stage.findings())[-1]

@@ -21,9 +21,12 @@ def deduplicate(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | 
     """Return names by normalised address, sorted. Of several spellings of an address, the first name counts."""
     found: dict[str, str | None] = {}
     for email, name in people:
-        normal = normalise_or_none(email)
-        if normal is not None:
-            found[normal] = found.get(normal) or name
+        try:
+            normal = normalise(email)
+        except address.InvalidAddress as error:
+            log.warning("mailout_address_invalid", email=address.mask(email), reason=str(error))
+            continue
+        found[normal] = found.get(normal) or name
     return dict(sorted(found.items()))
 
 
@@ -32,9 +35,5 @@ def name_in(email: str) -> str:
     return " ".join(_BETWEEN_NAMES.split(email.rpartition("@")[0])).strip()
 
 
-def normalise_or_none(email: str) -> str | None:
-    try:
-        return address.normal(email.strip())
-    except address.InvalidAddress as error:
-        log.warning("mailout_address_invalid", email=address.mask(email), reason=str(error))
-        return None
+def normalise(email: str) -> str:
+    return address.normal(address.trim(email))

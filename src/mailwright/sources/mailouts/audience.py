@@ -1,6 +1,7 @@
 """The audience of a mailout: subscribers in Supabase or, without Supabase, contacts of Mailwright."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import select
@@ -8,13 +9,24 @@ from sqlalchemy import select
 from mailwright.audience import lists
 from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
 from mailwright.audience.segments import audience
+from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Clock
+from mailwright.sources.mailouts.addresses import normalise
 from mailwright.sources.mailouts.refusals import unknown_list
-from mailwright.sources.mailouts.supabase import Supabase
+from mailwright.sources.mailouts.supabase import InactiveSubscriber, Subscriber, Supabase
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 
 PAGE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class AudienceMember:
+    """A subscriber with the address as it is stored. `excluded` is the reason if the mailout must not reach it."""
+
+    email: str
+    from_name: str | None = None
+    excluded: str | None = None
 
 
 class MailoutAudience(Protocol):
@@ -23,8 +35,8 @@ class MailoutAudience(Protocol):
     @property
     def empty_reason(self) -> str: ...
 
-    def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
-        """Yield the address and From name of all active subscribers."""
+    def pages(self, tenant_id: int) -> AsyncIterator[list[AudienceMember]]:
+        """Yield all active subscribers, and rows that look like one but are excluded."""
         ...
 
     async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
@@ -33,19 +45,48 @@ class MailoutAudience(Protocol):
 
 
 class SupabaseAudience:
-    empty_reason = "no subscriber in Supabase is active"
+    """The rows with the status `active`, without addresses that have another status in any spelling."""
+
+    empty_reason = "no subscriber in Supabase has the status `active`, written exactly like this"
 
     def __init__(self, supabase: Supabase) -> None:
         self._supabase = supabase
 
-    async def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
+    async def pages(self, tenant_id: int) -> AsyncIterator[list[AudienceMember]]:
         await self._supabase.probe()
+        inactive: dict[str, str] = {}
+        async for rows in self._supabase.inactive():
+            for row in rows:
+                _add_reason(inactive, row)
+            yield [AudienceMember(row.email, None, _reason(row)) for row in rows if not row.is_known]
         async for page in self._supabase.active():
-            yield [(each.email, each.from_name) for each in page]
+            yield [_member(each, inactive) for each in page]
 
     async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
-        """Supabase names only active subscribers."""
+        """The pages name everyone who is excluded."""
         return {}
+
+
+def _add_reason(inactive: dict[str, str], row: InactiveSubscriber) -> None:
+    """Record the reason by normalised address. An invalid address is never sent to, so it needs none."""
+    try:
+        email = normalise(row.email)
+    except InvalidAddress:
+        return
+    if email not in inactive or row.is_known:
+        inactive[email] = _reason(row)
+
+
+def _reason(row: InactiveSubscriber) -> str:
+    return Exclusion(row.status) if row.is_known else f"unknown status {row.status[:50]!r}"
+
+
+def _member(subscriber: Subscriber, inactive: dict[str, str]) -> AudienceMember:
+    try:
+        reason = inactive.get(normalise(subscriber.email))
+    except InvalidAddress as error:
+        reason = f"invalid address: {error}"
+    return AudienceMember(subscriber.email, subscriber.from_name, reason)
 
 
 class ContactAudience:
@@ -71,7 +112,7 @@ class ContactAudience:
             rows = await tx.execute(query.order_by(contacts.c.email))
         return {row.email: Exclusion(row.reason) for row in rows}
 
-    async def pages(self, tenant_id: int) -> AsyncIterator[list[tuple[str, str | None]]]:
+    async def pages(self, tenant_id: int) -> AsyncIterator[list[AudienceMember]]:
         await self._check_list(tenant_id)
         last = ""
         while True:
@@ -82,7 +123,7 @@ class ContactAudience:
             if not rows:
                 return
             last = rows[-1].email
-            yield [(row.email, None) for row in rows]
+            yield [AudienceMember(row.email) for row in rows]
 
     async def _check_list(self, tenant_id: int) -> None:
         """Refuse a list that does not exist: it decides the audience."""

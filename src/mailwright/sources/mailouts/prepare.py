@@ -4,12 +4,12 @@ Nothing is sent before that. Each step ends in a commit and can be repeated, so 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 
-from mailwright.audience.eligibility import Exclusion
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
@@ -19,7 +19,7 @@ from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.external import ExternalCampaign, ExternalRecipient
 from mailwright.sources.mailouts.addresses import deduplicate, name_in, parse_test_emails
-from mailwright.sources.mailouts.audience import MailoutAudience
+from mailwright.sources.mailouts.audience import AudienceMember, MailoutAudience
 from mailwright.sources.mailouts.exclusions import find_exclusions
 from mailwright.sources.mailouts.footer import footers
 from mailwright.sources.mailouts.literals import literal_html, literal_text
@@ -83,7 +83,7 @@ class DryRun:
     page: MailoutPage
     content: MailoutContent
     recipients: dict[str, str | None]
-    excluded: dict[str, Exclusion]  # named by the audience, but not sent to
+    excluded: dict[str, str]  # the reason by address; named by the audience, but not sent to
     is_local: bool = False  # a run would reach the local mailbox only
 
 
@@ -143,12 +143,14 @@ class MailoutPreparation:
 
     async def dry_run(self, page_id: str) -> DryRun:
         page, content = await self.read(page_id)
-        tenant_id, excluded = self._setup.tenant_id, dict[str, Exclusion]()
+        tenant_id, excluded = self._setup.tenant_id, dict[str, str]()
         if page.is_test:
             people = deduplicate((each, None) for each in self._test_emails())
         else:
-            people = deduplicate([each async for part in self._audience.pages(tenant_id) for each in part])
-            excluded = await self._audience.excluded(tenant_id)
+            members = [each async for part in self._audience.pages(tenant_id) for each in part]
+            people = deduplicate(_wanted(members))
+            excluded = {each.email: each.excluded for each in members if each.excluded is not None}
+            excluded |= await self._audience.excluded(tenant_id)
             if not people:
                 raise no_recipients(self._audience.empty_reason)
         excluded |= await find_exclusions(self._database, tenant_id, list(people))
@@ -251,7 +253,7 @@ class MailoutPreparation:
             await self._stage(lease, [(email, None) for email in self._test_emails()])
         else:
             async for page in self._audience.pages(run.tenant_id):
-                await self._stage(lease, page)
+                await self._stage(lease, _wanted(page))
         async with self._database.read() as tx:
             planned = int((await tx.execute(select(func.count()).select_from(mailout_recipients).where(mine)))[0][0])
         if planned == 0:
@@ -327,6 +329,13 @@ class MailoutPreparation:
         if self._setup.reply_to is not None:
             payload["replyTo"] = self._setup.reply_to
         return payload
+
+
+def _wanted(members: list[AudienceMember]) -> list[tuple[str, str | None]]:
+    """Return the address and From name of everyone who is not excluded, and log how many are, by reason."""
+    for reason, count in Counter(each.excluded for each in members if each.excluded is not None).items():
+        log.warning("mailout_subscribers_excluded", reason=reason, count=count)
+    return [(each.email, each.from_name) for each in members if each.excluded is None]
 
 
 def _check_properties(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutRefused]:

@@ -1,6 +1,13 @@
 """The Supabase client: read subscribers and write their status and send logs, over PostgREST."""
 
-from mailwright.sources.mailouts.supabase.client import LogLine, StatusWrite, Subscriber, SubscriberStatus, Supabase
+from mailwright.sources.mailouts.supabase.client import (
+    InactiveSubscriber,
+    LogLine,
+    StatusWrite,
+    Subscriber,
+    SubscriberStatus,
+    Supabase,
+)
 from mailwright.sources.mailouts.supabase.errors import (
     SupabaseError,
     SupabaseInDoubt,
@@ -10,6 +17,7 @@ from mailwright.sources.mailouts.supabase.errors import (
 from mailwright.sources.mailouts.supabase.keys import find_key_problem
 
 __all__ = [
+    "InactiveSubscriber",
     "LogLine",
     "StatusWrite",
     "Subscriber",

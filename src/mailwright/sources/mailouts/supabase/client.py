@@ -25,6 +25,9 @@ SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
 COLUMNS: Final = ("email", "status", "from_name", "bounce_type", "bounce_subtype", "status_updated_at")
 
+# The statuses that Mailwright writes, besides `active`.
+KNOWN_STATUSES: Final = ("unsubscribed", "bounced")
+
 # Supabase silently returns at most this many rows.
 PAGE_ROWS: Final = 1_000
 ATTEMPTS: Final = 4
@@ -50,6 +53,19 @@ class Subscriber:
 
     email: str
     from_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InactiveSubscriber:
+    """A row whose status is not `active`, as it is in the table."""
+
+    email: str
+    status: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the status is one that Mailwright writes, and not for example `Active`."""
+        return self.status in KNOWN_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +148,11 @@ class Supabase:
         """Yield all active subscribers in pages."""
         async for rows in self._pages("email,from_name", "status=eq.active"):
             yield [_subscriber(row) for row in rows]
+
+    async def inactive(self) -> AsyncIterator[list[InactiveSubscriber]]:
+        """Yield all rows with another status in pages. A row without a status is one of them."""
+        async for rows in self._pages("email,status", "or=(status.is.null,status.neq.active)"):
+            yield [InactiveSubscriber(str(row["email"]), str(row.get("status") or "")) for row in rows]
 
     async def update_status(self, change: SubscriberStatus) -> StatusWrite:
         """Update every row of the address, however it is spelled there, and verify that the rows changed.

@@ -17,7 +17,7 @@ def search_pattern(email: str) -> str:
 
 def is_spelling_of(stored: str, email: str) -> bool:
     """Return whether a stored text is this normalised address."""
-    text = stored.strip()
+    text = address.trim(stored)
     try:
         return text == email or address.normal(text) == email
     except address.InvalidAddress:
