@@ -41,6 +41,7 @@ class CircuitBreaker:
         self._open_until: Instant | None = None
         self._reason = DeferReason.PROVIDER_UNAVAILABLE
         self.explanation: str | None = None
+        self.opened_at: Instant | None = None  # When the circuit breaker opened last; None if it is closed.
 
     def record(self, result: SendResult, *, is_repeated: bool = False) -> None:
         """Record a result. `is_repeated`: the same message failed before, so the failure may be its own fault."""
@@ -116,10 +117,10 @@ class CircuitBreaker:
         return self._open_until is not None and self._reason is DeferReason.PROVIDER_THROTTLED
 
     def _open(self, until: Instant, reason: DeferReason, result: SendResult) -> None:
-        self._open_until, self._reason = until, reason
+        self.opened_at, self._open_until, self._reason = self._clock.now(), until, reason
         self.explanation = f"{result.code}: {result.message}" if result.message else result.code
 
     def _close(self) -> None:
         self._pause = SHORTEST
-        self._open_until = None
+        self.opened_at = self._open_until = None
         self.explanation = None

@@ -27,13 +27,13 @@ class RouteMember:
     def name(self) -> str:
         return self.provider.name
 
-    def is_free(self, busy: Container[str | None]) -> bool:
+    def is_free(self, probing: Container[str | None]) -> bool:
         """Return whether this provider can take the next message. During a probe it gets only one."""
         match self.breaker.state:
             case CircuitState.CLOSED:
                 return True
             case CircuitState.PROBING:
-                return self.name not in busy
+                return self.name not in probing
             case CircuitState.OPEN:
                 return False
 
@@ -60,11 +60,11 @@ class Route:
     def of(cls, provider: Provider, clock: Clock) -> "Route":
         return cls([RouteMember(provider, CircuitBreaker(clock))], clock)
 
-    def choose(self, claimed: Claimed, busy: Container[str | None]) -> RouteMember | Deferral:
-        """Choose the provider of a message, or defer it. `busy` lists the providers with a message in flight."""
+    def choose(self, claimed: Claimed, probing: Container[str | None]) -> RouteMember | Deferral:
+        """Choose the provider of a message, or defer it. `probing` lists the providers with a probe in flight."""
         if claimed.only_provider is not None:
-            return self._only(claimed.only_provider, busy)
-        free = [member for member in self.members if member.is_free(busy)]
+            return self._only(claimed.only_provider, probing)
+        free = [member for member in self.members if member.is_free(probing)]
         if len(free) > 1 and claimed.failed_provider is not None:
             free = [member for member in free if member.name != claimed.failed_provider]
         if not free:
@@ -114,11 +114,11 @@ class Route:
         if self._shared is not None:
             await self._shared.close()
 
-    def _only(self, name: str, busy: Container[str | None]) -> RouteMember | Deferral:
+    def _only(self, name: str, probing: Container[str | None]) -> RouteMember | Deferral:
         member = self._by_name.get(name)
         if member is None:
             return Deferral(self._clock.now() + LONGEST, DeferReason.PROVIDER_MISSING)
-        return member if member.is_free(busy) else member.wait(self._clock.now())
+        return member if member.is_free(probing) else member.wait(self._clock.now())
 
     def _has_other(self, provider: str) -> bool:
         return any(member.breaker.state is CircuitState.CLOSED for member in self.members if member.name != provider)

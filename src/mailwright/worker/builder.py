@@ -33,10 +33,10 @@ class Builder:
 
     async def run(self) -> None:
         """Build messages, one window ahead: they are large, and recently built ones are still in the CPU cache."""
-        queues, admitted, ready = self._queues, self._queues.admitted, self._queues.ready
+        queues, admitted = self._queues, self._queues.admitted
         while queues.is_feeding or admitted:
             priority = admitted.next_priority
-            if priority is None or ready.count_up_to(priority) >= self._window or self._is_full(priority):
+            if priority is None or (queues.is_ready_to_send and self._has_enough(priority)):
                 await wait_and_clear(queues.build_event)
                 continue
             queues.building = [admitted.pop() for _ in range(min(BUILD_BATCH, admitted.count_up_to(priority)))]
@@ -68,10 +68,14 @@ class Builder:
         with contextlib.suppress(NotDurable):  # Lost permits lower a limit and never exceed it.
             await self._parts.gate.give_back(rejected)
 
+    def _has_enough(self, priority: int) -> bool:
+        """Return whether to wait until messages are sent. While the sender waits for suspects, all are built."""
+        return self._queues.ready.count_up_to(priority) >= self._window or self._is_full(priority)
+
     def _is_full(self, priority: int, building: Sequence[ReadyMessage] = ()) -> bool:
         """Return whether the built messages that come before others of this priority fill the memory for them."""
         queues = self._queues
-        if not self._has_large or queues.holds_suspects:  # Suspects are sent only when all of them are built.
+        if not self._has_large or queues.suspects:  # Suspects are sent only when all of them are built.
             return False
         built = (*building, *queues.ready, *queues.resends, *queues.pacing.waiting(), *queues.in_flight.values())
         sizes = [len(ready.outgoing.content) for ready in built if ready.claimed.priority <= priority]

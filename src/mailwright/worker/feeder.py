@@ -7,6 +7,7 @@ from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.domain.states import Priority
+from mailwright.worker.capacities import find_probing
 from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.queues import Backoff, Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
@@ -15,6 +16,8 @@ from mailwright.worker.settler import ResultSettler
 CLAIM_BATCH = 100
 # While bulk messages fill the queues, look for transactional ones at most this often.
 SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
+# Before suspects are built, the worker waits this long for messages in flight: a crash would leave them in doubt.
+SECONDS_TO_FINISH_OTHERS = 2.0
 # A draining worker waits for its own deferrals up to this long.
 LONGEST_DEFERRAL_TO_WAIT_FOR: Instant = 2 * SECOND
 
@@ -63,11 +66,11 @@ class Feeder:
         """Claim one batch, or wait until the builder needs more; return False if nothing was due."""
         if self._parts.route.deferral() is not None:
             return False
-        if self._parts.maintenance.has_suspects or self._queues.holds_suspects:
+        if self._parts.maintenance.has_suspects or self._queues.suspects:
             return await self._claim_suspects()
         admitted, target = self._queues.admitted, self._target()
         if target == 0:
-            await wait_and_clear(self._queues.feed_event)
+            await self._wait_for_event(self._settings.poll_seconds)
             return True
         # Claim only when half of the messages are used up: claiming many costs little more than claiming one.
         if len(admitted) * 2 <= target:
@@ -94,25 +97,35 @@ class Feeder:
             await self._admit(await self._claim(min(target - urgent, CLAIM_BATCH), before=Priority.BULK))
 
     async def _claim_suspects(self) -> bool:
-        """Claim messages that may have crashed their worker, one by one, so that they affect no other message."""
+        """Claim messages that may have crashed their worker, apart from others, so that they affect few of them."""
         queues = self._queues
-        while not queues.is_idle() and not queues.is_stopping:
-            await self._wait_for_others()
+        if not queues.suspects:
+            await self._finish_others()
+        elif queues.holds_suspects():
+            await self._wait_for_suspects()
+            return True
         # Not more than one window: all of them are built before the first one is sent.
         suspects = await self._parts.claims.claim_suspects(min(self._settings.claim_batch, self._settings.window))
-        queues.holds_suspects = self._parts.maintenance.has_suspects = bool(suspects)
+        queues.suspects = {claimed.message_key for claimed in suspects}
+        self._parts.maintenance.has_suspects = bool(suspects)
         return await self._admit(suspects)
 
-    async def _wait_for_others(self) -> None:
-        """Wait until suspects can be claimed: until only they are held, or the previous ones are sent."""
-        queues = self._queues
-        if not queues.holds_suspects:
-            self._settler.give_back_unsent()  # Wait only for the messages on a connection.
-        elif queues.is_ready_to_send and any(claimed.claims > 1 for claimed in queues.leased()):
-            # Building them crashed nothing. Transactional messages must not wait until a slow relay has taken them.
+    async def _finish_others(self) -> None:
+        """Give back what is not on a connection, and wait for the rest, but not for a provider that hangs."""
+        queues, end_at = self._queues, asyncio.get_running_loop().time() + SECONDS_TO_FINISH_OTHERS
+        while not queues.is_idle() and not queues.is_stopping and asyncio.get_running_loop().time() < end_at:
+            self._settler.give_back_unsent()
+            await wait_and_clear(queues.feed_event, end_at)
+
+    async def _wait_for_suspects(self) -> None:
+        """Wait for the suspects. Once they are built, transactional messages are sent beside them."""
+        if self._queues.is_ready_to_send:
             await self._claim_urgent_or_wait(self._settings.window)
-            return
-        await wait_and_clear(queues.feed_event)
+        else:
+            await wait_and_clear(self._queues.feed_event)
+
+    async def _wait_for_event(self, seconds: float) -> None:
+        await wait_and_clear(self._queues.feed_event, asyncio.get_running_loop().time() + seconds)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
@@ -132,9 +145,10 @@ class Feeder:
 
     def _target(self) -> int:
         """Return how many messages to hold: half a second of work, so that a password reset does not wait long."""
-        if self._parts.route.is_probing:
-            return 1 if self._queues.is_idle() else 0
-        settings = self._settings
+        settings, queues, route = self._settings, self._queues, self._parts.route
+        if route.is_probing:
+            has_probe = find_probing(route.members, queues.in_flight.values(), self._parts.clock.now())
+            return 1 if queues.only_awaits_responses() and not has_probe else 0
         return max(settings.window, min(settings.claim_batch, self._settler.settled_per_second() // 2))
 
     async def _is_more_due(self) -> bool:

@@ -93,7 +93,8 @@ class Queues:
         self.admitted: PriorityQueue[Admitted] = PriorityQueue()  # feeder → builder
         self.building: list[Admitted] = []
         self.ready: PriorityQueue[ReadyMessage] = PriorityQueue()  # builder → sender
-        self.resends: deque[ReadyMessage] = deque()  # builder → sender: messages that were in doubt, sent one at a time
+        # builder → sender: messages that were in doubt, sent one at a time
+        self.resends: PriorityQueue[ReadyMessage] = PriorityQueue()
         self.in_flight: dict[int, ReadyMessage] = {}  # sender → provider
         self.answered_at: dict[str | None, Instant] = {}  # When each provider responded last.
         self.outcomes: list[Outcome] = []  # builder, sender → settler
@@ -105,16 +106,23 @@ class Queues:
         self.build_event = asyncio.Event()  # Set when `admitted` grows or `ready` shrinks.
         # Set when a message is built or given back, or when its provider responds or opens a connection.
         self.send_event = asyncio.Event()
-        # True while suspects are held: none is sent before all of them are built, because building crashes most.
-        self.holds_suspects = False
+        # The suspects that were claimed last: none is sent before all of them are built, because building crashes most.
+        self.suspects: set[int] = set()
         self.is_stopping = False
         self.is_draining = False  # Stop as soon as nothing is due.
         self.is_feeding = True  # False once no more messages will be claimed.
 
     def is_idle(self) -> bool:
+        return not self.in_flight and self.only_awaits_responses()
+
+    def only_awaits_responses(self) -> bool:
+        """Return whether all messages held are in flight."""
         built = self.ready or self.resends or self.pacing
         waiting = self.admitted or self.building or built or self.committing
-        return not (waiting or self.in_flight or self.outcomes or self.releases or self.deferrals)
+        return not (waiting or self.outcomes or self.releases or self.deferrals)
+
+    def holds_suspects(self) -> bool:
+        return bool(self.suspects) and any(claimed.message_key in self.suspects for claimed in self.leased())
 
     def unanswered_since(self, provider: str) -> Instant | None:
         """Return since when the provider's messages in flight got no response; None if none is in flight."""
@@ -138,11 +146,9 @@ class Queues:
 
     @property
     def is_ready_to_send(self) -> bool:
-        """Whether attempts may begin: suspects wait until all of them are built.
-
-        Messages that were claimed after them do not count: the builder may wait until some of its messages are sent.
-        """
-        return not (self.holds_suspects and any(each.claimed.claims > 1 for each in (*self.admitted, *self.building)))
+        """Whether attempts may begin: suspects wait until all of them are built."""
+        unbuilt = (*self.admitted, *self.building) if self.suspects else ()
+        return not any(message.claimed.message_key in self.suspects for message in unbuilt)
 
     def wake_all(self) -> None:
         for event in (self.feed_event, self.build_event, self.send_event):

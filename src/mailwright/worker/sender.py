@@ -110,9 +110,10 @@ class Sender:
         """Choose the next messages and their providers. Each attempt records its provider."""
         queues, route = self._queues, self._parts.route
         if self._can_resend():
-            queues.ready.put_first([queues.resends.popleft()])
+            queues.ready.put_first([queues.resends.pop()])
         queues.ready.put_first(queues.pacing.due())
-        capacities = Capacities(route.members, queues.in_flight.values(), self._settings.window)
+        in_flight, now = queues.in_flight.values(), self._parts.clock.now()
+        capacities = Capacities(route.members, in_flight, self._settings.window, now)
         attempts: list[ReadyMessage] = []
         blocked: list[ReadyMessage] = []
         while queues.is_ready_to_send and capacities.has_room(queues.ready.next_priority):
@@ -133,7 +134,7 @@ class Sender:
     def _choose(self, ready: ReadyMessage, capacities: Capacities) -> RouteMember | Deferral | None:
         """Choose the provider of a message. Give it back if it may no longer be sent, and return None."""
         if self._parts.gate.is_still_open(ready.claimed, self._parts.clock.now()):
-            return self._parts.route.choose(ready.claimed, capacities.busy)
+            return self._parts.route.choose(ready.claimed, capacities.probing)
         self._settler.give_back_in_order(ready)
         return None
 
@@ -142,7 +143,7 @@ class Sender:
         in_flight = self._queues.in_flight
         if not self._queues.resends or len(in_flight) >= self._settings.window:
             return False
-        return not any(ready.claimed.resends for ready in in_flight.values())
+        return not any(ready.claimed.resends for ready in (*in_flight.values(), *self._queues.ready))
 
     def _start(self, ready: ReadyMessage, begun: BegunAttempts) -> None:
         """Send a message if its attempt has begun; otherwise defer it or give it back."""

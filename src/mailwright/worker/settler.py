@@ -117,8 +117,7 @@ class ResultSettler:
     def give_back_unsent(self) -> None:
         """Give back every message whose attempt has not begun."""
         queues = self._queues
-        built = (*queues.ready.clear(), *queues.resends, *queues.pacing.clear())
-        queues.resends.clear()
+        built = (*queues.ready.clear(), *queues.resends.clear(), *queues.pacing.clear())
         self.give_back(ready.claimed for ready in built)
         self.give_back(message.claimed for message in queues.admitted.clear())
 

@@ -1,15 +1,16 @@
 -- Claims messages whose lease expired without a result: one of them may have crashed its worker. The most suspicious come
--- first, in ever smaller batches.
+-- first, in ever smaller batches; among them transactional ones come first, because a lane's number begins with its
+-- priority.
 WITH expired AS MATERIALIZED (
-  SELECT message_key, claims FROM deliveries
+  SELECT message_key, claims, lane FROM deliveries
   WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status IN ('PENDING', 'RETRY_SCHEDULED')
-  ORDER BY claims DESC, message_key
+  ORDER BY claims DESC, lane, message_key
   LIMIT :limit
   skip locked
 ), due AS MATERIALIZED (
   SELECT message_key FROM expired
   WHERE claims = (SELECT max(claims) FROM expired)
-  ORDER BY message_key
+  ORDER BY lane, message_key
   LIMIT CASE (SELECT max(claims) FROM expired) WHEN 1 THEN 125 WHEN 2 THEN 31 WHEN 3 THEN 8 ELSE 1 END
 )
 UPDATE deliveries
