@@ -176,6 +176,9 @@ async def test_address_alone_counts_only_with_configured_topics(
 # Bounce mailbox.
 
 
+REPLIES = {"4.2.2": "452 4.2.2 mailbox full", "2.0.0": "250 2.0.0 accepted"}
+
+
 def a_bounce_mail(outbox_id: str | None, status: str = "5.1.1", action: str = "failed", email: str = ADA) -> bytes:
     """A bounce email of a mail server, with the headers of our message at its end."""
     ours = f"X-Mailwright-Message: {outbox_id}\r\nMessage-ID: <{outbox_id}@shop.example>\r\n" if outbox_id else ""
@@ -190,7 +193,7 @@ def a_bounce_mail(outbox_id: str | None, status: str = "5.1.1", action: str = "f
         "--b\r\nContent-Type: message/delivery-status\r\n\r\n"
         "Reporting-MTA: dns; mx.example.net\r\n\r\n"
         f"Final-Recipient: rfc822; {email}\r\nAction: {action}\r\nStatus: {status}\r\n"
-        f"Diagnostic-Code: smtp; 550 {status} {'mailbox full' if status == '4.2.2' else 'no such user'}\r\n\r\n"
+        f"Diagnostic-Code: smtp; {REPLIES.get(status, f'550 {status} no such user')}\r\n\r\n"
         f"--b\r\nContent-Type: text/rfc822-headers\r\n\r\nSubject: Hello\r\n{ours}To: {email}\r\n\r\n--b--\r\n"
     ).encode()
 

@@ -360,7 +360,7 @@ async def test_json_has_the_sentence_and_its_parts(message: MessageUnderTest) ->
     later = message.clock.now() + HOUR
     await message.accept(scheduled_at=later)
     found = message_explanation(await message.explain())
-    assert set(found) == {"detail", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
+    assert set(found) == {"detail", "heldSince", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
     assert found["until"] == "2027-01-15T09:00:00.000Z"
     assert found["state"] == "scheduled"
     assert found["sentence"] == "Scheduled for 09:00 UTC (in 60 minutes)."

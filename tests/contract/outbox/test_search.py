@@ -170,7 +170,7 @@ async def test_uploaded_file_is_visible_only_to_its_tenant(
     async def content() -> AsyncIterator[bytes]:
         yield b"Email,City\nada@example.com,London\n"
 
-    token = await desk.stage(DEFAULT_TENANT, content())
+    token = (await desk.stage(DEFAULT_TENANT, content())).token
     assert await desk.staged_titles(DEFAULT_TENANT, token) == ("Email", "City")
     for stranger, name in ((other, token), (DEFAULT_TENANT, "../" + token), (DEFAULT_TENANT, "0" * 32)):
         with pytest.raises(NotFound):
