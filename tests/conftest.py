@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
@@ -15,6 +16,10 @@ from tests.builders import SECRET_KEY, Bench, a_bench
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
+
+# A busy machine may take long for one example; that says nothing about the code.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 def pytest_xdist_auto_num_workers() -> int:
