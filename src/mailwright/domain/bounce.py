@@ -6,7 +6,7 @@ from enum import StrEnum
 from fnmatch import translate
 from functools import cache, lru_cache
 
-from mailwright.domain.bounce_phrases import CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
+from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 
 
 class BounceKind(StrEnum):
@@ -67,6 +67,8 @@ def judge_bounce(status: str | None, reply_code: int | None, text: str) -> Bounc
     found = _find_phrases(text[:MAX_TEXT])
     by_code = _by_status(status, found.words) if status is not None else _by_reply_code(reply_code)
     is_temporary = status.startswith("4") if status is not None else (reply_code or 500) < 500
+    if found.is_about_sender:
+        return BounceKind.SOFT
     if found.is_unknown:
         return (by_code or BounceKind.SOFT) if found.is_passing else BounceKind.HARD
     is_passing = found.is_passing or (by_code is None and found.is_suggestive)
@@ -78,7 +80,7 @@ def judge_bounce(status: str | None, reply_code: int | None, text: str) -> Bounc
 def states_reason(text: str) -> bool:
     """Return whether the text contains explicit words about the reason of a bounce."""
     found = _find_phrases(text[:MAX_TEXT])
-    return found.is_unknown or found.is_closed or found.is_passing
+    return found.is_unknown or found.is_closed or found.is_passing or found.is_about_sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class _Phrases:
     is_closed: bool
     is_passing: bool
     is_suggestive: bool
+    is_about_sender: bool
 
 
 @lru_cache(maxsize=256)  # A report may repeat one text for a thousand recipients.
@@ -99,7 +102,7 @@ def _find_phrases(text: str) -> _Phrases:
 
 @cache  # Not at import: compiling takes as long as importing a database driver, and most commands read no bounce.
 def _phrase_patterns() -> list[re.Pattern[str]]:
-    return [re.compile("|".join(phrases)) for phrases in (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE)]
+    return [re.compile("|".join(phrases)) for phrases in (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE, ABOUT_SENDER)]
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:

@@ -33,6 +33,7 @@ UNKNOWN_ADDRESS = (
     rf"(?:does|do)(?: not|n't) have an? (?:\S{{1,60}} )?(?:account|mail ?box)|no longer (?:an? )?(?:valid )?{_THING}",
     r"no longer (?:on|valid|exist|active|available|employed|works|in use|at this|accept|with us|with the)",
     r"bad ?rcpt ?to|badrecipientto|not in my validrcptto|user missing home directory|reserved by rfc 2606",
+    rf"{_THING} (?:address )?(?:has |have )?moved[,.;:]? (?:to |the |its |his |her |their )*new (?:e-?mail )?address",
     r"moved[,.:]? (?:left )?no (?:forwarding )?address|is not a valid rfc[ -]?\d{1,4} address",
     r"recipient addresses in single label domains",
     r"null ?-?mx|indicated no smtp service|nxdomain",  # authoritative answers of DNS, unlike "host not found"
@@ -61,6 +62,14 @@ UNKNOWN_ADDRESS = (
     r"存在しません|存在しない|見つかりません|宛先(?:が)?不明|リストにありません|ユーザー?不明",
     r"不存在|找不到|无此|無此|查无|无效(?:的)?(?:收件人|用户|地址)|존재하지 않|찾을 수 없|없는 (?:사용자|계정|메일)",
     r"không tồn tại|không tìm thấy|tidak (?:ditemukan|dikenal)|ไม่พบ",
+)
+
+# Explicit words about the sender or a limit. They outrank words about an address, which may be the sender's own.
+ABOUT_SENDER = (
+    r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
+    r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
+    r"sender (?:address )?(?:is )?(?:unknown|invalid|not found)",
+    r"(?:too many|maximum (?:number of )?|max) (?:\w{1,12} )?recipients",
 )
 
 # The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a passing
@@ -101,7 +110,8 @@ PASSING = (
     r"berechtig|permiso|permiss[aã]o|oprávn|uprawni|toestemming|дозвол|разрешени|权限|權限|権限|권한|مصرح",
     # Limits, queues and networks.
     r"rate ?-?limit|at a rate|too (?:quickly|fast|many)|throttl|gr[ea]y ?-?list|found, try again",
-    r"try (?:again )?(?:later|in \d|after)|temporar|timed? ?-?out|deferred|no route to host|lost connection",
+    r"try (?:again )?(?:later|in \d|after)|temporar(?!ily suspended: )|timed? ?-?out|deferred|no route to host",
+    r"lost connection",
     r"connection (?:was )?(?:refused|reset|closed|dropped|failed)|network (?:is )?unreachable",
     r"(?:unable to|could not|couldn't) connect|too many hops|hop count|(?:mail|message|routing) ?-?loop|loops? back",
     # A full mailbox.

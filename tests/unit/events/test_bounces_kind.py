@@ -222,3 +222,30 @@ def test_any_input_has_a_kind(status: str | None, reply_code: int | None, text: 
 
 def test_long_text_is_read_up_to_limit() -> None:
     assert classify_bounce(None, 550, "x " * 5_000_000 + "user unknown") is SOFT
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ("5.1.1", "550 5.1.1 sender verify failed: no such user news@acme.test"),
+        ("5.0.0", "550-Verification failed for <news@acme.test> 550-No Such User Here 550 Sender verify failed"),
+        ("5.1.1", "550 5.1.1 Callout verification of sender failed: user unknown"),
+        ("5.1.0", "550 5.1.0 Address rejected: sender does not exist"),
+        ("5.1.1", "550 5.1.1 sender address unknown: invalid address"),
+        ("5.1.1", "550 5.1.1 Too many recipients / invalid recipients this hour"),
+    ],
+)
+def test_sender_problems_and_limits_are_soft_despite_their_codes(status: str, text: str) -> None:
+    assert classify_bounce(status, 550, text) is BounceKind.SOFT
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ("4.4.7", "delivery temporarily suspended: mailbox does not exist, user unknown"),
+        ("5.5.0", "550 User bob@example.com has moved, new address is bob@new.example"),
+        (None, "551 Recipient moved to new address bob@new.example"),
+    ],
+)
+def test_explicit_words_about_the_address_outrank_codes(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, text) is BounceKind.HARD
