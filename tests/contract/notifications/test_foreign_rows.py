@@ -60,6 +60,51 @@ async def test_only_an_opening_is_announced(setup: QueueSetup, before: str, afte
     assert (await setup.owner.error(number))["code"] == "STATUS_NOT_ANNOUNCED"
 
 
+@pytest.mark.parametrize("after", ["", "  ", "\n", None])
+async def test_event_without_a_new_status_is_never_announced(setup: QueueSetup, after: str | None) -> None:
+    number = await setup.owner.notification(event={"status_after": after})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    assert provider.messages == []
+    error = await setup.owner.error(number)
+    assert (error["code"], error["path"]) == ("INVALID_PAYLOAD", "/event/statusAfter")
+
+
+async def test_spaces_and_blank_values_stop_no_notification(setup: QueueSetup) -> None:
+    window = {"startMinutes": 0.0, "endMinutes": 0}
+    for wanted in (
+        {"notifyOn": [" Open ", " "]},
+        {"timezone": " Europe/Lisbon ", "deliveryWindow": window},
+        {"timezone": " ", "snoozeUntil": "", "maxNotifications": " ", "deliveryWindow": "", "notifyOn": ""},
+        {"maxNotifications": 3.0},
+        {"snoozeUntil": "2020-01-01"},
+        {"snoozeUntil": " 2020-01-01 10:00 "},
+    ):
+        await setup.owner.notification(preferences=wanted)
+    await setup.owner.notification(preferences={"notifyOn": ["open"]}, event={"status_after": " OPEN "})
+    await setup.owner.notification(subscription={"metadata": " "})
+    await setup.owner.notification(payload={"eventType": " Open-Seat "})
+    await setup.owner.notification(payload={"eventType": " "})
+    await setup.round(ScriptedProvider())
+    assert await setup.owner.statuses() == {"sent": 10}
+
+
+async def test_blank_payload_is_absent(setup: QueueSetup) -> None:
+    number = await setup.owner.notification(event={"payload": " "})
+    await setup.round(ScriptedProvider())
+    assert (await setup.owner.error(number))["code"] == "MISSING_VARIABLE"
+
+
+@pytest.mark.parametrize(("token", "is_one_click"), [(" tok \n", True), (" \n", False), ("", False)])
+async def test_unsubscribe_token_is_trimmed(setup: QueueSetup, token: str, is_one_click: bool) -> None:
+    await setup.owner.notification(subscription={"unsubscribe_token": token})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    headers = message_from_bytes(provider.messages[0].content, policy=policy.default)
+    assert ("List-Unsubscribe-Post" in headers) == is_one_click
+    assert ("unsubscribe?token=tok>" in str(headers["List-Unsubscribe"])) == is_one_click
+
+
 async def test_links_and_addresses_are_encoded(setup: QueueSetup) -> None:
     reader = {"unsubscribe_token": "a&b#c d/é", "contact_value": "  reader@bücher.example \n"}
     await setup.owner.notification(subscription=reader)

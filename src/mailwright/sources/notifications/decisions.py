@@ -129,9 +129,11 @@ def _expired(row: NotificationRow, kind: EventKind, now: Instant) -> EndDecision
 def _not_announced(event: Mapping[str, Any], kind: EventKind) -> EndDecision | None:
     """Skip a change that the kind does not announce: nobody wants to read that a seat is open when it was taken."""
     before, after = jobs.word(event.get("status_before")), jobs.word(event.get("status_after"))
-    if not after or kind.matches_row(before, after):
-        return None
     path = "/event/statusAfter"
+    if not after:
+        return _failed("INVALID_PAYLOAD", f"{path}: is missing or blank, so nothing is announced", path)
+    if kind.matches_row(before, after):
+        return None
     message = f"{path}: {kind.name} does not announce a change from {before or 'nothing'} to {after}"
     return _skipped("STATUS_NOT_ANNOUNCED", message, path)
 
@@ -193,8 +195,7 @@ def _check_preferences(
 def _preference_conflict(
     row: NotificationRow, kind: EventKind, wanted: SubscriberPreferences, context: RowContext, now: Instant
 ) -> WaitDecision | NotWanted | None:
-    after = str((row.event or {}).get("status_after") or "")
-    event_names = frozenset({after.lower(), kind.name.lower()})
+    event_names = frozenset({jobs.word((row.event or {}).get("status_after")), kind.name.lower()})
     return preferences.check_preferences(wanted, PreferenceFacts(now, event_names, context.sent, context.in_progress))
 
 
@@ -203,7 +204,7 @@ def _raw_preferences(subscription: Mapping[str, Any]) -> Any:
     if isinstance(metadata, RowError):
         return InvalidPreferences("/subscription/preferences", "is not JSON")
     if isinstance(metadata, Mapping):
-        return metadata.get("preferences", metadata)
+        return preferences.normalise(metadata.get("preferences", metadata))
     return None
 
 

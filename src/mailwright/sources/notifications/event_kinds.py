@@ -88,7 +88,7 @@ class EventKind(BaseModel):
 
 
 def _is_listed(status: str | None, listed: tuple[str, ...]) -> bool:
-    return not listed or (status or "").strip().lower() in {each.lower() for each in listed}
+    return not listed or (status or "").strip().lower() in {each.strip().lower() for each in listed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,12 @@ class EventKinds:
     lock_ttl: Instant
 
     def find(self, name: Any) -> EventKind | None:
-        return self.by_name.get(name) if isinstance(name, str) else None
+        """Find a kind by its name, without regard to case and spaces around it."""
+        if not isinstance(name, str):
+            return None
+        wanted = name.strip().lower()
+        similar = (kind for key, kind in self.by_name.items() if key.lower() == wanted)
+        return self.by_name.get(name.strip()) or next(similar, None)
 
     def lock_ttl_of(self, kind: EventKind | None) -> Instant:
         if kind is None or kind.lock_ttl_seconds is None:

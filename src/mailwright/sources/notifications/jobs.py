@@ -77,8 +77,8 @@ class NotificationRow:
 
 
 def parse_json_column(text: Any) -> Any:
-    """Parse a JSON column: None if it is empty, a `RowError` if it is not JSON."""
-    if text is None or text == "":
+    """Parse a JSON column: None if it is blank, a `RowError` if it is not JSON."""
+    if text is None or (isinstance(text, str | bytes) and not text.strip()):
         return None
     if not isinstance(text, str | bytes):
         return _without_nulls(text)  # PostgreSQL's json type arrives parsed
@@ -103,7 +103,9 @@ def word(value: Any) -> str:
 
 
 def event_kind_name(payload: Any) -> Any:
-    return payload.get("eventType", OPEN_SEAT) if isinstance(payload, Mapping) else OPEN_SEAT
+    """Return the stated kind; a blank one counts as absent."""
+    name = payload.get("eventType") if isinstance(payload, Mapping) else None
+    return OPEN_SEAT if name is None or (isinstance(name, str) and not name.strip()) else name
 
 
 def build_job(
@@ -191,8 +193,8 @@ def section_of(row: NotificationRow) -> Any:
 
 def build_links(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
     """Build the links of a message. Without an unsubscribe token, both point to the management page."""
-    token = (row.subscription or {}).get("unsubscribe_token")
-    placeholders = {"base": base_url, "id": row.subscription_id, "token": quote(str(token or ""), safe="")}
+    token = _text((row.subscription or {}).get("unsubscribe_token"))
+    placeholders = {"base": base_url, "id": row.subscription_id, "token": quote(token or "", safe="")}
     manage = kind.manage_url.format(**placeholders)
     return {"manageUrl": manage, "unsubscribeUrl": kind.unsubscribe_url.format(**placeholders) if token else manage}
 
@@ -284,7 +286,8 @@ def _without_none(**fields: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
+    """Return a text without spaces around it, or None if it is blank."""
+    return None if value is None else str(value).strip() or None
 
 
 def _normal_time(text: Any) -> Any:

@@ -75,6 +75,24 @@ class PreferenceFacts:
     in_progress: int = 0  # messages of this subscription without a recorded result
 
 
+def normalise(given: Any) -> Any:
+    """Return preferences as the schema expects them: texts trimmed, blank ones absent, 3.0 as 3, times with a zone."""
+    match given:
+        case Mapping():
+            fields = {name: normalise(value) for name, value in given.items()}
+            if (snooze := times.parse(fields.get("snoozeUntil"))) is not None:
+                fields["snoozeUntil"] = times.format_time(snooze)
+            return {name: value for name, value in fields.items() if value is not None}
+        case list():
+            return [value for each in given if (value := normalise(each)) is not None]
+        case str():
+            return given.strip() or None
+        case float() if given.is_integer():
+            return int(given)
+        case _:
+            return given
+
+
 def parse_preferences(given: Any, zone: str) -> SubscriberPreferences | InvalidPreferences:
     """Parse the JSON of a subscription. Times of day are in its own time zone, or else in `zone`."""
     if given is None:
