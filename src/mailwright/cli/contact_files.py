@@ -54,7 +54,9 @@ def import_command(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Where to write the report with one line per row.", show_default="FILE.report.csv"),
+        typer.Option(
+            help="Where to write the report with one line per row.", show_default="FILE with the ending .report.csv"
+        ),
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of the file, for example cp1251.", show_default="detected")

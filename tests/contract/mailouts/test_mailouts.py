@@ -1078,6 +1078,15 @@ async def test_dry_run_renders_and_stores_nothing(bench: MailoutBench) -> None:
             assert await tx.execute(select(table)) == []
 
 
+async def test_line_breaks_in_a_from_name_are_spaces(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", from_name=" Grace\r\n Hopper ")
+    page = bench.page()
+    found = await (await bench.mailouts()).dry_run(page)
+    await bench.finish(await bench.send(page))
+    assert found.recipients == {"ada@example.com": "Grace Hopper"}
+    assert bench.reached == ["ada@example.com"]
+
+
 @pytest.mark.parametrize("is_test", [False, True])
 async def test_dry_run_names_who_a_send_would_reach(bench: MailoutBench, is_test: bool) -> None:
     emails = ["tester@example.com", "second@example.com", "third@example.com"]

@@ -343,7 +343,7 @@ def _rows(call: _SupabaseRequest, reply: HttpResponse) -> list[Mapping[str, Any]
 
 def _subscriber(row: Mapping[str, Any]) -> Subscriber:
     name = row.get("from_name")
-    return Subscriber(str(row.get("email") or ""), name.strip() or None if isinstance(name, str) else None)
+    return Subscriber(str(row.get("email") or ""), " ".join(name.split()) or None if isinstance(name, str) else None)
 
 
 def _failure(call: _SupabaseRequest, reply: HttpResponse | Disconnect) -> SupabaseError:
