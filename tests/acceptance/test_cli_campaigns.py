@@ -47,7 +47,10 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
     assert (held["counts"]["sent"], held["percent"]) == (2, 66.7)
     assert "Daily limit reached until" in (await here.ok("campaign", "show", campaign_id)).out
-    assert "Daily limit of the campaign reached (" in (await here.ok("campaign", "explain", campaign_id)).out
+    explained = (await here.ok("campaign", "explain", campaign_id, COLUMNS="300")).out.splitlines()
+    assert explained[0].startswith("Daily limit of the campaign reached (")
+    advice = next(number for number, line in enumerate(explained) if line.startswith("What you can do"))
+    assert explained[advice + 1] == f"  mailwright campaign limits {campaign_id} --daily-limit N"
 
     assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("No limits")
     await here.ok("worker", "--drain")
@@ -111,10 +114,15 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
     assert "No messages in doubt." in (await here.ok("campaign", "in-doubt", "list", campaign_id)).out
     unresolved = await here.run("campaign", "in-doubt", "resolve", campaign_id, "--as", "sent")
     assert (unresolved.code, "The campaign is DRAFT" in unresolved.err) == (1, True)
+    unknown = await here.run("campaign", "create", "--name", "x", "--template", "nope", "--list", "news")
+    assert (unknown.code, unknown.err.startswith("--template: There is no template nope")) == (2, True)
     unknown = await here.run("campaign", "start", "none")
     assert (unknown.code, unknown.err) == (1, "There is no campaign with this id.\n")
-    wrong = await here.run(*CREATE, "--list", "No", "--timezone", "Mars", "--rate-per-hour", "many")
+    hours = ("--working-hours", "9 to 5", "--daily-limit", "-5")
+    wrong = await here.run(*CREATE, "--list", "No", "--timezone", "Mars", "--rate-per-hour", "many", *hours)
     assert wrong.code == 2
+    assert "--working-hours: working hours are invalid: use opening and closing times such as 09:00-18:00" in wrong.err
+    assert "--daily-limit: must be more than 0" in wrong.err
     for option in ("--list", "--timezone", "--rate-per-hour"):
         assert f"{option}: " in wrong.err
     assert (await here.run("campaign", "create", "--name", "x")).code == 2
@@ -143,6 +151,22 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     definition = (await here.ok("campaign", "show", copy, "--json")).json["definition"]
     assert (definition["name"], definition["experiment"]["testPercent"]) == ("Again", 40)
     assert definition["experiment"]["variants"] == [{"name": "plain"}, {"name": "bold", "subject": "News! News!"}]
+
+
+async def test_variables_of_a_draft_are_edited(here: Commands) -> None:
+    made = await here.ok(*CREATE, "--list", "news", "--var", "tone=warm", "--schedule", "2020-01-15T08:00")
+    assert "The send time is in the past." in made.err
+    campaign_id = made.out.strip()
+    assert (
+        "3 of 3 recipients have no such attribute, for example ada@example.com"
+        in (await here.run("campaign", "check", campaign_id, COLUMNS="300")).err
+    )
+    edited = await here.ok("campaign", "edit", campaign_id, "--var", "season=spring")
+    assert ("Updated News." in edited.out, "The send time is in the past." in edited.err) == (True, True)
+    definition = (await here.ok("campaign", "show", campaign_id, "--json")).json["definition"]
+    assert definition["variables"] == {"tone": "warm", "season": "spring"}
+    await here.ok("campaign", "start", campaign_id, "--now", "--no-wait")
+    assert "For {{ name }}" in (await here.ok("campaign", "show", campaign_id)).out
 
 
 async def test_draft_is_edited_started_and_archived(here: Commands) -> None:

@@ -120,6 +120,32 @@ async def test_start_form_resolves_a_past_send_time(ada: Visit, desk: CampaignHa
     assert await desk.status(campaign_id) == "READY"
 
 
+async def test_form_errors_appear_at_their_field(ada: Visit, desk: CampaignHarness) -> None:
+    await a_list(desk.database)
+    await ada.open("/campaigns/new")
+    wrong = {"limits.workingHours": "9 to 5", "limits.dailyLimit": "-5", "content.subject": "", "from": "nobody"}
+    await ada.press("Save draft", 422, name="News", **wrong)
+    errors = dict(re.findall(r'<p class="error" id="([\w.]+)-error">(?:<svg.*?</svg>)?(.*?)</p>', ada.text, re.DOTALL))
+    assert errors.keys() == wrong.keys()
+    assert errors["limits.workingHours"].startswith("Working hours are invalid: use opening and closing times such as")
+    assert errors["limits.dailyLimit"] == "Must be more than 0."
+    await ada.open("/campaigns/new")
+    await ada.press("Save draft", name="News", **{"content.subject": "News"}, scheduledAt="2020-06-01T09:30")
+    assert "The send time is in the past." in ada.flash
+    await ada.press("Send test email", 422, addresses="ann@example.com, a@b")
+    assert "&#39;a@b&#39; is not a valid address: the domain needs a dot" in ada.text
+
+
+async def test_preview_reports_only_errors_of_the_email(ada: Visit) -> None:
+    await ada.open("/campaigns/new")
+    form = next(each for each in ada.forms() if each.attributes.get("id") == "compose")
+    headers = {"HX-Request": "true"}
+    for change, is_fine in (({"from": "nobody", "replyTo": "x"}, True), ({"content.subject": "Hello {{ name"}, False)):
+        answer = await ada.client.post("/campaigns/preview/details", data=form.filled(change), headers=headers)
+        assert ('data-preview="ok"' in answer.text, "data-in-subject" not in answer.text) == (is_fine, is_fine), change
+        assert "data-line" not in answer.text
+
+
 async def test_start_confirmation_states_recipients_and_limits(ada: Visit, desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(0), address_of(1)])
     limits = {"ratePerHour": 500, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"}

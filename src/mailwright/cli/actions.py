@@ -38,7 +38,7 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.ACCEPT_FAILURES: "campaign accept-failures {subject}",
     ActionKind.FIND_DOUBTS: "campaign in-doubt list {subject}",
 }
-# The option of `tenant edit` that changes each limit.
+# The option of `tenant edit` that changes each limit, and of `campaign limits` where it differs.
 _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "rate_per_second": "--rate-per-second N",
     "rate_per_hour": "--rate-per-hour N",
@@ -48,6 +48,12 @@ _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "interval": "--interval-ms N",
     "one_at_a_time": "--one-at-a-time no",
     "max_in_flight": "--max-in-flight N",
+}
+_CAMPAIGN_LIMIT_OPTIONS: Final[Mapping[str, str]] = {
+    **_LIMIT_OPTIONS,
+    "outside_hours": "--working-hours none",
+    "warmup": "--no-warmup",
+    "one_at_a_time": "--side-by-side",
 }
 # Commands for remedies that are not actions of the API.
 _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
@@ -67,11 +73,12 @@ def commands(explanation: MessageExplanation | CampaignExplanation) -> list[str]
 
 def print_explanation(text: ExplanationText, helpful: list[str]) -> None:
     out.print(Text(text.sentence, style="bold"))
-    for label, sentence in (("What you can do", text.what_would_change), ("Forecast", text.then)):
-        if sentence:
-            out.print(Text(f"{label}: {sentence}"))
+    if text.what_would_change:
+        out.print(Text(f"What you can do: {text.what_would_change}"))
     for command in helpful:
         out.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
+    if text.then:
+        out.print(Text(f"Forecast: {text.then}"))
 
 
 def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator[str]:
@@ -109,5 +116,7 @@ def _command(explanation: MessageExplanation | CampaignExplanation, action: Acti
         kind = ActionKind.LIFT_SUPPRESSION if explanation.contact_status is None else ActionKind.ACTIVATE
     values = {name: shlex.quote(str(value)) for name, value in (action.parameters or {}).items()}
     command = _COMMANDS[kind].format(subject=shlex.quote(action.subject), **values)
+    if kind is ActionKind.EDIT_LIMITS and explanation.limit is not None:
+        command = f"{command} {_CAMPAIGN_LIMIT_OPTIONS.get(explanation.limit.name, '')}".rstrip()
     is_about_address = kind in (ActionKind.ACTIVATE, ActionKind.LIFT_SUPPRESSION)
     return f"{command} --tenant {explanation.tenant}" if is_about_address and explanation.tenant != DEFAULT else command

@@ -55,6 +55,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue, link
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
+from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -63,6 +64,7 @@ from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaigns import (
     CampaignRequest,
     campaign_check_response,
+    campaign_definition,
     campaign_response,
     campaign_summary_response,
     failed_recipient_response,
@@ -76,7 +78,13 @@ from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns, with_send_time
-from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_audience
+from mailwright.sources.campaigns.checks import (
+    PAST_SEND_TIME_WARNING,
+    CampaignCheck,
+    check_campaign,
+    require_audience,
+    require_template,
+)
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
@@ -147,9 +155,12 @@ def create(
         definition = parse_strict(CampaignRequest, given, display.zone)
         async with at.database.read() as tx:
             await require_audience(tx, owner.id, definition)
+        await require_template(at.database, owner.id, definition)
         return await _campaigns(at).create(ACTOR, owner.id, definition, attachments=files)
 
-    typer.echo(run(work, creates=True).campaign_id)
+    made = run(work, creates=True)
+    _warn_of_past_send_time(made)
+    typer.echo(made.campaign_id)
 
 
 @app.command("list")
@@ -394,29 +405,35 @@ def edit(
             metavar="[FILE]", help="The definition as JSON; - reads stdin.", encoding="utf-8", show_default=False
         ),
     ] = None,
+    values: Variables = None,
     attach: Attach = None,
     detach: Detach = None,
 ) -> None:
-    """Replace the definition of a draft, or change its attachments.
+    """Replace the definition of a draft, or change its variables or attachments.
 
     `campaign show --json` prints the current definition as `definition`.
     """
     given = None if definition is None else campaign_input.json_object(definition.read(), "FILE")
     files = campaign_input.attachments(attach)
-    if given is None and not files and not detach:
-        raise typer.BadParameter("give a FILE, --attach or --detach")
+    variables = campaign_input.variables(values or [])
+    if given is None and not variables and not files and not detach:
+        raise typer.BadParameter("give a FILE, --var, --attach or --detach")
 
     async def work(at: Installation) -> Campaign:
         campaign, campaigns = await _found(at, campaign_id), _campaigns(at)
         removed = [campaign_input.named_attachment(campaign, name) for name in detach or ()]
-        if given is not None:
-            wanted = parse_strict(CampaignRequest, given, display.zone)
+        if given is not None or variables:
+            changed = campaign_definition(campaign) if given is None else given
+            changed |= {"variables": {**changed.get("variables", {}), **variables}} if variables else {}
+            wanted = parse_strict(CampaignRequest, changed, display.zone)
+            await require_template(at.database, campaign.tenant_id, wanted)
             campaign = await campaigns.edit(ACTOR, campaign_id, wanted)
         for attachment_id in removed:
             campaign = await campaigns.detach(ACTOR, campaign_id, attachment_id)
         return await campaigns.attach(ACTOR, campaign_id, files) if files else campaign
 
     changed = _run(work)
+    _warn_of_past_send_time(changed)
     out.print(f"Updated {changed.name}. Check it with `mailwright campaign check {campaign_id}`.")
 
 
@@ -701,6 +718,12 @@ def _print_problems(problems: Iterable[CampaignProblem]) -> None:
 def _print_warnings(found: Iterable[PresendIssue]) -> None:
     for each in found:
         aside.print(Text(f"! {each.where}: {each.sentence} [{each.code}]", style="yellow"), soft_wrap=True)
+
+
+def _warn_of_past_send_time(saved: Campaign) -> None:
+    scheduled_at = saved.definition.scheduled_at
+    if scheduled_at is not None and is_past(scheduled_at, saved.updated_at):
+        aside.print(Text(f"! --schedule: {PAST_SEND_TIME_WARNING} [SCHEDULE_IN_PAST]", style="yellow"), soft_wrap=True)
 
 
 def _row(view: View) -> tuple[Text, Text]:

@@ -144,7 +144,8 @@ def _limit(value: str | bool) -> Any:
         return value
     if value == "none":
         return None
-    return int(value) if value.isdecimal() else value
+    digits = value.removeprefix("-")
+    return int(value) if digits.isascii() and digits.isdecimal() else value
 
 
 def _camel(name: str) -> str:

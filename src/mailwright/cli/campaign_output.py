@@ -72,6 +72,8 @@ def picture(view: View) -> RenderableType:
         ("campaign", campaign.campaign_id),
         ("name", campaign.name),
         ("status", status(campaign.status)),
+        ("subject", campaign.definition.content.subject),
+        ("template", campaign.definition.content.template_id),
         ("scheduled", _time(campaign.definition.scheduled_at)),
         ("deferred", None if view.is_over else waiting(view.place, view.now)),
         ("audience", ", ".join(_audience(campaign))),

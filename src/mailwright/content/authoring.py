@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 from mailwright.content import html as html_rules
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate
-from mailwright.content.template_markers import MarkedSource, find_code
+from mailwright.content.template_markers import MarkedSource
 
 # The parsers are recursive, and a stack overflow would end the process. Real emails have about thirty levels.
 MAX_LEVELS = 200
@@ -147,7 +147,7 @@ def _with_footer(body: str, marked: MarkedSource) -> str:
 
 def _plain_title(title: str) -> str:
     """Escape a title. It is the same for every recipient, so one with template code is omitted."""
-    return "" if any(find_code(title)) else escape(title)
+    return "" if any(mark in title for mark in ("{{", "{%", "{#")) else escape(title)
 
 
 def _check_levels(html: str) -> None:

@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
-from mailwright.content.template import InvalidTemplate, Template
+from mailwright.content.template import InvalidSubject, InvalidTemplate, Template
 from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.permits import Limits
@@ -110,7 +110,8 @@ def run_presend_checks(
     try:
         template = Template(subject=subject, html=html, text=text)
     except InvalidTemplate as error:
-        return [presend_issue("INVALID_TEMPLATE", str(error), "html")]
+        where = "subject" if isinstance(error, InvalidSubject) else "html"
+        return [presend_issue("INVALID_TEMPLATE", str(error), where)]
     issues = [
         *_variables(template, context),
         *_subject(subject),

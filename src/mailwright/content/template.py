@@ -12,12 +12,19 @@ import minijinja
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
-from mailwright.content.template_syntax import FUNCTIONS, MAX_TAG_CHARACTERS, InvalidTemplate, read_syntax
+from mailwright.content.template_syntax import (
+    FUNCTIONS,
+    MAX_TAG_CHARACTERS,
+    InvalidSubject,
+    InvalidTemplate,
+    read_syntax,
+)
 
 __all__ = [
     "MARK_END",
     "MARK_START",
     "FlatTemplate",
+    "InvalidSubject",
     "InvalidTemplate",
     "MissingVariable",
     "Path",
@@ -71,7 +78,10 @@ class Template:
         for part in (subject, html, text):
             if part is not None and len(part) > html_rules.MAX_BYTES:
                 raise InvalidTemplate(f"A part of the template has more than {html_rules.MAX_BYTES} characters.")
-        self.subject = TemplatePart("subject", subject)
+        try:
+            self.subject = TemplatePart("subject", subject)
+        except InvalidTemplate as error:
+            raise InvalidSubject(error) from error
         self.html = TemplatePart("html", html) if html is not None else None
         self.text = TemplatePart("text", text) if text is not None else None
         if html is not None and (problem := html_rules.html_problem(html)):

@@ -21,6 +21,15 @@ class InvalidTemplate(MailwrightError):
     def __init__(self, message: str | None = None, *, line: int | None = None) -> None:
         super().__init__(message if line is None else f"Line {line}: {message}", field="template")
         self.line = line
+        self.reason = message or str(self)
+
+
+class InvalidSubject(InvalidTemplate):
+    """The subject of the template cannot be rendered. It has one line, so the line is not mentioned."""
+
+    def __init__(self, error: InvalidTemplate) -> None:
+        super().__init__(f"The subject is invalid: {error.reason[:1].lower()}{error.reason[1:]}")
+        self.field = "subject"
 
 
 # Limits of one tag. The longest tags of real templates have about fifty tokens.

@@ -181,6 +181,31 @@ async def test_all_errors_of_a_definition_are_returned(api: Api) -> None:
     assert (await api.client.get(PATH)).json()["campaigns"] == []
 
 
+async def test_errors_name_the_field_and_the_fix(api: Api) -> None:
+    await readers(api, 2)
+    hours = await api.client.post(PATH, json=a_campaign(limits={"workingHours": "9 to 5"}))
+    [error] = hours.json()["errors"]
+    assert (error["field"], error["code"]) == ("limits.workingHours", "INVALID")
+    assert error["message"].startswith("working hours are invalid: use opening and closing times such as 09:00-18:00")
+    campaign_id = await created(api)
+    unknown = a_campaign(content={"templateId": "nope"})
+    for answer in (
+        await api.client.post(PATH, json=unknown),
+        await api.client.put(f"{PATH}/{campaign_id}", json=unknown),
+    ):
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "content.templateId")
+    await join(api.engine.database, ["zoe@example.com"], attributes={"plan": None})
+    body = {"subject": "Hello {{ name", "body": "<p>{{ plan }}</p>"}
+    broken = await created(api, content=body)
+    checked = (await api.client.post(f"{PATH}/{broken}/preflight")).json()["problems"]
+    assert [(each["field"], each["message"]) for each in checked] == [
+        ("content.subject", "The subject is invalid: a block is not closed.")
+    ]
+    lacking = await created(api, content={**body, "subject": "Hello"})
+    [problem] = (await api.client.post(f"{PATH}/{lacking}/preflight")).json()["problems"]
+    assert "1 of 3 recipients has no such attribute, for example zoe@example.com;" in problem["message"]
+
+
 async def test_start_and_preflight_list_every_problem(api: Api) -> None:
     content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
     campaign_id = await created(api, content=content, lists=["other"], segment="nobody")

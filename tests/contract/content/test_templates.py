@@ -430,3 +430,12 @@ async def test_variable_of_one_locale_is_required_only_there(
     await a_subscriber(database, "rui@example.com", locale="pt-BR")
     examined = await check_campaign(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
     assert [each.code for each in examined.problems] == ["MISSING_VARIABLE"]
+
+
+@pytest.mark.parametrize("format_", ["html", "mjml", "markdown"])
+async def test_syntax_error_in_the_subject_names_the_subject(api: Api, format_: str) -> None:
+    body = "<mjml><mj-body></mj-body></mjml>" if format_ == "mjml" else "Hello"
+    refused = await api.client.put("/v1/templates/hello", json={"subject": "Hello {{ name", format_: body})
+    assert [(each["field"], each["message"]) for each in refused.json()["errors"]] == [
+        ("subject", "The subject is invalid: a block is not closed.")
+    ]

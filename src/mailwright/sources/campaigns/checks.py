@@ -42,6 +42,7 @@ NO_FACTS = PresendContext()
 UNKNOWN_LIST = "UNKNOWN_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
 SEND_NOW_ADVICE = "choose a later time, or confirm that it is sent now"
+PAST_SEND_TIME_WARNING = "The send time is in the past. Choose a later time before the start, or start it now."
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
 # With fewer recipients, a variant that is twice as good usually has no clear lead.
@@ -54,6 +55,14 @@ class RequiredVariable:
 
     variable: str
     locale: str
+
+
+@dataclass(frozen=True, slots=True)
+class LackingRecipients:
+    """How many recipients lack a variable, and the address of one of them."""
+
+    number: int
+    example: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ async def check_campaign(
         for text in texts:
             found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts))
         if planned:
-            found.problems += [_missing(each, number, planned) for each, number in missing.items() if number]
+            found.problems += [_missing(each, lacking, planned) for each, lacking in missing.items() if lacking.number]
         else:
             # Without an audience, report the variables that no contact of the tenant has.
             known = is_known(tenant_id)
@@ -159,6 +168,16 @@ async def require_audience(tx: Transaction, tenant_id: int, definition: Campaign
     for problem in problems:
         if problem.code in (UNKNOWN_LIST, UNKNOWN_SEGMENT):
             raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
+
+
+async def require_template(database: Database, tenant_id: int, definition: CampaignDefinition) -> None:
+    """Raise if the definition names a template that does not exist."""
+    problems: list[CampaignProblem] = []
+    if definition.content.template_id is not None:
+        async with database.read() as tx:
+            await build_drafts(tx, tenant_id, definition, {}, problems)
+    for problem in problems:
+        raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
 
 
 async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:
@@ -316,16 +335,17 @@ def _required_variables(texts: Mapping[LocalizedContent, str], given: Mapping[st
 
 async def _count(
     tx: Transaction, members: Select[Any], required: list[RequiredVariable]
-) -> tuple[int, dict[RequiredVariable, int]]:
+) -> tuple[int, dict[RequiredVariable, LackingRecipients]]:
     """Count the recipients, and those who lack each variable, in as few scans of the audience as possible."""
     planned = 0
-    missing: dict[RequiredVariable, int] = {}
+    missing: dict[RequiredVariable, LackingRecipients] = {}
     for start in range(0, max(len(required), 1), _MAX_COUNTED_VARIABLES):
         counted = required[start : start + _MAX_COUNTED_VARIABLES]
-        lacking = [func.count(case((_has_locale(each) & lacks_attribute(each.variable), 1))) for each in counted]
-        [row] = await tx.execute(members.add_columns(func.count(), *lacking))
-        planned, *numbers = map(int, row)
-        missing |= zip(counted, numbers, strict=True)
+        lacking = [case((_has_locale(each) & lacks_attribute(each.variable), contacts.c.email)) for each in counted]
+        columns = [function(email) for email in lacking for function in (func.count, func.min)]
+        [row] = await tx.execute(members.add_columns(func.count(), *columns))
+        planned, values = int(row[0]), row[1:]
+        missing |= zip(counted, map(LackingRecipients, values[::2], values[1::2]), strict=True)
     return planned, missing
 
 
@@ -352,8 +372,11 @@ def _problem(issue: PresendIssue) -> CampaignProblem:
     return CampaignProblem(_FIELDS[issue.where], issue.code, issue.sentence)
 
 
-def _missing(required: RequiredVariable, number: int, planned: int) -> CampaignProblem:
-    return _missing_variable(required.variable, f"{number} of {planned} recipients have no such attribute")
+def _missing(required: RequiredVariable, lacking: LackingRecipients, planned: int) -> CampaignProblem:
+    recipients = "recipient" if planned == 1 else "recipients"
+    verb = "has" if lacking.number == 1 else "have"
+    why = f"{lacking.number} of {planned} {recipients} {verb} no such attribute, for example {lacking.example}"
+    return _missing_variable(required.variable, why)
 
 
 def _unknown(required: RequiredVariable) -> CampaignProblem:

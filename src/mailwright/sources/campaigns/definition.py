@@ -29,7 +29,10 @@ def _mailbox(text: str) -> str:
 
 
 def _hours(text: str) -> str:
-    parse_working_hours(text)
+    try:
+        parse_working_hours(text)
+    except ValueError as error:
+        raise ValueError(f"working hours are invalid: {error}") from error
     return text
 
 
@@ -43,7 +46,7 @@ SingleLine = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(
 Subject = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
 Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
 ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-Hours = Annotated[str, Field(min_length=11, max_length=400), AfterValidator(_hours)]
+Hours = Annotated[str, Field(max_length=400), AfterValidator(_hours)]
 Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 

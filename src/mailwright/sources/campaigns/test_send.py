@@ -59,13 +59,17 @@ async def render_variants(database: Database, store: TemplateStore, test: Campai
 
 
 def _addresses(given: Sequence[str]) -> list[str]:
-    try:
-        addresses = list(dict.fromkeys(address.normal(each) for each in given))
-    except address.InvalidAddress as error:
-        raise InvalidInput(str(error), field="addresses") from error
+    addresses = list(dict.fromkeys(_address(each) for each in given))
     if not 1 <= len(addresses) <= MAX_ADDRESSES:
         raise InvalidInput(f"give 1 to {MAX_ADDRESSES} test addresses", field="addresses")
     return addresses
+
+
+def _address(text: str) -> str:
+    try:
+        return address.normal(text)
+    except address.InvalidAddress as error:
+        raise InvalidInput(f"{text!r} is not a valid address: {error}", field="addresses") from error
 
 
 async def _sample_recipient(database: Database, test: CampaignTestSend) -> SampleRecipient:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
-from mailwright.content.template import InvalidTemplate
+from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import StoredTemplate, diff_versions
 from mailwright.schemas.templates import (
     TemplateCheckQuery,
@@ -124,9 +124,11 @@ async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: Ch
 
 @contextmanager
 def _template_errors_name(field: str) -> Iterator[None]:
-    """Report an error in a template as an error of the request's field."""
+    """Report an error in a template as an error of the request's field, and one in the subject as an error of that."""
     try:
         yield
+    except InvalidSubject as error:
+        raise RequestInvalid([FieldError("subject", error.code, str(error))]) from error
     except InvalidTemplate as error:
         raise RequestInvalid([FieldError(field, error.code, str(error))]) from error
 

@@ -11,12 +11,14 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
-from mailwright.content.template import InvalidTemplate, RenderedEmail
+from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.schedule import is_past
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.checks import PAST_SEND_TIME_WARNING, require_template
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.variants import CampaignNotStartable
@@ -34,6 +36,8 @@ FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "
 # How many contacts the preview offers; their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
+# The fields that change the email itself.
+_SHOWN: Final = ("content.", "variables", "experiment")
 
 
 _STARTER_BODY: Final = """# Hello {{ name }}
@@ -59,12 +63,12 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, visitor.zone)
+        await require_template(engine.database, visitor.tenant_id, definition)
         made = await engine.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, error=error)
-    return redirect(
-        request, f"/campaigns/{made.campaign_id}", "Draft saved. Nothing is sent until you start the campaign."
-    )
+    words = "Draft saved. Nothing is sent until you start the campaign."
+    return redirect(request, f"/campaigns/{made.campaign_id}", _with_warning(words, made))
 
 
 @router.get("/{campaign_id}/edit")
@@ -83,10 +87,11 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, visitor.zone, campaign.definition)
-        await engine.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
+        await require_template(engine.database, visitor.tenant_id, definition)
+        saved = await engine.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, campaign=campaign, error=error)
-    return redirect(request, f"/campaigns/{campaign_id}", "Draft saved.")
+    return redirect(request, f"/campaigns/{campaign_id}", _with_warning("Draft saved.", saved))
 
 
 @router.post("/preview")
@@ -94,7 +99,7 @@ async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> 
     """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=VERBATIM)
     try:
-        rendered = await _render(request, engine, visitor, form)
+        rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
         return email_frame(previews.notice(_sentence(error)))
     return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
@@ -106,10 +111,10 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     form = await read_fields(request, verbatim=VERBATIM)
     values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _render(request, engine, visitor, form)
+        rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
         line = error.line if isinstance(error, InvalidTemplate) else None
-        values |= {"problem": _sentence(error), "line": line}
+        values |= {"problem": _sentence(error), "line": line, "in_subject": isinstance(error, InvalidSubject)}
     else:
         facts = PresendContext(postal_address=engine.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
@@ -118,20 +123,20 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
-async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
-    definition = _preview_definition(form, await read_values(request, "lists"), visitor.zone)
+async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
+    definition = _preview_definition(form, visitor.zone)
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(engine.database, engine.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
 
 
-def _preview_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> CampaignDefinition:
-    """Fill in missing fields and ignore limits, so that an incomplete form has a preview."""
-    words = {name: value for name, value in form.items() if not name.startswith("limits.")}
-    shown = Fields({**words, "scheduledAt": "", "name": form["name"] or "Preview"})
+def _preview_definition(form: Fields, zone: tzinfo) -> CampaignDefinition:
+    """Use only the fields that the email shows, so that an incomplete form has a preview."""
+    shown = Fields({name: value for name, value in form.items() if name.startswith(_SHOWN)})
+    shown["name"] = form["name"] or "Preview"
     if not shown["content.templateId"]:
         shown["content.subject"] = shown["content.subject"] or "(no subject)"
-    return definition_of(shown, on_lists, zone)
+    return definition_of(shown, (), zone)
 
 
 async def _page(
@@ -163,6 +168,13 @@ async def _page(
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "campaigns/compose.html", status=status, **values)
+
+
+def _with_warning(words: str, saved: Campaign) -> str:
+    """Add a warning to the confirmation if the send time that was saved is in the past."""
+    scheduled_at = saved.definition.scheduled_at
+    is_late = scheduled_at is not None and is_past(scheduled_at, saved.updated_at)
+    return f"{words} {PAST_SEND_TIME_WARNING}" if is_late else words
 
 
 def _sentence(error: MailwrightError) -> str:

@@ -140,13 +140,13 @@ def local_time(instant: Instant | None, zone: tzinfo) -> str | None:
 
 
 def _content(form: Fields) -> dict[str, Any]:
-    said = {"subject": form["content.subject"], "preheader": form["content.preheader"]}
+    subject, preheader = form["content.subject"], form["content.preheader"]
     if form["content.templateId"]:
-        return _given({**said, "templateId": form["content.templateId"]})
-    # Include an empty body too, so that the error appears beside its field.
-    body = _lines(form["content.body"])
+        return _given({"subject": subject, "preheader": preheader, "templateId": form["content.templateId"]})
+    # Include an empty subject and body too, so that the error appears beside its field.
+    written = {"subject": subject, "body": _lines(form["content.body"])}
     text = _lines(form["content.text"]) if form["content.text"].strip() else ""
-    return {**_given({**said, "format": form["content.format"] or "html", "text": text}), "body": body}
+    return {**_given({"preheader": preheader, "format": form["content.format"] or "html", "text": text}), **written}
 
 
 def _limits(form: Fields) -> dict[str, Any]:
@@ -181,7 +181,8 @@ def _experiment(form: Fields) -> dict[str, Any]:
 def _number(text: str) -> int | str:
     """Return a number, or the text itself, which the API rejects."""
     plain = text.replace(" ", "").replace("\u202f", "")
-    return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 12 else text
+    digits = plain.removeprefix("-")
+    return int(plain) if digits.isascii() and digits.isdecimal() and len(digits) <= 12 else text
 
 
 def _lines(text: str) -> str:

@@ -17,7 +17,6 @@ _FORMATS: Final = {
     "segmentKey": "Use 1 to 63 of a–z, 0–9, - and _, for example big-spenders.",
     "lists": "Choose lists that exist.",
     "segment": "Choose a segment that exists.",
-    "workingHours": "Enter hours as 09:00-18:00, or by weekday as Mon-Fri 09:00-18:00, Sat 10:00-14:00.",
     "templateId": "Use letters, digits, - and _, for example order-receipt.",
     "variables": "Use letters, digits and _ in variable names, for example first_name.",
     "winnerBy": "Choose clicks or opens.",

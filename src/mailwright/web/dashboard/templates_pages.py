@@ -13,7 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
-from mailwright.content.template import InvalidTemplate, RenderedEmail
+from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
 from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
@@ -100,7 +100,7 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
         rendered = await _render(engine, visitor, form)
     except MailwrightError as error:
         line = error.line if isinstance(error, InvalidTemplate) else None
-        values |= {"problem": _sentence(error), "line": line}
+        values |= {"problem": _sentence(error), "line": line, "in_subject": isinstance(error, InvalidSubject)}
     else:
         # A template can be used for bulk and for transactional email.
         facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)

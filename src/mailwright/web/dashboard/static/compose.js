@@ -59,6 +59,10 @@ async function updatePreview() {
   const body = form.elements["content.body"] ?? form.elements["body"];
   const isFine = head.dataset.preview === "ok";
   const line = Number(head.dataset.line);
+  const subject = form.elements["content.subject"] ?? form.elements["subject"];
+  const wasRefused = Boolean(document.getElementById(`${subject?.id}-error`));
+  if ("inSubject" in head.dataset || wasRefused) subject?.setAttribute("aria-invalid", "true");
+  else subject?.removeAttribute("aria-invalid");
   body?.complain?.(line ? [{ line, message: head.textContent.trim() }] : []);
   if (!isFine) return;
   document.getElementById("preview-text").textContent = details.querySelector("[data-text]").content.textContent;
