@@ -505,5 +505,14 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
     started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")
     assert "60 accepted = " in kept.out
+    here = {"MAILWRIGHT_CONFIG": "var/demo/mailwright.toml"}
+    assert "messages are written to var/demo/mailbox/new" in (await nowhere.run("check", **here)).out
+    listed = (await nowhere.ok("message", "list", "--status", "SUPPRESSED", **here)).out
+    assert listed.count("⊘ SUPPRESSED") == audit["suppressed"] == 2
+    assert "⊘ SUPPRESSED" in (await nowhere.ok("contact", "show", "charles@example.com", **here)).out
+    unknown = await nowhere.run("message", "list", "--status", "bogus", **here)
+    assert (unknown.code, "Value error" in unknown.err) == (2, False)
     [forecast] = [line.removeprefix("Forecast") for line in kept.out.splitlines() if line.startswith("Forecast")]
-    assert "starts" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(forecast)).out
+    drawn = (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(forecast)).out
+    assert "  resumes " in drawn  # the campaign of which 8 emails are sent
+    assert "  starts " in drawn  # the scheduled one

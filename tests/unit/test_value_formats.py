@@ -92,6 +92,11 @@ def test_cell_is_converted_or_left(text: str, format_: str, expected: Any) -> No
     assert convert(text, format_) == expected
 
 
+@pytest.mark.parametrize(("text", "format_"), [("12.000,00", "decimal-comma"), ("12,000.0", "decimal-point")])
+def test_whole_number_has_no_decimals(text: str, format_: str) -> None:
+    assert repr(convert(text, format_)) == "12000"
+
+
 @given(st.dates(date(1000, 1, 1), date(9999, 12, 31)), st.sampled_from("./-"))
 def test_any_date_survives_in_its_order(day: date, separator: str) -> None:
     orders = {"dmy": "%d{0}%m{0}%Y", "mdy": "%m{0}%d{0}%Y", "ymd": "%Y{0}%m{0}%d"}

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select
 
-from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
+from mailwright.audience.eligibility import EVERY_CAMPAIGN, Exclusion, exclusion, is_excluded
 from mailwright.audience.filter_sql import filter_clause
+from mailwright.audience.suppressions import Suppression, find_for
 from mailwright.domain.clock import Instant
+from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
 
@@ -33,6 +35,7 @@ class ExcludedContact:
     key: int
     email: str
     reason: Exclusion
+    suppression: Suppression | None = None  # what SUPPRESSED means for this contact
 
 
 async def count_excluded(tx: Transaction, named: NamedAudience, now: Instant) -> dict[Exclusion, int]:
@@ -63,7 +66,11 @@ async def list_excluded(
         .order_by(contacts.c.id)
         .limit(limit)
     )
-    return [ExcludedContact(row.id, row.email, Exclusion(row.reason)) for row in rows]
+    suppressed = [row.email for row in rows if row.reason == Exclusion.SUPPRESSED]
+    of_any_list = not named.lists or GENERAL in named.lists
+    scopes = None if of_any_list else [*EVERY_CAMPAIGN, *named.lists]
+    entries = await find_for(tx, named.tenant_id, suppressed, scopes)
+    return [ExcludedContact(row.id, row.email, Exclusion(row.reason), entries.get(row.email)) for row in rows]
 
 
 async def excluded_contacts(database: Database, named: NamedAudience, now: Instant) -> AsyncIterator[ExcludedContact]:

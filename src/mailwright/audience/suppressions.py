@@ -4,7 +4,7 @@ Each has a scope: all messages, bulk email, or the email of one list. The claim 
 table.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ ADD_SUPPRESSIONS = statement(__package__, "add_suppressions")
 SUPPRESSED_AMONG = statement(__package__, "suppressed_among")
 
 NEWEST = 2**63 - 1
+_BATCH: Final = 1_000
 
 # The scope of an address that receives no messages at all.
 ALL_MESSAGES: Final = "*"
@@ -94,6 +95,25 @@ async def add_all(
     return {row.email for row in added}
 
 
+async def find_for(
+    tx: Transaction, tenant_id: int, emails: Sequence[str], scopes: Sequence[str] | None
+) -> dict[str, Suppression]:
+    """Return the entry of each address with the broadest of these scopes; None stands for all scopes."""
+    found: dict[str, Suppression] = {}
+    for start in range(0, len(emails), _BATCH):
+        query = _entries(tenant_id).where(suppressions.c.email.in_(emails[start : start + _BATCH]))
+        if scopes is not None:
+            query = query.where(suppressions.c.list_key.in_(sorted(set(scopes))))
+        for row in await tx.execute(query):
+            entry = Suppression(**row._mapping)
+            found[entry.email] = min(found.get(entry.email, entry), entry, key=_breadth)
+    return found
+
+
+def scope_text(list_key: str) -> str:
+    return {ALL_MESSAGES: "all email", lists.GENERAL: "bulk email"}.get(list_key, f"list {list_key}")
+
+
 async def remove(
     database: Database,
     tenant_id: int,
@@ -136,9 +156,12 @@ async def list_for_address(tx: Transaction, tenant_id: int, email: str) -> list[
     """Return the entries of a normalized address, the widest scope first."""
     rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == email))
     entries = [Suppression(**row._mapping) for row in rows]
-    return sorted(
-        entries, key=lambda entry: (entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key)
-    )
+    return sorted(entries, key=_breadth)
+
+
+def _breadth(entry: Suppression) -> tuple[bool, bool, str]:
+    """Order by scope: all email, bulk email, lists."""
+    return entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key
 
 
 async def is_suppressed(database: Database, tenant_id: int, email: str, list_key: str | None = None) -> bool:

@@ -73,6 +73,13 @@ class Commands(TyperGroup):
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed if name is None else _load(name), rest
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # the parser's name of the problem
+            raise
+
 
 def _load(name: str) -> Any:
     gc.disable()  # Pause garbage collection while importing, which took a tenth of a command's time.

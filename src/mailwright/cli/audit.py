@@ -30,7 +30,8 @@ def audit(as_json: Json = False) -> None:
     else:
         print_identity(found)
         if found.resent_in_doubt:
-            out.print(f"{found.resent_in_doubt:,} of these were in doubt and were resent.")
+            was = "was" if found.resent_in_doubt == 1 else "were"
+            out.print(f"{found.resent_in_doubt:,} of these {was} in doubt and {was} resent.")
     if not found.ok:
         raise typer.Exit(NEGATIVE)
 

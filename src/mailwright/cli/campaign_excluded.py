@@ -11,7 +11,7 @@ from mailwright.audience.exclusions import ExcludedContact, NamedAudience, exclu
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json
 from mailwright.cli.output import print_json, print_rows
-from mailwright.schemas.exclusions import EXCLUSION_TEXT, excluded_contact_response, excluded_csv
+from mailwright.schemas.exclusions import excluded_contact_response, excluded_csv, exclusion_text
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.checks import named_audience
 
@@ -41,7 +41,7 @@ def excluded_command(
     if as_json:
         print_json([excluded_contact_response(contact).to_dict() for contact in found])
     elif not as_csv:
-        rows = ((contact.email, EXCLUSION_TEXT[contact.reason]) for contact in found)
+        rows = ((contact.email, exclusion_text(contact)) for contact in found)
         print_rows(("Address", "Reason"), rows, nothing="Nobody is excluded.")
 
 

@@ -12,12 +12,12 @@ from mailwright.audience.contacts import Contact, ContactDetails
 from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.status import ContactStatus, ContactStatusService
-from mailwright.audience.suppressions import ALL_MESSAGES
+from mailwright.audience.suppressions import scope_text
 from mailwright.cli import contact_files
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -61,14 +61,17 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     print_rows(
         ("Suppressed!", "Reason", "Source", "Since ({zone})!"),
         (
-            (_scope(entry.list_key), entry.reason, entry.source, clock_time(entry.created_at))
+            (scope_text(entry.list_key), entry.reason, entry.source, clock_time(entry.created_at))
             for entry in found.suppressions
         ),
         nothing="Not suppressed.",
     )
     print_rows(
-        ("Message!", "Status!", "Subject", "Created ({zone})!"),
-        ((one.outbox_id, status_text(one.status), one.subject, clock_time(one.created_at)) for one in found.messages),
+        ("Message and time ({zone})!", "Status!", "Subject"),
+        (
+            (two_lines(one.outbox_id, clock_time(one.created_at)), status_text(one.shown_status), one.subject)
+            for one in found.messages
+        ),
         nothing="No messages to this address yet.",
     )
 
@@ -222,7 +225,3 @@ def _legal_basis(person: Contact) -> str | None:
         return None
     when = clock_time(person.legal_basis_at)
     return f"{person.legal_basis}, recorded by {person.legal_basis_by} on {when}: {person.legal_basis_source}"
-
-
-def _scope(list_key: str) -> str:
-    return {ALL_MESSAGES: "all email", "general": "bulk email"}.get(list_key, f"list {list_key}")

@@ -15,7 +15,7 @@ from mailwright.audience.importing.columns import SKIPPED, ImportColumn
 from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
-from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
 from mailwright.audience.legal_basis import LegalBasis
@@ -209,8 +209,8 @@ def _imported_as(column: ImportColumn) -> str:
     return f"{column.target}: {LABELS[ColumnFormat(column.format)]}" if column.format else column.target
 
 
-def _preview_row(line: int, row: ContactRow | str) -> tuple[Any, ...]:
-    if isinstance(row, str):
-        return line, "refused", "", row
+def _preview_row(line: int, row: ContactRow | RefusedRow) -> tuple[Any, ...]:
+    if isinstance(row, RefusedRow):
+        return line, row.email, "", f"refused: {row.reason}"
     more = {"locale": row.locale, "timezone": row.timezone, "tags": ", ".join(row.tags), **row.attributes}
     return line, row.email, row.name, "; ".join(f"{name}: {value}" for name, value in more.items() if value)

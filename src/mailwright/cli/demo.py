@@ -1,12 +1,13 @@
 """`mailwright demo`: a complete installation with sample data, in a folder of its own."""
 
 import asyncio
+import json
 import shlex
 import shutil
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 import uvloop
@@ -26,7 +27,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.states import Status
 from mailwright.ops import logs
-from mailwright.ops.settings import Settings
+from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings
 from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
 from mailwright.schemas.explanation_text import message_text
@@ -34,6 +35,7 @@ from mailwright.schemas.explanation_text import message_text
 app = command()
 
 FOLDER: Final = Path("var/demo")
+CONFIG: Final = FOLDER / CONFIG_FILE
 
 
 @app.command()
@@ -87,17 +89,20 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
 
 def _settings(listener: socket.socket) -> Settings:
     """Ignore the environment and mailwright.toml, so that the demo never uses a real provider."""
-    return Settings.model_construct(
-        database_url=f"sqlite:///{FOLDER}/mailwright.db",
-        notify_database_url=f"sqlite:///{FOLDER}/seats.db",
-        mailbox=FOLDER / "mailbox",
-        secret_key_file=FOLDER / "mailwright.key",
-        state=FOLDER / "state",
-        provider="mailbox",
-        sender="Analytical Engines <shop@example.com>",
-        postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
-        base_url=address_of(listener),
-    )
+    chosen: dict[str, Any] = {
+        "database_url": f"sqlite:///{FOLDER}/mailwright.db",
+        "notify_database_url": f"sqlite:///{FOLDER}/seats.db",
+        "mailbox": FOLDER / "mailbox",
+        "secret_key_file": FOLDER / "mailwright.key",
+        "state": FOLDER / "state",
+        "provider": "mailbox",
+        "sender": "Analytical Engines <shop@example.com>",
+        "postal_address": "Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
+        "base_url": address_of(listener),
+    }
+    # Commands that use this file see the demo, with its mailbox and its queue.
+    CONFIG.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in chosen.items()))
+    return Settings.model_construct(**chosen)
 
 
 async def _print(engine: Engine, sample: Sample, explanations: list[MessageExplanation], address: str) -> None:
@@ -149,7 +154,7 @@ def _why(message: message_records.MessageSummary, explanation: MessageExplanatio
 
 def _places(engine: Engine, explanations: list[MessageExplanation], address: str) -> list[tuple[str, str]]:
     mailbox = engine.settings.mailbox / "new"
-    program = f"MAILWRIGHT_DATABASE_URL={engine.settings.database_url} {_program()}"
+    program = f"{CONFIG_VARIABLE}={CONFIG} {_program()}"
     sent = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.SENT]
     deferred = [explanation.outbox_id for explanation in explanations if explanation.state is ExplanationState.HELD]
     return [
@@ -158,7 +163,8 @@ def _places(engine: Engine, explanations: list[MessageExplanation], address: str
         *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
         *(("Explain", f"{program} message explain {one}") for one in (deferred or sent)[:1]),
         ("Forecast", f"{program} forecast"),
-        ("Notify", f"{program} notify list --database {engine.settings.notify_database_url}"),
+        ("Notify", f"{program} notify list"),
+        ("Check", f"{program} check"),
     ]
 
 

@@ -68,8 +68,11 @@ def _with_fields(error: InvalidInput, option_name: Callable[[str], str]) -> list
 
 def _next_steps(error: InvalidInput) -> list[str]:
     """Return the commands that solve the problem."""
+    from mailwright.audience.importing.columns import InvalidColumns  # noqa: PLC0415 - slow to import
     from mailwright.audience.lists import UnknownList  # noqa: PLC0415 - slow to import, and `--help` must stay fast
 
+    if isinstance(error, InvalidColumns):
+        return ["Map a column with `--map E-Mail=email`, or skip it with `--map Notes=-`."]
     return [f"`mailwright list create {error.list_key}` creates it."] if isinstance(error, UnknownList) else []
 
 

@@ -137,13 +137,14 @@ def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple
 
 
 def _times(campaign: CampaignForecast, found: Forecast) -> Text:
+    start = "resume" if campaign.has_begun else "start"
     if campaign.starts_at is None:
-        line = Text("  does not start within the forecast")
+        line = Text(f"  does not {start} within the forecast")
     elif campaign.finishes_at is None:
-        line = Text(f"  starts {_time(campaign.starts_at, found.computed_at)}, {_open_end(campaign)}")
+        line = Text(f"  {start}s {_time(campaign.starts_at, found.computed_at)}, {_open_end(campaign)}")
     else:
         starts, finishes = (_time(time, found.computed_at) for time in (campaign.starts_at, campaign.finishes_at))
-        line = Text(f"  starts {starts}, finishes {finishes}")
+        line = Text(f"  {start}s {starts}, finishes {finishes}")
     first = next(iter(summarize_segments(campaign.segments)), None)
     if first is not None and first.sent == 0 and first.reason is not None:
         line.append(f"; now: {deferral_label(first.reason).text}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import MessageExplanation
 from mailwright.domain.message import Event, Source
 from mailwright.domain.permits import split_defer_reason
-from mailwright.domain.states import Resolution, Status
+from mailwright.domain.states import MessageGroup, Resolution, Status
 from mailwright.outbox import message_records, tenants
 from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
@@ -34,6 +35,23 @@ Moment = Annotated[
     datetime | None,
     typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In the tenant's time zone.", show_default=False),
 ]
+
+
+class ShownStatus(Enum):
+    """The statuses that the commands print: the states, and the groups of messages that are shown as a status."""
+
+    PENDING = Status.PENDING
+    SENT_ATTEMPT = Status.SENT_ATTEMPT
+    RETRY_SCHEDULED = Status.RETRY_SCHEDULED
+    SENT = Status.SENT
+    BOUNCED = MessageGroup.BOUNCED
+    FAILED = Status.FAILED
+    SUPPRESSED = MessageGroup.SUPPRESSED
+    IN_DOUBT = Status.IN_DOUBT
+    CLOSED_UNKNOWN = Status.CLOSED_UNKNOWN
+    CANCELLED = Status.CANCELLED
+    QUEUED = MessageGroup.QUEUED
+
 
 # Event fields to show, each with its prefix.
 _DETAILS = (
@@ -101,7 +119,7 @@ def explain(outbox_id: MessageId, as_json: Json = False) -> None:
 def list_command(
     *,
     tenant: Tenant = tenants.DEFAULT,
-    status: Annotated[Status | None, typer.Option(case_sensitive=False, show_default=False)] = None,
+    status: Annotated[ShownStatus | None, typer.Option(case_sensitive=False, show_default=False)] = None,
     to: Annotated[str | None, typer.Option(help="The recipient address.", show_default=False)] = None,
     source: Annotated[Source | None, typer.Option(help="The source of the message.", show_default=False)] = None,
     since: Moment = None,
@@ -115,7 +133,8 @@ def list_command(
     async def work(at: Installation) -> list[MessageSummary]:
         owner = await find_tenant(at, tenant)
         first, last = _instant(since), _instant(until)
-        wanted = MessageSearch(status=status, to_email=recipient, source=source, since=first, until=last)
+        wanted = MessageSearch(to_email=recipient, source=source, since=first, until=last)
+        wanted = wanted.with_shown_status(None if status is None else status.value)
         found = await message_records.search(at.database, owner.id, wanted, limit=limit)
         return found if as_json else await with_rendered_subjects(at, owner.id, found)
 

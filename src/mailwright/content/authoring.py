@@ -10,8 +10,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.template import InvalidTemplate
-from mailwright.content.template_markers import MarkedSource
+from mailwright.content.template import InvalidTemplate, TemplatePart
+from mailwright.content.template_markers import MarkedSource, find_code
 
 # The parsers are recursive, and a stack overflow would end the process. Real emails have about thirty levels.
 MAX_LEVELS = 200
@@ -41,11 +41,12 @@ def compile_to_html(
             html = _from_mjml(marked)  # MJML inlines its styles itself.
         case TemplateFormat.MARKDOWN:
             body = _with_footer(_move_lists_around_loops(_markdown.render(marked.source), marked), marked)
-            html = _inline_styles(_PAGE.format(title=_plain_title(title), language=escape(locale or "und"), body=body))
+            html = _inline_styles(_PAGE.format(body=body))
         case TemplateFormat.HTML:
             html = _inline_styles(marked.source)
     marked.check(html, may_repeat=format is TemplateFormat.MJML)
-    return marked.put_back(_with_images(html, images or {}))
+    html = marked.put_back(_with_images(html, images or {}))
+    return html if format is TemplateFormat.HTML else _with_title(html, title, locale)
 
 
 def image_names(source: str) -> frozenset[str]:
@@ -145,9 +146,29 @@ def _with_footer(body: str, marked: MarkedSource) -> str:
     return f'{content}<hr class="footer" />{footer}' if is_footer else body
 
 
-def _plain_title(title: str) -> str:
-    """Escape a title. It is the same for every recipient, so one with template code is omitted."""
-    return "" if any(mark in title for mark in ("{{", "{%", "{#")) else escape(title)
+def _with_title(html: str, title: str, locale: str) -> str:
+    """Fill an empty title and an unknown language. A title that is invalid or has unescaped values is omitted."""
+    if _is_template(title) and not any(word in code for code in find_code(title) for word in ("safe", "autoescape")):
+        html = html.replace("<title></title>", f"<title>{_escape_text(title)}</title>", 1)
+    return html.replace(' lang="und"', f' lang="{escape(locale)}"' if locale else "", 1)
+
+
+def _is_template(source: str) -> bool:
+    """Return whether the source is valid, so that an error of the subject is not reported for the body."""
+    try:
+        TemplatePart("subject", source)
+    except InvalidTemplate:
+        return False
+    return True
+
+
+def _escape_text(source: str) -> str:
+    """Escape what is not template code."""
+    escaped, rest = "", source
+    for code in find_code(source):
+        before, _, rest = rest.partition(code)
+        escaped += escape(before) + code
+    return escaped + escape(rest)
 
 
 def _check_levels(html: str) -> None:
@@ -214,10 +235,10 @@ _markdown = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["
 # Readable everywhere: one column, system fonts, and both colour schemes. The inlined styles are those of the light
 # scheme, so the dark one must override them.
 _PAGE = """<!DOCTYPE html>
-<html lang="{language}"><head><meta charset="utf-8">\
+<html lang="und"><head><meta charset="utf-8">\
 <meta name="viewport" content="width=device-width, initial-scale=1">\
 <meta name="color-scheme" content="light dark"><meta name="supported-color-schemes" content="light dark">\
-<title>{title}</title>
+<title></title>
 <style>
 body {{ margin: 0; padding: 0; background: #f4f4f2; -webkit-text-size-adjust: 100%; }}
 .page {{ padding: 24px 12px; background: #f4f4f2; }}

@@ -97,7 +97,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
         return sample
     await _templates(engine, shop.id, bakery.id)
     await suppressions.add(
-        engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
+        engine.database, engine.clock, shop.id, "charles@example.com", reason="complaint", source="demo"
     )
     sample.outbox_ids += await load_outcomes(engine, Caller(shop.id, shop.name))
     messages, now = ApiMessages(engine.database, engine.clock, engine.acceptor), engine.clock.now()

@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import Final
 
-from mailwright.domain.states import Status
+from mailwright.domain.states import MessageGroup, Status
 
 # Error codes of messages that were not sent because the recipient may not or cannot receive them. `sql/count_lane.sql`
-# and `sql/count_by_lane.sql` of the campaigns name the same codes.
+# and `sql/count_by_lane.sql` of the campaigns and `sql/audit.sql` of the outbox name the same codes.
 SUPPRESSED_CODES: Final = ("RECIPIENT_SUPPRESSED", "RECIPIENT_NOT_FOUND")
 
 
@@ -48,3 +48,10 @@ def bucket_of(status: str, *, is_claimed: bool, is_bounced: bool, error_code: st
     if status == Status.FAILED:
         return Bucket.SUPPRESSED if error_code in SUPPRESSED_CODES else Bucket.FAILED
     return _BY_STATUS[Status(status)]
+
+
+def shown_status(status: str, *, is_bounced: bool, error_code: str | None) -> str:
+    """Return the status as people see it: a suppressed recipient is no failure, a bounced email was not delivered."""
+    if status == Status.FAILED and error_code in SUPPRESSED_CODES:
+        return MessageGroup.SUPPRESSED
+    return MessageGroup.BOUNCED if status == Status.SENT and is_bounced else status

@@ -1,13 +1,13 @@
 """Read messages and their timelines. A tenant sees only its own messages."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, Select, TextClause, and_, func, literal, not_, or_, select, text
 
-from mailwright.domain.buckets import SUPPRESSED_CODES
+from mailwright.domain.buckets import SUPPRESSED_CODES, shown_status
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
@@ -34,6 +34,8 @@ _GROUPS: Final = {
     MessageGroup.SUPPRESSED: and_(_D.status == Status.FAILED, func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)),
     MessageGroup.BOUNCED: and_(_D.bounced_at.is_not(None), _D.status == Status.SENT),
 }
+# Some messages of these states are shown as a group.
+_SHOWN_AS: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
 # Exactly the condition of that index: otherwise SQLite does not use it.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 
@@ -68,10 +70,8 @@ class MessageSummary:
 
     @property
     def shown_status(self) -> str:
-        """The status as people see it: a suppressed recipient is no failure, and a bounced email was not delivered."""
-        if self.status == Status.FAILED and self.error_code in SUPPRESSED_CODES:
-            return MessageGroup.SUPPRESSED
-        return MessageGroup.BOUNCED if self.status == Status.SENT and self.bounced_at is not None else self.status
+        """The status as people see it."""
+        return shown_status(self.status, is_bounced=self.bounced_at is not None, error_code=self.error_code)
 
     @property
     def processed_at(self) -> Instant | None:
@@ -123,6 +123,12 @@ class MessageSearch:
     words: str | None = None  # Part of the subject or the address.
     campaign_key: int | None = None
     after_key: int = 0
+
+    def with_shown_status(self, shown: Status | MessageGroup | None) -> "MessageSearch":
+        """Search by the status that people see: SENT without bounced and FAILED without suppressed messages."""
+        if isinstance(shown, MessageGroup):
+            return replace(self, group=shown)
+        return replace(self, status=shown, without_group=None if shown is None else _SHOWN_AS.get(shown))
 
 
 @dataclass(frozen=True, slots=True)

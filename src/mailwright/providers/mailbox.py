@@ -30,12 +30,8 @@ class MailboxProvider:
             return self._retryable("MAILBOX_NOT_WRITABLE", f"{self._folder}: {error.strerror or error}")
 
     async def check(self) -> ProviderCheck:
-        try:
-            await asyncio.to_thread(self._make_folders)
-        except OSError as error:
-            return ProviderCheck(
-                False, f"{self._folder} cannot be written: {error.strerror or error}", "MAILBOX_NOT_WRITABLE"
-            )
+        if problem := await asyncio.to_thread(self._problem):
+            return ProviderCheck(False, f"{self._folder} cannot be written: {problem}", "MAILBOX_NOT_WRITABLE")
         return ProviderCheck(True, f"messages are written to {self._folder}/new")
 
     async def close(self, grace: Instant = 0) -> None:
@@ -57,6 +53,17 @@ class MailboxProvider:
             os.fsync(file.fileno())
         part.replace(self._folder / "new" / name)
         return name
+
+    def _problem(self) -> str | None:
+        """Check the folders, or the nearest existing parents of missing ones. A check creates nothing."""
+        for part in PARTS:
+            wanted = (self._folder / part).absolute()
+            nearest = next(path for path in (wanted, *wanted.parents) if path.exists())
+            if not nearest.is_dir():
+                return f"{nearest} is not a folder"
+            if not os.access(nearest, os.W_OK | os.X_OK):
+                return f"no permission to write to {nearest}"
+        return None
 
     def _make_folders(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

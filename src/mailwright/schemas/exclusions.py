@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from pydantic import Field
 from mailwright.audience.csv_cells import escape_formula
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import ExcludedContact
+from mailwright.audience.suppressions import scope_text
 from mailwright.schemas.base import ResponseModel
 from mailwright.schemas.paging import Page
 
@@ -57,9 +59,16 @@ def exclusion_count_responses(counts: Mapping[Exclusion, int]) -> list[Exclusion
 
 
 def excluded_contact_response(contact: ExcludedContact) -> ExcludedContactResponse:
-    return ExcludedContactResponse(
-        email=contact.email, reason=contact.reason, explanation=EXCLUSION_TEXT[contact.reason]
-    )
+    return ExcludedContactResponse(email=contact.email, reason=contact.reason, explanation=exclusion_text(contact))
+
+
+def exclusion_text(contact: ExcludedContact) -> str:
+    """Explain why a contact is excluded: `suppressed for all email since 2027-01-15: complaint`."""
+    entry = contact.suppression
+    if entry is None:
+        return EXCLUSION_TEXT[contact.reason]
+    day = datetime.fromtimestamp(entry.created_at // 1000, UTC).date()
+    return f"{EXCLUSION_TEXT[contact.reason]} for {scope_text(entry.list_key)} since {day}: {entry.reason}"
 
 
 def exclusion_sentence(counts: Mapping[Exclusion, int]) -> str:
@@ -72,7 +81,7 @@ async def excluded_csv(rows: AsyncIterator[ExcludedContact]) -> AsyncIterator[st
     """Yield chunks of CSV. Cells that a spreadsheet would run as a formula are escaped."""
     chunk = [EXCLUSION_COLUMNS]
     async for row in rows:
-        chunk.append((escape_formula(row.email), row.reason.value, EXCLUSION_TEXT[row.reason]))
+        chunk.append((escape_formula(row.email), row.reason.value, escape_formula(exclusion_text(row))))
         if len(chunk) >= _CHUNK_ROWS:
             yield _lines(chunk)
             chunk = []

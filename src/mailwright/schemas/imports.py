@@ -6,7 +6,7 @@ from pydantic import Field
 
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
-from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.contacts import legal_basis_record
@@ -123,7 +123,7 @@ def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
     )
 
 
-def _preview_row(line: int, row: ContactRow | str) -> dict[str, Any]:
-    if isinstance(row, str):
-        return {"line": line, "refused": row, "person": None}
-    return {"line": line, "refused": None, "person": ImportPersonResponse.model_validate(row)}
+def _preview_row(line: int, row: ContactRow | RefusedRow) -> dict[str, Any]:
+    if isinstance(row, RefusedRow):
+        return {"line": line, "refused": row.reason, "email": row.email, "person": None}
+    return {"line": line, "refused": None, "email": row.email, "person": ImportPersonResponse.model_validate(row)}

@@ -22,6 +22,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.contacts import legal_basis_record
+from mailwright.schemas.exclusions import exclusion_text
 from mailwright.sources.campaigns.checks import require_audience
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
@@ -189,6 +190,8 @@ async def test_audience_step_counts_and_lists_exclusions_by_reason(
     assert [each.email for each in left] == ["left@example.com", "left-all@example.com"]
     assert len(first + rest) == sum(by_filter.values())
     assert rest[-1].email == "receipts@example.com"
+    [held] = [each for each in first + rest if each.reason is Exclusion.SUPPRESSED]
+    assert exclusion_text(held) == "suppressed for list news since 1970-01-01: unsubscribed"
 
 
 async def test_audience_and_exclusions_are_everyone_named(

@@ -18,6 +18,7 @@ from mailwright.audience.importing.columns import InvalidColumns
 from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.lists import UnknownList
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
@@ -84,26 +85,27 @@ async def test_every_row_is_stored_or_refused_and_reported(
         "no address;x;;;;;",
         "grace@example.com;Grace;;;;;",
         "ada@EXAMPLE.com;Ada;King;;;;red",
-        "lisp@example.com;;;klingon!;;;",
+        "lisp@example.com;;;klingon!;Mars/North;;",
         "many@example.com;a;b;en;UTC;;c;too many",
         "",
         "few@example.com",
     )
     report = tmp_path / "report.csv"
     done = await import_(imports, path, report, tags=("Imported",))
-    assert counts(done) == (3, 1, 0, 3)
+    assert counts(done) == (4, 1, 0, 2)
     assert [(line[0], line[1], line[2]) for line in lines_of(report)] == [
         ("2", "ada@example.com", "added"),
         ("3", "no address", "refused"),
         ("4", "grace@example.com", "added"),
         ("5", "ada@example.com", "changed"),
-        ("6", "lisp@example.com", "refused"),
+        ("6", "lisp@example.com", "added"),
         ("7", "many@example.com", "refused"),
         ("9", "few@example.com", "added"),
     ]
     assert [line[3] for line in lines_of(report) if line[0] in ("5", "6", "7")] == [
         "the same address as on an earlier line",
-        "This is not a locale such as pt or pt-BR.",
+        "Language: 'klingon!' is not a locale such as pt or pt-BR; left empty; "
+        "Time Zone: 'Mars/North' is not an IANA time zone such as Europe/Lisbon; left empty",
         "The row has 8 cells, but there are 7 columns.",
     ]
     result = await contacts.load_details(database, 1, "ada@example.com")
@@ -111,7 +113,11 @@ async def test_every_row_is_stored_or_refused_and_reported(
     assert (person.name, person.locale, person.timezone) == ("Ada King", "pt-BR", "Europe/Lisbon")
     assert person.attributes == {"first_name": "Ada", "last_name": "King", "favourite_colour": "red"}
     assert result.tags == ("imported", "new", "vip")
-    assert await on_list(database) == ["ada@example.com", "few@example.com", "grace@example.com"]
+    assert await on_list(database) == ["ada@example.com", "few@example.com", "grace@example.com", "lisp@example.com"]
+    assert (
+        "Time Zone: 'Mars/North' is not an IANA time zone such as Europe/Lisbon; line 6 stays empty."
+        in done.plan.warnings
+    )
 
 
 @pytest.mark.promise("import-never-revives")
@@ -233,16 +239,17 @@ async def test_latin_encoding_is_detected(database: Database, imports: Imports, 
 
 async def test_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
-    with pytest.raises(InvalidColumns, match="E-Mail=email"):
+    with pytest.raises(InvalidColumns, match="No column contains the address"):
         await imports.preview(1, path, ImportOptions(NEWS))
     seen = await imports.preview(1, path, ImportOptions(NEWS, column_targets={"адрес": "email", "Plan": "tariff"}))
     assert [(column.title, column.target) for column in seen.plan.columns] == [("Адрес", "email"), ("Plan", "tariff")]
     (first_line, person), (second_line, problem) = seen.rows
     assert (first_line, second_line) == (2, 3)
-    assert not isinstance(person, str)
+    assert isinstance(person, ContactRow)
     assert (person.email, person.attributes) == ("ada@example.com", {"tariff": "pro"})
-    assert isinstance(problem, str)
-    assert "not an email address" in problem
+    assert isinstance(problem, RefusedRow)
+    assert problem.email == "oops"
+    assert "not an email address" in problem.reason
     async with database.read() as tx:
         assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 0
 

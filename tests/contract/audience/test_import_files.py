@@ -98,7 +98,7 @@ async def test_segments_find_numbers_and_dates_of_national_files(
         "Оборот: '-' is not a number like the others; stored as text; "
         "Рождение: 'не знаю' is not a date like the others; stored as text",
     ]
-    assert "Рождение: read as dates as day, month, year, except line 4; those stay text." in done.plan.warnings
+    assert "Рождение: read as dates as day, month, year; line 4 stays text." in done.plan.warnings
 
 
 async def test_ambiguous_dates_stay_text_until_the_user_chooses(
@@ -109,7 +109,7 @@ async def test_ambiguous_dates_stay_text_until_the_user_chooses(
     done, _ = await import_(database, clock, path)
     [question] = done.plan.warnings
     assert "10/12/1953" in question
-    assert '"Born=NAME:dmy"' in question
+    assert "dates as day, month, year (dmy)" in question
     assert await matching(database, clock, born_in_autumn) == []
     await import_(database, clock, path, column_targets={"Born": "born:mdy"})
     assert await matching(database, clock, born_in_autumn) == ["ada@example.com"]

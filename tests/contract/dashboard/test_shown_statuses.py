@@ -80,6 +80,8 @@ async def test_suppressed_and_bounced_messages_have_their_filters(ada: Visit, be
         assert await rows_of(ada, f"/messages?status={status}") == 1, status
         assert f"{email}@example.com" in ada.text
     assert await rows_of(ada, "/messages?status=FAILED") == 0
+    assert await rows_of(ada, "/messages?status=bogus") == 3
+    assert "There is no status “bogus”, so this filter is ignored." in ada.words()
     await ada.open(f"/messages/{bounced.outbox_id}")
     assert "Bounced" in ada.words()
 

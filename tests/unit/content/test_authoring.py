@@ -298,6 +298,15 @@ def test_any_source_compiles_or_is_refused(source: str, format_: TemplateFormat)
         compile_to_html(STYLE + source if format_ is TemplateFormat.HTML else source, format_)
 
 
+@pytest.mark.parametrize("source", ["# Hello", mjml("<mj-text>x</mj-text>")])
+def test_title_is_the_subject_with_its_variables(source: str) -> None:
+    format_ = TemplateFormat.MJML if "<mjml" in source else TemplateFormat.MARKDOWN
+    html = compile_to_html(source, format_, title="A & B for {{ name }}")
+    assert "<title>A &amp; B for {{ name }}</title>" in html
+    assert "und" not in html.partition("<head>")[0]
+    assert "<title></title>" in compile_to_html(source, format_, title="{{ name | safe }}")
+
+
 # Markdown.
 
 
@@ -307,6 +316,7 @@ def test_markdown_becomes_a_page_in_its_language() -> None:
     )
     assert '<html lang="pt-BR">' in html
     assert "<title>&lt;News&gt;</title>" in html
+    assert "lang=" not in compile_to_html("x", TemplateFormat.MARKDOWN).partition("<head>")[0]
     assert "prefers-color-scheme: dark" in html.replace("prefers-color-scheme:dark", "prefers-color-scheme: dark")
     assert "<td" in html
 

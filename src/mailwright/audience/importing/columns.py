@@ -129,13 +129,13 @@ def _check(columns: Sequence[ImportColumn]) -> None:
     if "email" not in targets:
         titles = ", ".join(column.title for column in columns[:20])
         raise InvalidColumns(
-            f"No column contains the address. Name it, for example E-Mail=email. Columns: {titles}.", field="map"
+            f"No column contains the address. Choose the column that does. Columns: {titles}.", field="map"
         )
     for target in targets:
         if targets.count(target) > 1:
             both = " and ".join(column.title for column in columns if column.target == target)
             raise InvalidColumns(
-                f"{both} are both mapped to {target}. Skip one of them: {both.split(' and ')[-1]}=-.", field="map"
+                f"{both} are both mapped to {target}. Map one of them to another field, or skip it.", field="map"
             )
     if len(targets) > MAX_ATTRIBUTES + len(FIELDS):
         raise InvalidColumns(f"More than {MAX_ATTRIBUTES} columns would become attributes.", field="file")

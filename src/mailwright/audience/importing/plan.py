@@ -14,8 +14,15 @@ from mailwright.audience.importing import columns, file_format
 from mailwright.audience.importing.columns import ImportColumn
 from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
 from mailwright.audience.importing.records import Record, RecordReader
-from mailwright.audience.importing.rows import ContactRow, has_format, parse_row
-from mailwright.audience.importing.value_formats import OddCells, convert, judge_columns
+from mailwright.audience.importing.rows import (
+    ContactRow,
+    RefusedRow,
+    RowReader,
+    has_format,
+    is_optional,
+    optional_problem,
+)
+from mailwright.audience.importing.value_formats import LABELS, ColumnFormat, OddCells, convert, judge_columns
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 
 PREVIEW_ROWS: Final = 5
@@ -68,10 +75,10 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """The first rows, each as a contact or as the reason why it would be refused."""
+    """The first rows, each as a contact or with the reason why it would be refused."""
 
     plan: ImportPlan
-    rows: tuple[tuple[int, ContactRow | str], ...]
+    rows: tuple[tuple[int, ContactRow | RefusedRow], ...]
 
 
 def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
@@ -112,16 +119,26 @@ def detect_value_formats(
 
 
 def _odd_cells(path: Path, format_: FileFormat, judged: Sequence[ImportColumn]) -> list[str]:
-    odd = {n: OddCells(each.title, each.format) for n, each in enumerate(judged) if has_format(each)}
+    odd = {
+        number: OddCells(each.title, "text" if has_format(each) else "empty")
+        for number, each in enumerate(judged)
+        if has_format(each) or is_optional(each)
+    }
     if not odd:
         return []
     with path.open("rb") as file, RecordReader(file, format_) as records:
         for line, cells in _rows(records, format_):
             for number, column in odd.items():
                 text = cells[number].strip() if number < len(cells) else ""
-                if text and convert(unescape_formula(text), column.format) is None:
-                    column.add(line)
+                if text and (problem := _cell_problem(judged[number], unescape_formula(text))):
+                    column.add(line, problem)
     return [note for column in odd.values() if (note := column.note())]
+
+
+def _cell_problem(column: ImportColumn, text: str) -> str | None:
+    if not has_format(column):
+        return optional_problem(column.target, text)
+    return None if convert(text, column.format) is not None else f"read as {LABELS[ColumnFormat(column.format)]}"
 
 
 def _rows(records: RecordReader, format_: FileFormat) -> Iterator[tuple[int, list[str]]]:
@@ -197,10 +214,11 @@ def _columns(first: Sequence[str], format_: FileFormat, options: ImportOptions) 
     return columns.columns_without_header(first, email_at)
 
 
-def _preview_row(cells: Sequence[str], problem: str | None, plan: ImportPlan) -> ContactRow | str:
+def _preview_row(cells: list[str], problem: str | None, plan: ImportPlan) -> ContactRow | RefusedRow:
+    reader = RowReader(plan.columns)
     if problem:
-        return problem
+        return RefusedRow(reader.address(cells), problem)
     try:
-        return parse_row(cells, plan.columns)
+        return reader.read(cells)
     except contact_fields.InvalidContact as error:
-        return str(error)
+        return RefusedRow(reader.address(cells), str(error))

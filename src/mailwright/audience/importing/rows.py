@@ -1,8 +1,8 @@
 """Parse a record of a file into a contact, or raise an error that says why this is not possible."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mailwright.audience import contact_fields
 from mailwright.audience.contact_fields import InvalidContact
@@ -10,6 +10,8 @@ from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
 from mailwright.domain.divisions import OCD_IDS
+
+_SHOWN: Final = 40  # characters of a value in a remark
 
 
 @dataclass(slots=True)
@@ -35,14 +37,22 @@ class ContactRow:
         return before != (self.name, self.locale, self.timezone, self.tags, self.attributes)
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that is not imported."""
+
+    email: str  # as written
+    reason: str
+
+
 class RowReader:
     """Knows the column of every field."""
 
     def __init__(self, columns: Sequence[ImportColumn], tags: Sequence[str] = ()) -> None:
         self._width = len(columns)
         at = {column.target: number for number, column in enumerate(columns) if column.target in FIELDS}
-        self._email, self._name_at, self._locale = at["email"], at.get("name"), at.get("locale")
-        self._timezone, self._tags_at = at.get("timezone"), at.get("tags")
+        self._email, self._name_at, self._tags_at = at["email"], at.get("name"), at.get("tags")
+        self._optional = {target: (at[target], columns[at[target]].title) for target in _OPTIONAL if target in at}
         self._attributes = [
             (column.target, number)
             for number, column in enumerate(columns)
@@ -67,22 +77,37 @@ class RowReader:
         if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
         name = self._name(cells, attributes)
+        remarks: list[str] = []
+        locale, timezone = (self._read_optional(cells, target, remarks) for target in _OPTIONAL)
+        if self._formats or OCD_IDS in attributes:
+            remarks += self._remarks(attributes)
         return ContactRow(
             contact_fields.normalize_deliverable_email(unescape_formula(cells[self._email].strip())),
             name,
-            contact_fields.normalize_locale(cells[self._locale]) if self._locale is not None else None,
-            contact_fields.normalize_timezone(cells[self._timezone]) if self._timezone is not None else None,
+            locale,
+            timezone,
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
-            self._remarks(attributes) if self._formats or OCD_IDS in attributes else "",
+            "; ".join(remarks),
         )
 
     def address(self, cells: list[str]) -> str:
         """Return the cell of the address."""
         return unescape_formula(cells[self._email].strip()) if self._email < len(cells) else ""
 
-    def _remarks(self, attributes: dict[str, Any]) -> str:
-        """Convert numbers and dates, and return a remark about values that do not have the format of their column."""
+    def _read_optional(self, cells: list[str], target: str, remarks: list[str]) -> str | None:
+        """Return an optional value. An invalid one is left empty with a remark: the contact is worth more."""
+        if target not in self._optional:
+            return None
+        number, title = self._optional[target]
+        try:
+            return _OPTIONAL[target][0](cells[number])
+        except InvalidContact:
+            remarks.append(f"{title}: {optional_problem(target, cells[number])}; left empty")
+            return None
+
+    def _remarks(self, attributes: dict[str, Any]) -> list[str]:
+        """Convert numbers and dates, and return remarks about values that do not have the format of their column."""
         problem = contact_fields.division_problem(attributes)
         remarks = [problem] if problem else []
         for target, title, format_ in self._formats:
@@ -92,7 +117,7 @@ class RowReader:
                 remarks.append(odd_cell_remark(title, text, format_))
             else:
                 attributes[target] = value
-        return "; ".join(remarks)
+        return remarks
 
     def _fit(self, cells: list[str]) -> None:
         """Adjust the number of cells: spreadsheets omit empty cells at the end of a row, or add some."""
@@ -118,14 +143,31 @@ class RowReader:
         )
 
 
+# Optional fields: how they are read, and what they must be.
+_OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
+    "locale": (contact_fields.normalize_locale, "a locale such as pt or pt-BR"),
+    "timezone": (contact_fields.normalize_timezone, "an IANA time zone such as Europe/Lisbon"),
+}
+
+
+def optional_problem(target: str, text: str) -> str | None:
+    """Return why a value of an optional field is left empty."""
+    read, wanted = _OPTIONAL[target]
+    try:
+        read(text)
+    except InvalidContact:
+        return f"{text.strip()[:_SHOWN]!r} is not {wanted}"
+    return None
+
+
+def is_optional(column: ImportColumn) -> bool:
+    """Return whether an invalid value of a column leaves the field empty."""
+    return column.target in _OPTIONAL
+
+
 def has_format(column: ImportColumn) -> bool:
     """Return whether the values of a column are converted."""
     return column.format not in ("", ColumnFormat.TEXT)
-
-
-def parse_row(cells: Sequence[str], columns: Sequence[ImportColumn]) -> ContactRow:
-    """Parse a single row; use a `RowReader` for many."""
-    return RowReader(columns).read(list(cells))
 
 
 def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:

@@ -149,8 +149,8 @@ class ColumnValues:
         return most if counts[most] and counts[most] >= _CLEAR_SHARE * sum(counts.values()) else None
 
     def _question(self, problem: str, *formats: ColumnFormat) -> str:
-        options = " or ".join(f'"{self.title}=NAME:{each}" ({LABELS[each]})' for each in formats)
-        return f"{self.title}: {problem}, so the values stay text. Map the column as {options}."
+        options = " or ".join(f"{LABELS[each]} ({each})" for each in formats)
+        return f"{self.title}: {problem}, so the values stay text. Choose the format of the column: {options}."
 
     def _example(self, *kinds: _Kind) -> str:
         return next((self.examples[kind][1] for kind in kinds if kind in self.examples), "")
@@ -161,14 +161,16 @@ class ColumnValues:
 
 @dataclass(slots=True)
 class OddCells:
-    """The cells of a column that do not have its format."""
+    """The cells of a column that cannot be read like the others."""
 
     title: str
-    format: str
+    stay: str  # what becomes of them: text or empty
+    problem: str = ""  # of the first one
     count: int = 0
     lines: list[int] = field(default_factory=list)
 
-    def add(self, line: int) -> None:
+    def add(self, line: int, problem: str) -> None:
+        self.problem = self.problem or problem
         self.count += 1
         if len(self.lines) < _LINES_NAMED:
             self.lines.append(line)
@@ -177,8 +179,8 @@ class OddCells:
         if not self.count:
             return None
         lines = ", ".join(map(str, self.lines)) + (" …" if self.count > len(self.lines) else "")
-        word = "line" if self.count == 1 else "lines"
-        return f"{self.title}: read as {LABELS[ColumnFormat(self.format)]}, except {word} {lines}; those stay text."
+        words = f"line {lines} stays" if self.count == 1 else f"lines {lines} stay"
+        return f"{self.title}: {self.problem}; {words} {self.stay}."
 
 
 def odd_cell_remark(title: str, text: str, format_: str) -> str:
@@ -248,7 +250,8 @@ def _number(text: str, decimal: str) -> int | float | None:
     digits = _NO_DIGITS.sub("", whole)
     if len(digits) + len(fraction or "") > _MAX_DIGITS:
         return None
-    value = int(digits) if fraction is None else float(f"{digits}.{fraction}")
+    # 12.000,00 is a whole number: as 12000.0, an email would show it with the zero.
+    value = float(f"{digits}.{fraction}") if fraction and fraction.strip("0") else int(digits)
     return -value if sign in ("-", "\u2212") else value
 
 

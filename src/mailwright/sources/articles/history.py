@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import and_, select
 
+from mailwright.domain.buckets import shown_status
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
@@ -22,9 +23,16 @@ class ArticleMessage:
     email: str
     status: str
     attempts: int
+    error_code: str | None
     error_reason: str | None
     next_attempt_at: Instant | None
     sent_at: Instant | None
+    bounced_at: Instant | None
+
+    @property
+    def shown_status(self) -> str:
+        """The status as people see it."""
+        return shown_status(self.status, is_bounced=self.bounced_at is not None, error_code=self.error_code)
 
 
 async def list_messages(
@@ -37,7 +45,15 @@ async def list_messages(
     mine = and_(m.source == Source.ARTICLE.value, m.request_id == run.run_id, m.to_email > after)
     query = (
         select(
-            m.outbox_id, m.to_email.label("email"), d.status, d.attempts, d.error_reason, d.next_attempt_at, d.sent_at
+            m.outbox_id,
+            m.to_email.label("email"),
+            d.status,
+            d.attempts,
+            d.error_code,
+            d.error_reason,
+            d.next_attempt_at,
+            d.sent_at,
+            d.bounced_at,
         )
         .join_from(messages, deliveries, d.message_key == m.id)
         .where(and_(mine, d.status.in_(list(statuses))) if statuses else mine)

@@ -157,6 +157,7 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         deferral=Deferral(row.deferred_until, row.defer_reason) if is_deferred else _without_detail(message_deferral),
         ab_test=ab_test,
         max_in_flight=row.max_in_flight,
+        has_begun=row.recipients > unsent,
         follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
     )
 

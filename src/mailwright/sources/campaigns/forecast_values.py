@@ -52,6 +52,7 @@ class QueuedCampaign:
     ab_test: "AbTestPhase | None" = None
     max_in_flight: int | None = None
     follows_zones: bool = False  # working hours apply in each recipient's time zone
+    has_begun: bool = False  # some messages are no longer waiting
     groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
 
     @property
@@ -97,6 +98,7 @@ class CampaignForecast:
     starts_at: Instant | None
     finishes_at: Instant | None
     segments: tuple[ForecastSegment, ...]
+    has_begun: bool = False  # so `starts_at` is when it resumes
 
     @property
     def blocker(self) -> str | None:

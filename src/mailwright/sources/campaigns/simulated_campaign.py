@@ -202,6 +202,7 @@ class CampaignRun:
             self.starts_at,
             self.finished_at,
             tuple(self._segments),
+            queued.has_begun,
         )
 
     def _close(self, now: Instant) -> None:

@@ -64,15 +64,16 @@ async def compile_bodies(
     store: TemplateStore, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> dict[str, str | None]:
     """Compile the bodies that the campaign itself defines, by field. A body that does not compile is None."""
-    written = {"content.body": definition.content.body}
+    content = definition.content
+    written = {"content.body": (content.body, content.subject)}
     for number, variant in enumerate(definition.ab_test.variants if definition.ab_test else ()):
-        written[_body_field(number)] = variant.body
+        written[_body_field(number)] = (variant.body, variant.subject or content.subject)
     compiled: dict[str, str | None] = {}
-    for field, body in written.items():
+    for field, (body, subject) in written.items():
         if body is None:
             continue
         try:
-            compiled[field] = await store.compiled(tenant_id, body, definition.content.format, title=definition.name)
+            compiled[field] = await store.compiled(tenant_id, body, content.format, title=subject or "")
         except InvalidTemplate as error:
             problems.append(CampaignProblem(field, error.code, str(error)))
             compiled[field] = None

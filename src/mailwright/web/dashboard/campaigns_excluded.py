@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
-from mailwright.schemas.exclusions import EXCLUSION_TEXT
+from mailwright.schemas.exclusions import EXCLUSION_TEXT, exclusion_text
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.checks import named_audience
@@ -40,6 +40,7 @@ async def show(
         "campaign": campaign,
         "counts": counts,
         "texts": EXCLUSION_TEXT,
+        "explain": exclusion_text,
         "found": found,
         "shown": reason,
         "following": encode_cursor("excluded", found[-1].key) if len(found) == _PAGE else None,

@@ -48,8 +48,6 @@ STATUSES: Final = (
     Status.CLOSED_UNKNOWN,
     Status.CANCELLED,
 )
-# Suppressed and bounced messages have a filter of their own.
-_WITHOUT: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
 SOURCES: Final = {
     Source.API: "API",
     Source.CAMPAIGN: "Campaign",
@@ -208,6 +206,7 @@ async def list_messages(
         "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
         "stretch": SCAN_LIMIT,
+        "unknown": _unknown_filters({"status": status, "source": source}, criteria),
         "statuses": STATUSES,
         "sources": SOURCES,
         "decisions": RESOLUTIONS,
@@ -426,11 +425,7 @@ async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter,
     if criteria.campaign:
         campaign = await engine.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
-    status = criteria.status if isinstance(criteria.status, Status) else None
-    return MessageSearch(
-        status=status,
-        group=criteria.status if isinstance(criteria.status, MessageGroup) else None,
-        without_group=None if status is None else _WITHOUT.get(status),
+    search = MessageSearch(
         since=engine.clock.now() - DAY if criteria.is_of_last_day else None,
         to_email=to_email,
         source=criteria.source,
@@ -438,12 +433,18 @@ async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter,
         words=words,
         campaign_key=key,
     )
+    return search.with_shown_status(criteria.status)
 
 
 async def _campaign_name(engine: Engine, visitor: Visitor, campaign_id: str) -> str:
     if not campaign_id:
         return ""
     return (await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)).name
+
+
+def _unknown_filters(asked: dict[str, str], criteria: MessageFilter) -> list[tuple[str, str]]:
+    """Return the filters that are ignored because their value does not exist."""
+    return [(name, text[:40]) for name, text in asked.items() if text and getattr(criteria, name) is None]
 
 
 def _one_of(kind: Any, text: str) -> Any:
