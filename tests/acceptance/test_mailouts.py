@@ -185,12 +185,12 @@ async def test_kill_while_reading_recipients_loses_nobody(stage: Stage, pages: i
     everyone = [f"reader{number:03}@example.com" for number in range(100)]
     for email in everyone:
         stage.supabase.add("subscribers", email=email)
-    async with stage.served(SEND_RATE_PER_SEC="1000") as (service, client):
+    async with stage.served(RATE_LIMIT_PER_SEC="1000") as (service, client):
         stage.supabase.call(Step.ANSWER, lambda: service.signal(9), nth=pages, path="/rest/v1/subscribers")  # type: ignore[arg-type]
         await client.post("/send-mailout", json={"notionPageId": (page := stage.page())}, headers=ADMINISTRATOR)
         await service.process.wait()
     assert stage.reached == []
-    async with stage.served(SEND_RATE_PER_SEC="1000"):
+    async with stage.served(RATE_LIMIT_PER_SEC="1000"):
         await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
     assert stage.reached == everyone
 
