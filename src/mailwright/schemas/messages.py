@@ -61,6 +61,10 @@ class SendingHeldResponse(ResponseModel):
     sentence: str
 
 
+# Absent while nothing is held, so that clients see it only when it matters.
+HeldIfAny = Annotated[SendingHeldResponse | None, Field(exclude_if=lambda held: held is None)]
+
+
 class AcceptedResponse(ResponseModel):
     """The message is stored durably. `jobId` equals `outboxId`. `sendingHeld`: why nothing is sent at present."""
 
@@ -69,7 +73,7 @@ class AcceptedResponse(ResponseModel):
     request_id: str
     status: Status
     warnings: Warnings
-    sending_held: SendingHeldResponse | None = None
+    sending_held: HeldIfAny = None
 
 
 class ItemErrorResponse(ResponseModel):
@@ -92,7 +96,7 @@ class BatchResponse(ResponseModel):
     """One result for each item, in the same order."""
 
     results: list[AcceptedItemResponse | RejectedItemResponse]
-    sending_held: SendingHeldResponse | None = None
+    sending_held: HeldIfAny = None
 
 
 class MessageStatusResponse(ResponseModel):

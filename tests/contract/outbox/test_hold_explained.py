@@ -87,7 +87,7 @@ async def test_held_campaign_names_the_hold_everywhere(bench: Bench) -> None:
 
 
 async def test_accepted_response_warns_of_the_hold(api: Api, bench: Bench) -> None:
-    assert (await api.client.post("/v1/email/send", json=a_request())).json()["sendingHeld"] is None
+    assert "sendingHeld" not in (await api.client.post("/v1/email/send", json=a_request())).json()
     since = bench.clock.now()
     await hold(bench)
     answer = await api.client.post("/v1/email/send", json=a_request())
@@ -101,7 +101,7 @@ async def test_accepted_response_warns_of_the_hold(api: Api, bench: Bench) -> No
     assert (why.json()["state"], why.json()["heldSince"]) == ("held", isoformat(since))
     await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
     bench.clock.advance(SECOND)
-    assert (await api.client.post("/v1/email/send", json=a_request())).json()["sendingHeld"] is None
+    assert "sendingHeld" not in (await api.client.post("/v1/email/send", json=a_request())).json()
 
 
 async def test_check_names_the_hold_and_its_end(bench: Bench) -> None:
