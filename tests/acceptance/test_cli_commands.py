@@ -326,6 +326,15 @@ async def test_check_reports_results_and_advice(here: Commands) -> None:
     assert failed.out.count("✗ problem") == 2
 
 
+@pytest.mark.parametrize(
+    "credential", [{"SENDGRID_API_KEY": "SG.no.secret"}, {"AWS_ACCESS_KEY_ID": "AKIA"}, {"SMTPBZ_SMTP_URL": "smtp://a"}]
+)
+async def test_check_warns_of_credentials_without_a_provider(here: Commands, credential: dict[str, str]) -> None:
+    checked = (await here.run("check", "--json", **credential)).json
+    (warned, _) = [each for each in checked["findings"] if each["name"] == "provider"]
+    assert warned["summary"] == f"email goes to the local mailbox only, although {next(iter(credential))} is set"
+
+
 async def test_check_reports_whether_a_route_has_a_provider(here: Commands) -> None:
     broken = {
         "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none",

@@ -148,10 +148,27 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
         probes = [(member.name, await member.provider.check()) for member in route.members]
     finally:
         await route.close()
+    unused = _unused_credentials(settings) if {name for name, _ in probes} == {"mailbox"} else []
+    if unused:
+        yield warning(
+            "provider",
+            f"email goes to the local mailbox only, although {', '.join(unused)} is set",
+            "set MAILWRIGHT_PROVIDER to the service that delivers email",
+        )
     advice = _advice([probe for _, probe in probes])
     for name, probe in probes:
         summary = f"{name}: {probe.summary}"
         yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
+
+
+def _unused_credentials(settings: Settings) -> list[str]:
+    credentials = {
+        "MAILWRIGHT_SMTP_URL": settings.smtp_url,
+        "AWS_ACCESS_KEY_ID": os.environ.get("AWS_ACCESS_KEY_ID"),
+        "SENDGRID_API_KEY": settings.sendgrid_api_key,
+        "SMTPBZ_SMTP_URL": settings.smtpbz_smtp_url,
+    }
+    return [name for name, value in credentials.items() if value and not settings.dry_run]
 
 
 def _advice(probes: Sequence[ProviderCheck]) -> str:
