@@ -254,6 +254,25 @@ async def test_preview_stores_nothing(database: Database, imports: Imports, tmp_
         assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 0
 
 
+async def test_name_beside_the_address_and_invisible_characters_are_accepted(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
+    path = a_file(
+        tmp_path,
+        "email,name",
+        "Eve Adams <eve@example.com>,",
+        '"""Adams, Eve"" <Eve2@example.com>",Eve the Second',
+        "\u200bzoe@example.com\ufeff,Zoe",
+        "<bob@example.com>,",
+    )
+    assert counts(await import_(imports, path)) == (4, 0, 0, 0)
+    names = {
+        email: (await contacts.load_details(database, 1, email)).contact.name
+        for email in ("eve@example.com", "eve2@example.com", "zoe@example.com", "bob@example.com")
+    }
+    assert list(names.values()) == ["Eve Adams", "Eve the Second", "Zoe", None]
+
+
 async def test_file_without_header_is_imported(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Ada,ada@example.com", "Grace,grace@example.com")
     assert counts(await import_(imports, path)) == (2, 0, 0, 0)

@@ -9,6 +9,7 @@ from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
+from mailwright.domain import address
 from mailwright.domain.divisions import OCD_IDS
 
 _SHOWN: Final = 40  # characters of a value in a remark
@@ -76,13 +77,16 @@ class RowReader:
                     attributes[key] = text
         if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
-        name = self._name(cells, attributes)
+        name, email = self._name(cells, attributes), self.address(cells)
+        if email.endswith(">"):
+            written_name, email = address.split_mailbox(email)
+            name = name or written_name
         remarks: list[str] = []
         locale, timezone = (self._read_optional(cells, target, remarks) for target in _OPTIONAL)
         if self._formats or OCD_IDS in attributes:
             remarks += self._remarks(attributes)
         return ContactRow(
-            contact_fields.normalize_deliverable_email(unescape_formula(cells[self._email].strip())),
+            contact_fields.normalize_deliverable_email(email),
             name,
             locale,
             timezone,
@@ -92,8 +96,9 @@ class RowReader:
         )
 
     def address(self, cells: list[str]) -> str:
-        """Return the cell of the address."""
-        return unescape_formula(cells[self._email].strip()) if self._email < len(cells) else ""
+        """Return the cell of the address, as it is written."""
+        text = cells[self._email].strip() if self._email < len(cells) else ""
+        return unescape_formula(text if text.isascii() else address.trim(text))
 
     def _read_optional(self, cells: list[str], target: str, remarks: list[str]) -> str | None:
         """Return an optional value. An invalid one is left empty with a remark: the contact is worth more."""
