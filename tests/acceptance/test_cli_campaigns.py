@@ -240,7 +240,7 @@ async def test_attachments_are_given_shown_and_removed(here: Commands) -> None:
     for arguments, words in (
         (("--detach", "offer.pdf"), "The campaign has no attachment offer.pdf."),
         (("--attach", "empty.txt"), "The file empty.txt is empty."),
-        ((), "give a FILE, --attach or --detach"),
+        ((), "give a FILE, --var, --attach or --detach"),
     ):
         refused = await here.run("campaign", "edit", campaign_id, *arguments)
         assert (refused.code, words in refused.err) == (2, True), refused.err
