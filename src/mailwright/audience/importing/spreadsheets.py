@@ -98,12 +98,13 @@ def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
             raise FileUnreadable("The spreadsheet has no sheets.", field="file")
         sheet: Any = workbook.worksheets[0]
         sheet.reset_dimensions()  # the stated size can be wrong
-        # One column more than allowed, so that too many are reported.
-        rows = sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS + 1, max_row=_MAX_ROWS)
+        # Without a number of columns, a missing row is an empty tuple: a forged row number means a million of them.
+        rows = sheet.iter_rows(values_only=True, max_row=_MAX_ROWS)
         with target.open("w", encoding="utf-8", newline="") as file:
             writer, empty = csv.writer(file, lineterminator="\n"), 0
             for values in rows:
-                if not (cells := _trimmed([_text(value) for value in values])):
+                # One column more than allowed, so that too many are reported.
+                if not (cells := _trimmed([_text(value) for value in values[: MAX_COLUMNS + 1]])):
                     empty += 1
                     continue
                 file.write("\n" * empty)
