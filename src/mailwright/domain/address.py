@@ -73,10 +73,9 @@ def split_mailbox(text: str) -> tuple[str | None, str]:
 
     Quotes around the whole name are syntax and removed; other quotes belong to the name, as in `ACME "West" <a@b.c>`.
     """
-    text = trim(text)
-    name, bracket, rest = text.rpartition("<")
+    name, bracket, rest = text.rstrip(_BLANK).rpartition("<")
     if not bracket or not rest.endswith(">"):
-        return None, text
+        return None, trim(text)
     name = name.strip()
     if quoted := _QUOTED.fullmatch(name):
         name = _ESCAPED.sub(r"\1", quoted[1]).strip()
