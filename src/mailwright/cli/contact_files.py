@@ -93,12 +93,8 @@ def import_command(
     if as_json:
         print_json({**import_response(done).to_dict(), "report": str(report_file)})
         return
-    out.print(
-        f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused. "
-        f"Report: {report_file}",
-        markup=False,
-        soft_wrap=True,
-    )
+    counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused."
+    out.print(f"{counts} Report: {report_file}", markup=False, soft_wrap=True)
 
 
 def export_command(

@@ -203,24 +203,6 @@ async def test_suspects_are_built_before_one_is_sent(bench: Bench, monkeypatch: 
     assert await bench.statuses() == {Status.PENDING: 40}
 
 
-@pytest.mark.promise("never-lost")
-async def test_many_messages_beside_suspects_are_all_sent(bench: Bench) -> None:
-    """More arrive while suspects are on their way than the builder holds at a time."""
-    await bench.accept(*(a_message() for _ in range(40)))
-    await claims_of(bench.database, bench.clock, "dead").claim(40)
-    bench.clock.advance(LOCK_TTL)
-    provider = a_holding_provider(capacity=1)
-    worker = await bench.worker(provider)
-    async with running(worker):
-        await provider.has(1)
-        await bench.accept(*(a_message() for _ in range(100)))
-        await until(lambda: len(worker.queues.leased()) > 100)
-        provider.let_go()
-        await provider.has(140)
-        worker.stop()
-    assert await bench.statuses() == {Status.SENT: 140}
-
-
 @pytest.mark.promise("claim-what-is-carried")
 async def test_lease_ends_within_thirty_seconds(bench: Bench) -> None:
     await bench.accept(a_message())

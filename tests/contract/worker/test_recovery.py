@@ -58,12 +58,14 @@ async def become_resends(bench: Bench) -> None:
 
 
 @pytest.mark.promise("never-lost")
-async def test_suspects_that_were_given_back_stop_no_worker(bench: Bench) -> None:
+@pytest.mark.parametrize("given_back", [0, 60])
+async def test_more_messages_than_fit_beside_suspects_are_sent(bench: Bench, given_back: int) -> None:
     await bench.accept(*(a_message() for _ in range(100)))
     await claims_of(bench.database, bench.clock, "dead").claim(100)
     bench.clock.advance(LOCK_TTL)
     second = claims_of(bench.database, bench.clock, "second")
-    await second.release(await second.claim_suspects(60))
+    if given_back:
+        await second.release(await second.claim_suspects(given_back))
     provider = ScriptedProvider(capacity=1)
     provider.hold()
     worker = await bench.worker(provider)

@@ -25,7 +25,7 @@ SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
 COLUMNS: Final = ("email", "status", "from_name", "bounce_type", "bounce_subtype", "status_updated_at")
 
-# The statuses that Mailwright writes, besides `active`.
+# All statuses that Mailwright writes except `active`.
 KNOWN_STATUSES: Final = ("unsubscribed", "bounced")
 
 # Supabase silently returns at most this many rows.
