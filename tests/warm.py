@@ -141,7 +141,7 @@ def _import_everything() -> None:
         "mailwright.app.serving",
         "mailwright.app.schema",
         "structlog",
-        "sqlalchemy.dialects.sqlite.aiosqlite",
+        "sqlalchemy.dialects.sqlite.pysqlite",
     ):
         import_module(late)
     for name in [name for name in sys.modules if name.split(".")[:2] == ["mailwright", "cli"]]:

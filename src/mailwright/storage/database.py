@@ -8,27 +8,26 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Executable, event
+from sqlalchemy import Executable
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.row import Row
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, NotDurable
+from mailwright.storage.connection import Connection, Connections
 from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.secret_box import SecretBox
+from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write on SQLite waits for the write of another process. API clients time out if it is longer.
 SQLITE_BUSY_MILLISECONDS = 5_000
-POSTGRESQL_CONNECT_SECONDS = 5
-POSTGRESQL_COMMAND_SECONDS = 60
 # Callers that must get a response soon (accepts, sign-ins, health checks) wait this long for a stalled server.
 PROMPT_SECONDS = 4.5
 
@@ -42,13 +41,6 @@ SQLITE_PRAGMAS = (
     "temp_store = MEMORY",
     "mmap_size = 268435456",
 )
-POSTGRESQL_ARGUMENTS = {
-    "timeout": POSTGRESQL_CONNECT_SECONDS,
-    "command_timeout": POSTGRESQL_COMMAND_SECONDS,
-    # Accepted means on disk, whatever the default of the server is.
-    "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
-}
-
 Rows = Sequence[Row[Any]]
 T = TypeVar("T")
 
@@ -58,26 +50,21 @@ class Transaction:
 
     __slots__ = ("_connection", "_dialect")
 
-    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
         self._dialect = dialect
 
     async def run(self, statement: Statement, **parameters: Any) -> Rows:
         """Run a statement from a file, and return its rows."""
         text, values = statement.bind(self._dialect, parameters)
-        result = await self._done(self._connection.exec_driver_sql(text, tuple(values)))
-        return result.all() if result.returns_rows else ()
+        return (await self._connection.execute_text(text, tuple(values))).rows
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         text, values = statement.bind(self._dialect, parameters)
-        return (await self._done(self._connection.exec_driver_sql(text, tuple(values)))).rowcount
+        return (await self._connection.execute_text(text, tuple(values))).changed
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
-        result = await self._done(self._connection.execute(expression, parameters))
-        return result.all() if result.returns_rows else ()
-
-    async def _done(self, running: Coroutine[Any, Any, T]) -> T:
-        return await (finish_despite_cancellation(running) if self._dialect == "sqlite" else running)
+        return (await self._connection.execute(expression, parameters)).rows
 
 
 class Database:
@@ -95,16 +82,15 @@ class Database:
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
         if self.dialect == "sqlite":
-            self._writer = _sqlite_engine(self.url, self._pragmas, pool_size=1, immediate=True)
-            self._reader = _sqlite_engine(self.url, self._pragmas, pool_size=4, immediate=False)
+            self._connections: Connections = SqliteConnections(self.url, self._pragmas)
             self._hot: HotPath = SqliteHotPath(self._connect_sqlite)
             # SQLite has one writer. Waiting for this lock is fair and cheap; waiting in SQLite's busy loop is neither.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
         else:
-            from mailwright.storage.hot_postgresql import PostgresqlHotPath  # noqa: PLC0415 - with a driver of its own
+            from mailwright.storage import hot_postgresql, postgresql  # noqa: PLC0415 - slow to import
 
-            self._writer = self._reader = _postgresql_engine(self.url, pool_size)
-            self._hot = PostgresqlHotPath(self.url, POSTGRESQL_ARGUMENTS, pool_size)
+            self._connections = postgresql.PostgresqlConnections(self.url, pool_size)
+            self._hot = hot_postgresql.PostgresqlHotPath(self.url, postgresql.ARGUMENTS, pool_size)
             self._write_lock = None
         name = str(self.url.database)
         self._durability = _Durability(self._hot, "The database cannot store this now", name)
@@ -130,7 +116,7 @@ class Database:
     async def write(self) -> AsyncIterator[Transaction]:
         async with self._exclusive_write():
             with self._durability:
-                async with self._begin(self._writer) as connection:
+                async with self._connections.write() as connection:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T], *, within: float | None = None) -> T:
@@ -149,39 +135,15 @@ class Database:
         `within`: give up after this many seconds without a response of the server.
         """
         with self._reach:
-            if self.dialect == "sqlite":
-                async with self._begin(self._reader) as connection:
-                    yield Transaction(connection, self.dialect)
-                return
-            async with self._reader.connect() as connection, _abandoned_after(within, connection):
-                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                async with connection.begin():
-                    yield Transaction(connection, self.dialect)
-
-    @asynccontextmanager
-    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction that commits at the end of the block. Cancellation interrupts no step of it."""
-        if self.dialect == "postgresql":
-            async with engine.begin() as connection:
-                yield connection
-            return
-        connection = engine.connect()
-        try:
-            await finish_despite_cancellation(connection.start())
-            await finish_despite_cancellation(connection.begin().start())
-            yield connection
-            await finish_despite_cancellation(connection.commit())
-        finally:
-            if connection.sync_connection is not None:
-                await finish_despite_cancellation(connection.close())  # Rolls back what is not committed.
+            async with self._connections.read(within) as connection:
+                yield Transaction(connection, self.dialect)
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
         """Run `work` with a synchronous connection, which Alembic needs."""
         if self.dialect == "sqlite":
             _create_private_file(Path(self.url.database or ""))
         with self._reach if read_only else self._durability:
-            async with self._writer.connect() as connection:
-                await connection.run_sync(work)
+            await self._connections.run_sync(work)
 
     def _connect_sqlite(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -193,42 +155,7 @@ class Database:
 
     async def close(self) -> None:
         await self._hot.close()
-        await self._writer.dispose()
-        if self._reader is not self._writer:
-            await self._reader.dispose()
-
-
-@asynccontextmanager
-async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -> AsyncIterator[None]:
-    """End the connection if the block takes longer. Cancelling would wait for the server, which does not respond."""
-    if seconds is None:
-        yield
-        return
-    driver = (await connection.get_raw_connection()).driver_connection
-    assert driver is not None
-    watchdog = asyncio.get_running_loop().call_later(seconds, driver.terminate)
-    try:
-        yield
-    finally:
-        watchdog.cancel()
-
-
-async def finish_despite_cancellation(running: Coroutine[Any, Any, T]) -> T:
-    """Wait until the coroutine ends even if cancelled, and raise the cancellation afterwards.
-
-    A SQLite connection that is abandoned in the middle of a statement keeps its lock as long as anything references the
-    statement, and every other connection fails with "database is locked".
-    """
-    task = asyncio.ensure_future(running)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # Mark the exception as retrieved: nobody waits for it any more.
-        raise
+        await self._connections.close()
 
 
 def parse_url(text: str) -> URL:
@@ -242,7 +169,7 @@ def parse_url(text: str) -> URL:
         ) from error
     match backend:
         case "sqlite":
-            return url.set(drivername="sqlite+aiosqlite", database=_sqlite_file(url))
+            return url.set(drivername="sqlite", database=_sqlite_file(url))
         case "postgresql" | "postgres":
             return url.set(drivername="postgresql+asyncpg")
         case _:
@@ -261,35 +188,6 @@ def _sqlite_file(url: URL) -> str:
             "MAILWRIGHT_DATABASE_URL: an in-memory database would lose messages; use a file: sqlite:///mailwright.db"
         )
     return str(Path(url.database).expanduser())
-
-
-def _sqlite_engine(url: URL, pragmas: Sequence[str], *, pool_size: int, immediate: bool) -> AsyncEngine:
-    engine = create_async_engine(url, pool_size=pool_size, max_overflow=0, pool_reset_on_return="rollback")
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def prepare(connection: Any, _record: Any) -> None:
-        # Transactions are begun explicitly below; the driver must not begin its own.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in pragmas:
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @event.listens_for(engine.sync_engine, "begin")
-    def begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN DEFERRED")
-
-    return engine
-
-
-def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
-    return create_async_engine(
-        url,
-        pool_size=pool_size,
-        max_overflow=pool_size,
-        pool_timeout=POSTGRESQL_CONNECT_SECONDS,
-        connect_args=POSTGRESQL_ARGUMENTS,
-    )
 
 
 class _Durability:

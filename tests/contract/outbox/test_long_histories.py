@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, NullPool, event, func, insert, select, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import Connection, Engine, event, func, insert, select, text
 
 from mailwright.audience import contacts, suppressions
 from mailwright.audience import search as people
@@ -68,12 +67,15 @@ async def _plan(database: Database, statement: Statement, values: dict[str, Any]
 async def _explained(database: Database, words: str, values: Sequence[Any], *, without: Sequence[str] = ()) -> str:
     """Return the query plan with the scans of an empty table disabled, to see whether an index can be used."""
     explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
-    engine = create_async_engine(database.url, poolclass=NullPool)
-    async with engine.begin() as connection:
+    rows: list[Any] = []
+
+    def ask(connection: Connection) -> None:
         if database.dialect == "postgresql":
             for way in ("seqscan", *without):
-                await connection.execute(text(f"SET LOCAL enable_{way} = off"))
-        rows = (await connection.exec_driver_sql(f"{explain} {words}", tuple(values))).all()
+                connection.execute(text(f"SET LOCAL enable_{way} = off"))
+        rows.extend(connection.exec_driver_sql(f"{explain} {words}", tuple(values)))
+
+    await database.run_sync_ddl(ask)
     return "\n".join(str(row[-1]) for row in rows)
 
 

@@ -1,0 +1,79 @@
+"""Connections to PostgreSQL through SQLAlchemy and asyncpg."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from sqlalchemy import Executable
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from mailwright.storage.connection import Fetched, fetched
+
+CONNECT_SECONDS: Final = 5
+_COMMAND_SECONDS: Final = 60
+ARGUMENTS: Final = {
+    "timeout": CONNECT_SECONDS,
+    "command_timeout": _COMMAND_SECONDS,
+    # Accepted means on disk, whatever the default of the server is.
+    "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
+}
+
+
+class PostgresqlConnection:
+    """A connection in a transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def execute(self, expression: Executable, parameters: Any = None) -> Fetched:
+        return fetched(await self._connection.execute(expression, parameters))
+
+    async def execute_text(self, text: str, values: tuple[Any, ...]) -> Fetched:
+        return fetched(await self._connection.exec_driver_sql(text, values))
+
+
+class PostgresqlConnections:
+    def __init__(self, url: URL, size: int) -> None:
+        self._engine = create_async_engine(
+            url, pool_size=size, max_overflow=size, pool_timeout=CONNECT_SECONDS, connect_args=ARGUMENTS
+        )
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[PostgresqlConnection]:
+        """Begin a transaction that commits at the end of the block, or is rolled back if the block raises."""
+        async with self._engine.begin() as connection:
+            yield PostgresqlConnection(connection)
+
+    @asynccontextmanager
+    async def read(self, within: float | None) -> AsyncIterator[PostgresqlConnection]:
+        """Read one snapshot. `within`: give up after this many seconds without a response of the server."""
+        async with self._engine.connect() as connection, _abandoned_after(within, connection):
+            await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            async with connection.begin():
+                yield PostgresqlConnection(connection)
+
+    async def run_sync(self, work: Callable[[Any], Any]) -> None:
+        async with self._engine.connect() as connection:
+            await connection.run_sync(work)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+@asynccontextmanager
+async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -> AsyncIterator[None]:
+    """End the connection if the block takes longer. Cancelling would wait for the server, which does not respond."""
+    if seconds is None:
+        yield
+        return
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    watchdog = asyncio.get_running_loop().call_later(seconds, driver.terminate)
+    try:
+        yield
+    finally:
+        watchdog.cancel()

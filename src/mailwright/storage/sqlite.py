@@ -1,0 +1,146 @@
+"""Connections to a SQLite file whose statements run in threads.
+
+A statement with all its rows takes one switch to a thread. An asynchronous driver needs one for each step (open a
+cursor, execute, fetch, close), which together take several times longer than SQLite itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine, Executable, create_engine, event
+from sqlalchemy.engine import URL
+
+from mailwright.storage.connection import Fetched, fetched
+
+# How long a transaction waits for a free connection.
+_POOL_SECONDS: Final = 30
+
+T = TypeVar("T")
+
+
+class SqliteConnection:
+    """A connection in a transaction, which begins with the first statement. Cancellation interrupts no step of it."""
+
+    __slots__ = ("_connection", "_engine", "_threads")
+
+    def __init__(self, engine: Engine, threads: ThreadPoolExecutor) -> None:
+        self._engine = engine
+        self._threads = threads
+        self._connection: Connection | None = None
+
+    async def execute(self, expression: Executable, parameters: Any = None) -> Fetched:
+        return await _in_thread(self._threads, lambda: fetched(self._begun().execute(expression, parameters)))
+
+    async def execute_text(self, text: str, values: tuple[Any, ...]) -> Fetched:
+        return await _in_thread(self._threads, lambda: fetched(self._begun().exec_driver_sql(text, values)))
+
+    async def end(self, *, commit: bool) -> None:
+        if self._connection is not None:
+            await _in_thread(self._threads, self._commit if commit else self._connection.close)
+
+    def _begun(self) -> Connection:
+        """Begin here and not earlier: one switch to the thread does both."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._connection.begin()
+        return self._connection
+
+    def _commit(self) -> None:
+        assert self._connection is not None
+        with self._connection:  # Closing rolls back what could not be committed.
+            self._connection.commit()
+
+
+class SqliteConnections:
+    """One connection that writes, because SQLite has one writer, and a few that read one snapshot each."""
+
+    def __init__(self, url: URL, pragmas: Sequence[str]) -> None:
+        self._writer = _Pool(url, pragmas, size=1, begin="BEGIN IMMEDIATE")
+        self._readers = _Pool(url, pragmas, size=4, begin="BEGIN DEFERRED")
+
+    def write(self) -> AbstractAsyncContextManager[SqliteConnection]:
+        return self._writer.begin()
+
+    def read(self, _within: float | None) -> AbstractAsyncContextManager[SqliteConnection]:
+        # A SQLite file has no server that could stall.
+        return self._readers.begin()
+
+    async def run_sync(self, work: Callable[[Connection], Any]) -> None:
+        await self._writer.run_sync(work)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._readers.close()
+
+
+class _Pool:
+    def __init__(self, url: URL, pragmas: Sequence[str], *, size: int, begin: str) -> None:
+        self._engine = _engine(url, pragmas, size, begin)
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="sqlite")
+        # Transactions wait here and not in the pool, where each would block a thread that the others need.
+        self._free = asyncio.Semaphore(size)
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[SqliteConnection]:
+        """Begin a transaction that commits at the end of the block, or is rolled back if the block raises."""
+        async with asyncio.timeout(_POOL_SECONDS):
+            await self._free.acquire()
+        connection = SqliteConnection(self._engine, self._threads)
+        try:
+            try:
+                yield connection
+            except BaseException:
+                await connection.end(commit=False)
+                raise
+            await connection.end(commit=True)
+        finally:
+            self._free.release()
+
+    async def run_sync(self, work: Callable[[Connection], Any]) -> None:
+        def run() -> None:
+            with self._engine.connect() as connection:
+                work(connection)
+
+        await _in_thread(self._threads, run)
+
+    async def close(self) -> None:
+        await _in_thread(self._threads, self._engine.dispose)
+        self._threads.shutdown(wait=False)
+
+
+def _engine(url: URL, pragmas: Sequence[str], size: int, begin: str) -> Engine:
+    engine = create_engine(url, pool_size=size, max_overflow=0, pool_reset_on_return="rollback")
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # Transactions are begun explicitly below; the driver must not begin its own.
+        connection.isolation_level = None
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+async def _in_thread(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    """Run the work to its end even if cancelled, and raise the cancellation afterwards.
+
+    A SQLite connection that is abandoned in the middle of a statement keeps its lock as long as anything references the
+    statement, and every other connection fails with "database is locked".
+    """
+    running = asyncio.get_running_loop().run_in_executor(threads, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # Mark the exception as retrieved: nobody waits for it any more.
+        raise
