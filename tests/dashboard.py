@@ -18,8 +18,8 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from mailwright.access.roles import Role
+from mailwright.app.listening import address_of, listen
 from mailwright.app.schema import prepare
-from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.demo.sample import load_sample, settle
 from mailwright.ops.settings import Settings

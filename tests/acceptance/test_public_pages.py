@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
-from mailwright.app.serving import address_of, listen
+from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
 from mailwright.audience.status import ContactStatusService

@@ -30,6 +30,7 @@ from tests.faults import (
     phases,
     poison,
     same_key,
+    supervised,
     templates,
     webhooks,
 )
@@ -120,6 +121,14 @@ RUNS = (
         long={"kills": 100, "messages": 20_000},
         quick={"kills": 8, "messages": 1_500},
         long_on_postgresql={"kills": 100, "messages": 10_000},
+    ),
+    Run(
+        "processes",
+        "kill -9 of a supervisor and its three processes",
+        staged(supervised.run),
+        long={"kills": 60, "messages": 12_000, "supervisor_every": 6},
+        quick={"kills": 6, "messages": 900, "supervisor_every": 3},
+        long_on_postgresql={"kills": 60, "messages": 6_000, "supervisor_every": 6},
     ),
     Run(
         "campaigns",

@@ -1,31 +1,14 @@
 """Short fault runs; `make faults` does the same for half an hour."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import DatabaseAddress
-from tests.engines import Valkey, postgresql, sqlite_template, valkey_server
+from tests.engines import Valkey, postgresql, valkey_server
 from tests.faults import disks, drains, freezes, http_answers, http_phases, kills, outages, phases, poison, same_key
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage, a_stage
 from tests.standins.smtp_sink import Step
-
-
-@pytest.fixture
-async def stage(engine: DatabaseAddress) -> AsyncIterator[Stage]:
-    async with a_stage(engine.url) as stage:
-        yield stage
-
-
-@pytest.fixture
-async def file_stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """Use SQLite only: for file faults, and for faults that do not depend on the engine."""
-    file = tmp_path / "mailwright.db"
-    file.write_bytes(sqlite_template())
-    async with a_stage(f"sqlite:///{file}") as stage:
-        yield stage
 
 
 @pytest.fixture

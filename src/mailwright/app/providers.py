@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.child_process import own_share
 from mailwright.ops.settings import ProviderName, Settings
 from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.mailbox import MailboxProvider
@@ -136,7 +137,8 @@ def _smtp(provider: str, name: str, url: SecretStr | None, settings: Settings) -
         raise _needed(name, provider, settings)
     with _about(name):
         parsed = parse_smtp_url(url.get_secret_value())
-    return parsed if settings.smtp_connections is None else replace(parsed, connections=settings.smtp_connections)
+    limit = settings.smtp_connections or parsed.connections
+    return replace(parsed, connections=limit and own_share(limit, "MAILWRIGHT_SMTP_CONNECTIONS"))
 
 
 def _http(settings: Settings) -> "HttpClient":

@@ -17,12 +17,14 @@ from uvicorn.importer import import_from_string
 from mailwright.app.addresses import wait_until_moved
 from mailwright.app.http_protocol import TimedHttpProtocol
 from mailwright.app.inbound import poll_inbound_sources
+from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.restore_checks import make_guard, run_guard
 from mailwright.app.wiring import Engine, make_worker
-from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.domain.errors import NotDurable
+from mailwright.ops.child_process import ChildProcess, runs_duties, this_child
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
@@ -33,8 +35,6 @@ from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.worker.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Connections that the kernel queues while the event loop is busy.
-BACKLOG = 2_048
 LOOK_AFTER_SECONDS = 60.0
 
 log = logger(__name__)
@@ -55,6 +55,8 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._receive, number)
+        if (child := this_child()) is not None:
+            loop.add_reader(child.control, self._notice_lost_supervisor, child)
 
     def calls(self, stop: Callable[[], None]) -> None:
         """Call `stop` at the first signal, or at once if the signal has already come."""
@@ -66,6 +68,13 @@ class Shutdown:
         self._is_requested = True
         for stop in self._stops:
             stop()
+
+    def _notice_lost_supervisor(self, child: ChildProcess) -> None:
+        """Nobody would restart, measure or stop this process: it stops like after a signal."""
+        if child.is_supervisor_lost():
+            asyncio.get_running_loop().remove_reader(child.control)
+            log.error("supervisor_lost", message="Finishing work in progress.")
+            self.request()
 
     def _receive(self, number: signal.Signals) -> None:
         if self._is_requested:
@@ -86,16 +95,18 @@ async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, 
     _freeze_loaded_modules()
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
-        _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
-        _run_until_stopped(tasks, run_guard(guard), shutdown)
+        if runs_duties():
+            _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
+            _run_until_stopped(tasks, run_guard(guard), shutdown)
+            _run_until_stopped(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         is_worker_alive = (lambda: not working.done()) if working else None
         server.config.app = api = create_app(replace(engine, is_worker_alive=is_worker_alive))
         shutdown.calls(api.state.stop)
         _run_until_stopped(tasks, _look_after(api), shutdown)
-        _run_until_stopped(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
+        _report_started()
     await api.state.finish()
     log.info("api_stopped")
 
@@ -116,12 +127,12 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
         await _drain(engine, worker, shutdown)
         return False
     async with asyncio.TaskGroup() as tasks:
-        background = _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
-        guarding = _run_until_stopped(tasks, run_guard(guard), shutdown)
+        duties = (_run_background_duties(engine), run_guard(guard)) if runs_duties() else ()
+        background = [_run_until_stopped(tasks, duty, shutdown) for duty in duties]
         following = _run_until_stopped(tasks, _follow(engine, worker), shutdown)
         await _work(worker, shutdown)
-        background.cancel()
-        guarding.cancel()
+        for task in background:
+            task.cancel()
         # cancel() returns False if the task has already ended.
         return not following.cancel() and not following.cancelled()
 
@@ -193,25 +204,15 @@ async def _follow(engine: Engine, worker: Worker) -> None:
 async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> None:
     shutdown.calls(worker.stop)
     log.info("worker_started", drain=drain)
+    _report_started()
     await worker.run(drain=drain)
     log.info("worker_stopped")
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Listen before anything starts, so that a port in use is reported clearly."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror)
-        raise ConfigurationInvalid(
-            f"MAILWRIGHT_HOST, MAILWRIGHT_PORT: cannot listen on {host}:{port}: {reason}; choose another with --port"
-        ) from error
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _report_started() -> None:
+    if (child := this_child()) is not None:
+        with contextlib.suppress(OSError):  # The supervisor has ended, and the control socket stops this process.
+            child.report_started()
 
 
 class _Server(uvicorn.Server):

@@ -13,7 +13,8 @@ import typer
 import uvloop
 from rich.text import Text
 
-from mailwright.app.serving import Shutdown, address_of, listen, serve
+from mailwright.app.listening import address_of, listen
+from mailwright.app.serving import Shutdown, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
 from mailwright.cli.campaign_output import status, waiting

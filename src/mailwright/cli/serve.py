@@ -1,18 +1,19 @@
 """`mailwright serve`: the API and the dashboard, with a worker in the same process."""
 
-from typing import Annotated
+import socket
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import uvloop
 
-from mailwright.app.serving import Shutdown, address_of, listen
-from mailwright.app.serving import serve as serve_until_stopped
-from mailwright.app.wiring import Engine, open_engine
+from mailwright.app.listening import address_of, listen
 from mailwright.cli.opening import settings_for_service
-from mailwright.cli.options import command
+from mailwright.cli.options import Processes, command
 from mailwright.cli.output import out
+from mailwright.ops.child_process import this_child
 from mailwright.ops.settings import Settings
-from mailwright.outbox.installation import save_address
+
+if TYPE_CHECKING:
+    from mailwright.app.wiring import Engine
 
 app = command()
 
@@ -27,6 +28,7 @@ def serve(
     with_worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="Also send messages from this process.")
     ] = True,
+    processes: Processes = 1,
 ) -> None:
     """Serve the API and the dashboard, with a worker in the same process.
 
@@ -35,22 +37,58 @@ def serve(
     SIGTERM or Ctrl-C starts a graceful shutdown: requests and sends in progress finish (SHUTDOWN_GRACE_SECONDS), exit
     code 0. A second signal stops at once.
     """
-    uvloop.run(_serve(settings_for_service(host=host, port=port), with_worker=with_worker))
+    settings = settings_for_service(host=host, port=port)
+    if processes != 1:
+        raise typer.Exit(_supervise(settings, processes, with_worker=with_worker))
+    import uvloop  # noqa: PLC0415 - a supervisor does not need it
+
+    uvloop.run(_serve(settings, with_worker=with_worker))
+
+
+def _supervise(settings: Settings, processes: int, *, with_worker: bool) -> int:
+    from mailwright.app.supervisor import ProcessGroup, core_count, supervise  # noqa: PLC0415 - only for several
+
+    listener = listen(settings.host, settings.port)
+    arguments = ["serve", "--host", settings.host, "--port", str(listener.getsockname()[1])]
+    arguments += ["--worker" if with_worker else "--no-worker"]
+    group = ProcessGroup(arguments, processes or core_count(), sends=with_worker, listener=listener)
+    return supervise(group, settings)
 
 
 async def _serve(settings: Settings, *, with_worker: bool) -> None:
+    # A supervisor does not need these, and they take most of the memory of a process.
+    from mailwright.app.serving import Shutdown  # noqa: PLC0415
+    from mailwright.app.serving import serve as serve_until_stopped  # noqa: PLC0415
+    from mailwright.app.wiring import open_engine  # noqa: PLC0415
+    from mailwright.outbox.installation import save_address  # noqa: PLC0415
+
     shutdown = Shutdown()
     shutdown.listen()
     # Listen first, so that a port in use does not leave a new database behind.
-    listener = listen(settings.host, settings.port)
+    listener = _listener(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # The chosen port, if it was 0.
     async with open_engine(settings) as engine:
         await save_address(engine.database, engine.settings.public_url)
-        await _invite(engine, address_of(listener))
+        if _greets():
+            await _invite(engine, address_of(listener))
         await serve_until_stopped(engine, listener, shutdown, with_worker=with_worker)
 
 
-async def _invite(engine: Engine, address: str) -> None:
+def _listener(settings: Settings) -> socket.socket:
+    """Return the socket of the supervisor, or a new one."""
+    child = this_child()
+    if child is not None and child.listener is not None:
+        return socket.socket(fileno=child.listener)
+    return listen(settings.host, settings.port)
+
+
+def _greets() -> bool:
+    """Return whether this process prints the set-up link: a further link would replace the first one."""
+    child = this_child()
+    return child is None or (child.number == 1 and not child.is_restart)
+
+
+async def _invite(engine: "Engine", address: str) -> None:
     """Print the set-up link; it is not logged because it grants administrator access."""
     if engine.settings.admin_password is not None:
         return

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from mailwright.domain.address import mask
+from mailwright.ops.child_process import this_child
 
 _SECRET = re.compile(r"password|secret|token|authorization|api_?key|dsn|cookie", re.IGNORECASE)
 # Up to the last @ of the word: a password may contain any character that should be encoded.
@@ -36,6 +37,7 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if (child := this_child()) is None else [partial(_add_process, child.number)]),
             structlog.processors.format_exc_info,
             scrub,
             renderer,
@@ -44,6 +46,11 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+
+
+def _add_process(number: int, _logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    line["process"] = number
+    return line
 
 
 class _Lines:

@@ -1,8 +1,35 @@
-"""Prometheus metrics. Names and meanings are stable, because dashboards and alerts depend on them."""
+"""Prometheus metrics. Names and meanings are stable, because dashboards and alerts depend on them.
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+Processes of one supervisor write their values to files that all of them can read, so each of them exports the metrics
+of all. A restarted process continues the counters of the one before.
+"""
+
+import os
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from mailwright.ops.child_process import METRICS_FOLDER_VARIABLE, this_child
 
 REGISTRY = CollectorRegistry()
+
+if (_child := this_child()) is not None:
+    _number = _child.number
+    values.ValueClass = values.MultiProcessValue(lambda: _number)  # type: ignore[no-untyped-call]
+
+
+def shared_registry(folder: str | Path) -> CollectorRegistry:
+    """Return the metrics of all processes that write to the folder."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    return registry
+
+
+def exported_registry() -> CollectorRegistry:
+    """Return the metrics of this process, or those of all processes if a supervisor started it."""
+    return REGISTRY if this_child() is None else shared_registry(os.environ[METRICS_FOLDER_VARIABLE])
+
 
 STATE_TRANSITIONS = Counter(
     "pipeline_state_transitions_total", "State transitions of messages.", ["state"], registry=REGISTRY
@@ -23,18 +50,45 @@ RETRIES = Counter(
 FINAL_STATES = Counter(
     "pipeline_final_state_total", "Messages that reached a final state.", ["state"], registry=REGISTRY
 )
-SEND_RATE = Gauge("mailwright_send_rate", "Messages that this worker settled in the last second.", registry=REGISTRY)
+SEND_RATE = Gauge(
+    "mailwright_send_rate",
+    "Messages that this worker settled in the last second.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
 CIRCUIT_STATE = Gauge(
     "mailwright_circuit_state",
     "Circuit breaker of a provider in this worker: 0 closed, 1 half-open, 2 open.",
     ["provider"],
     registry=REGISTRY,
+    multiprocess_mode="livemax",
 )
 
-QUEUE_DEPTH = Gauge("mailwright_queue_depth", "Messages that wait to be sent, by state.", ["state"], registry=REGISTRY)
-OLDEST_DUE_AGE = Gauge("mailwright_oldest_due_age_seconds", "Age of the oldest due message.", registry=REGISTRY)
-IN_DOUBT = Gauge("mailwright_in_doubt", "Messages in doubt: the provider may or may not have them.", registry=REGISTRY)
-DEAD_LETTERS = Gauge("mailwright_dead_letters", "Dead letters: messages that need an operator.", registry=REGISTRY)
+QUEUE_DEPTH = Gauge(
+    "mailwright_queue_depth",
+    "Messages that wait to be sent, by state.",
+    ["state"],
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+OLDEST_DUE_AGE = Gauge(
+    "mailwright_oldest_due_age_seconds",
+    "Age of the oldest due message.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+IN_DOUBT = Gauge(
+    "mailwright_in_doubt",
+    "Messages in doubt: the provider may or may not have them.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+DEAD_LETTERS = Gauge(
+    "mailwright_dead_letters",
+    "Dead letters: messages that need an operator.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
 ACCEPTED = Counter("mailwright_accepted_total", "Messages accepted.", ["source"], registry=REGISTRY)
 REPORTS = Counter(
     "mailwright_reports_total",

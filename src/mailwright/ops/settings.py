@@ -167,8 +167,9 @@ class Settings(BaseSettings):
         PositiveInt | None,
         Field(
             alias="MAILWRIGHT_SMTP_CONNECTIONS",
-            description="Maximum number of SMTP connections per worker, with one message each. If it is not set, a"
-            " worker opens up to 20, and up to 20 more for transactional messages while bulk messages use those.",
+            description="Maximum number of SMTP connections of `worker` or `serve`, with one message each. Its"
+            " processes share them. If it is not set, each process opens up to 20, and up to 20 more for transactional"
+            " messages while bulk messages use those.",
         ),
     ] = None
     aws_region: Annotated[
@@ -653,7 +654,8 @@ class Settings(BaseSettings):
         PositiveInt,
         Field(
             alias="MAILWRIGHT_CONCURRENCY",
-            description="Maximum number of messages that a worker sends at the same time, over all its providers.",
+            description="Maximum number of messages that each worker process sends at the same time, over all its"
+            " providers.",
         ),
     ] = 64
     claim_batch: Annotated[
@@ -674,7 +676,7 @@ class Settings(BaseSettings):
             alias="MAILWRIGHT_METRICS_PORT",
             gt=0,
             le=65535,
-            description="Port on which a separate worker serves its metrics.",
+            description="Port on which `worker` serves its metrics, those of all its processes together.",
         ),
     ] = None
     log_level: Annotated[

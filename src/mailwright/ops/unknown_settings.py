@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
+from mailwright.ops.child_process import CHILD_VARIABLE
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
 # Variables that are read in other places than the settings.
-_OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG")
+_OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG", CHILD_VARIABLE)
 # A variable that begins like this is meant for this program, or for the one before it.
 _PREFIXES: Final = ("MAILWRIGHT_", "NOTION_", "SUPABASE_", "UNSUBSCRIBE_", "EXECUTOR_", "SES_", "SNS_", "SMTPBZ_")
 # Of other variables, only those count that differ from a setting by a slip.

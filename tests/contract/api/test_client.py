@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from mailwright.app.serving import address_of, listen
+from mailwright.app.listening import address_of, listen
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.web.app import create_app

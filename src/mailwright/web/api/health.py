@@ -84,7 +84,7 @@ async def prometheus(request: Request, engine: EngineDep) -> Response:
         # Export the counters in memory anyway: they matter most while the database is unreachable.
         log.warning("gauges_not_refreshed", reason=str(error))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(metrics.REGISTRY), media_type=media_type)
+    return Response(encode(metrics.exported_registry()), media_type=media_type)
 
 
 async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:

@@ -1,0 +1,26 @@
+"""The socket on which the server listens."""
+
+import os
+import socket
+
+from mailwright.domain.errors import ConfigurationInvalid
+
+# Connections that the kernel queues while the event loop is busy.
+BACKLOG = 2_048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen before anything starts, so that a port in use is reported clearly."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror)
+        raise ConfigurationInvalid(
+            f"MAILWRIGHT_HOST, MAILWRIGHT_PORT: cannot listen on {host}:{port}: {reason}; choose another with --port"
+        ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

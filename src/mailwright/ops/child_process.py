@@ -1,0 +1,63 @@
+"""The place of this process among those that a supervisor started; see `mailwright.app.supervisor`."""
+
+import os
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Final
+
+import orjson
+
+from mailwright.domain.errors import ConfigurationInvalid
+
+CHILD_VARIABLE: Final = "MAILWRIGHT_CHILD_PROCESS"
+# The Prometheus client keeps the metrics of all processes in files of this folder.
+METRICS_FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    number: int  # From 1. The first one also runs the duties that need only one process.
+    count: int
+    control: int  # A socket. The supervisor holds its other end, so it closes when the supervisor ends.
+    sends: bool = True  # Whether each process has a worker.
+    listener: int | None = None  # The socket on which all processes accept connections.
+    is_restart: bool = False
+
+    def environment(self, metrics_folder: str) -> dict[str, str]:
+        """Return the variables from which the started process reads its place."""
+        return {CHILD_VARIABLE: orjson.dumps(asdict(self)).decode(), METRICS_FOLDER_VARIABLE: metrics_folder}
+
+    def share_of(self, limit: int, setting: str) -> int:
+        if limit < self.count:
+            raise ConfigurationInvalid(
+                f"{setting}: {limit} connections are too few for {self.count} processes, because each needs one; allow "
+                f"more connections, or use --processes {limit}"
+            )
+        return limit // self.count + (self.number <= limit % self.count)
+
+    def report_started(self) -> None:
+        """Report to the supervisor that this process works."""
+        os.write(self.control, b"1")
+
+    def is_supervisor_lost(self) -> bool:
+        """Read from the control socket, once it is readable. Nothing is ever sent to a child but its end."""
+        return os.read(self.control, 1) == b""
+
+
+@cache
+def this_child() -> ChildProcess | None:
+    """Return the place of this process, or None if no supervisor started it."""
+    place = os.environ.get(CHILD_VARIABLE)
+    return None if place is None else ChildProcess(**orjson.loads(place))
+
+
+def runs_duties() -> bool:
+    """Return whether this process runs the duties that need only one process of a group."""
+    child = this_child()
+    return child is None or child.number == 1
+
+
+def own_share(limit: int, setting: str) -> int:
+    """Return this process's share of a limit on connections that all processes of the group keep together."""
+    child = this_child()
+    return limit if child is None or not child.sends else child.share_of(limit, setting)

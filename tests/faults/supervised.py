@@ -1,0 +1,77 @@
+"""Kill processes of a supervisor, and the supervisor: nothing is lost, and no process stays behind."""
+
+import asyncio
+import random
+
+import psutil
+
+from tests.faults.books import compare, doubts_by_worker
+from tests.faults.figures import Figures
+from tests.faults.kills import CONNECTIONS
+from tests.faults.processes import Process
+from tests.faults.stage import MAILWRIGHT, Stage
+
+SEED = 20_260_107
+PROCESSES = 3
+# Sends take at most 0.05 s; the rest is for a busy machine.
+ORPHAN_SECONDS = 30
+
+
+async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int) -> Figures:
+    """Kill a process `kills` times, and the supervisor instead at every turn of `supervisor_every`."""
+    figures, chance = Figures(), random.Random(SEED)
+    await stage.open_sink(latency_seconds=0.05)
+    supervisor = start(stage)
+    killed: list[int] = []
+    orphans_left = 0
+    for turn in range(1, kills + 1):
+        await stage.accept(messages // kills)
+        # Right after a kill the others work on, so the next kill need not wait for the restart.
+        await supervisor.says("worker_started")
+        await asyncio.sleep(chance.uniform(0.0, 0.4))
+        children = working(supervisor)
+        if turn % supervisor_every:
+            killed.append(_kill(chance.choice(children)))
+            continue
+        supervisor.kill()
+        orphans_left += await _count_left(children)
+        supervisor = start(stage) if turn < kills else stage.worker()
+    await stage.all_done(seconds=30)
+    children = working(supervisor)
+    supervisor.kill()
+    orphans_left += await _count_left(children)
+
+    doubts = await doubts_by_worker(stage)
+    figures.note("kills", kills)
+    figures.none("processes that outlived their supervisor", orphans_left)
+    figures.at_most("most in doubt after one kill", max(doubts.values(), default=0), CONNECTIONS)
+    figures.none(
+        "doubts about processes that were not killed",
+        [name for name in doubts if int(name.split("-")[-2]) not in killed],
+    )
+    await compare(stage, figures)
+    return figures
+
+
+def start(stage: Stage, *options: str, processes: int = PROCESSES, **settings: object) -> Process:
+    return stage.start("supervisor", [MAILWRIGHT, "worker", "--processes", str(processes), *options], **settings)
+
+
+def working(supervisor: Process) -> list[psutil.Process]:
+    """Return the child processes."""
+    try:
+        return psutil.Process(supervisor.pid).children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(child: psutil.Process) -> int:
+    child.kill()
+    return int(child.pid)
+
+
+async def _count_left(orphans: list[psutil.Process]) -> int:
+    _, alive = await asyncio.to_thread(psutil.wait_procs, orphans, timeout=ORPHAN_SECONDS)
+    for orphan in alive:
+        orphan.kill()
+    return len(alive)

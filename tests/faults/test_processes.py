@@ -1,0 +1,123 @@
+"""Several processes of one command: kills, shutdown, errors at the start and metrics."""
+
+import signal
+import urllib.request
+
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mailwright.app.listening import listen
+from tests.faults import supervised
+from tests.faults.books import standing
+from tests.faults.processes import until
+from tests.faults.stage import Stage
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+@pytest.mark.promise("processes-supervised")
+async def test_killed_processes_and_supervisor_lose_nothing(stage: Stage) -> None:
+    figures = await supervised.run(stage, kills=2, messages=120, supervisor_every=2)
+    assert figures.misses == []
+
+
+@pytest.mark.promise("drain-graceful")
+@pytest.mark.promise("processes-supervised")
+async def test_stopped_supervisor_drains_every_process(stage: Stage) -> None:
+    await stage.open_sink(latency_seconds=0.3)
+    stage.settings = {"MAILWRIGHT_LOCK_TTL_SECONDS": "600"}
+    await stage.accept(200)
+    supervisor = supervised.start(stage)
+    await until(lambda: bool(stage.received()), 30, "the first message")
+    supervisor.signal(signal.SIGTERM)
+    assert await supervisor.ended() == 0
+    rows = (await standing(stage)).values()
+    assert all(row.locked_by is None and row.status in ("SENT", "PENDING") for row in rows)
+    assert sum(row.status == "SENT" for row in rows) == stage.received().total()
+
+
+async def test_second_signal_ends_every_process_at_once(stage: Stage) -> None:
+    await stage.open_sink(latency_seconds=20)
+    await stage.accept(10)
+    supervisor = supervised.start(stage, MAILWRIGHT_LOCK_TTL_SECONDS=600)
+    await supervisor.says("supervisor_started")
+    children = supervised.working(supervisor)
+    supervisor.signal(signal.SIGTERM)
+    await supervisor.says("stopping")
+    supervisor.signal(signal.SIGTERM)
+    assert await supervisor.ended(seconds=15) == 128 + signal.SIGTERM
+    assert not any(child.is_running() for child in children)
+
+
+async def test_invalid_settings_are_reported_once(file_stage: Stage) -> None:
+    supervisor = supervised.start(file_stage, MAILWRIGHT_SMTP_URL="smtp://:nowhere")
+    assert await supervisor.ended() == 2
+    assert supervisor.said.count("The configuration has an error") == 1
+    assert _events(supervisor.said, "process_cannot_start") == [{"process": 1, "processes": 3, "exitCode": 2}]
+
+
+async def test_too_few_connections_for_the_processes_are_refused(file_stage: Stage) -> None:
+    supervisor = supervised.start(file_stage, MAILWRIGHT_SMTP_CONNECTIONS=2)
+    assert await supervisor.ended() == 2
+    assert supervisor.said.count("2 connections are too few for 3 processes") == 1
+
+
+@pytest.mark.promise("metrics-of-all-processes")
+async def test_metrics_add_up_over_processes_and_their_restarts(file_stage: Stage) -> None:
+    stage, port = file_stage, _free_port()
+    await stage.open_sink()
+    supervisor = supervised.start(stage, processes=2, MAILWRIGHT_METRICS_PORT=port, MAILWRIGHT_CONCURRENCY=2)
+    await supervisor.says('"process": 2')
+    for total in (60, 120):
+        await stage.accept(60)
+        await stage.all_done(seconds=30)
+        await until(lambda: _sent(port) == total, 10, f"{total} messages in the metrics")  # noqa: B023
+        supervised.working(supervisor)[0].kill()
+        await supervisor.says("process_ended")
+        assert _sent(port) == total
+
+
+async def test_drained_processes_end_together(stage: Stage) -> None:
+    await stage.open_sink()
+    await stage.accept(100)
+    supervisor = supervised.start(stage, "--drain")
+    assert await supervisor.ended() == 0
+    assert stage.received().total() == 100
+
+
+@pytest.mark.promise("processes-supervised")
+async def test_server_goes_on_while_a_process_restarts(file_stage: Stage) -> None:
+    api, port = await file_stage.api("--processes", "2", "--no-worker")
+    await until(lambda: api.said.count("api_started") == 2, 30, "both processes")
+    assert api.said.count("/set-up?token=") == 1
+    first, second = supervised.working(api)
+    first.kill()
+    await api.says("process_ended")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as response:
+        assert orjson.loads(response.read())["status"] == "ready"
+    await until(lambda: api.said.count("api_started") == 3, 30, "the restarted process")
+    assert api.said.count("/set-up?token=") == 1
+    assert second.is_running()
+    api.signal(signal.SIGTERM)
+    assert await api.ended() == 0
+
+
+def _events(said: str, event: str) -> list[dict[str, object]]:
+    """Return the fields of the log lines of this event."""
+    lines = [orjson.loads(line) for line in said.splitlines() if line.startswith("{")]
+    usual = ("event", "component", "level", "timestamp")
+    return [{key: line[key] for key in line if key not in usual} for line in lines if line["event"] == event]
+
+
+def _sent(port: int) -> float:
+    """Return how many messages were sent, according to the metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}
+    samples = families["pipeline_final_state"].samples if "pipeline_final_state" in families else []
+    return sum(sample.value for sample in samples if sample.labels["state"] == "SENT")
+
+
+def _free_port() -> int:
+    with listen("127.0.0.1", 0) as probe:
+        return int(probe.getsockname()[1])
