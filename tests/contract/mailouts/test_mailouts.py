@@ -38,8 +38,8 @@ from mailwright.sources.mailouts.runs import (
     RunLease,
     store_errors,
 )
+from mailwright.sources.mailouts.send_logs import LOG_BATCH_SIZE
 from mailwright.sources.mailouts.status_sync import SKIP_DURATION
-from mailwright.sources.mailouts.write_back import LOG_BATCH_SIZE
 from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.tables import (
     accepted_counts,
@@ -1102,29 +1102,26 @@ async def test_dry_run_names_who_a_send_would_reach(bench: MailoutBench, is_test
 
 
 @pytest.mark.promise("mailout-consent")
-@pytest.mark.parametrize("status", ["unsubscribed", "bounced", "Active", " active", "", None])
-@pytest.mark.parametrize(
-    ("active", "inactive"),
-    [
-        ("Bob@example.com", "bob@example.com"),
-        ("bob@example.com", " BOB@Example.com \n"),
-        ("bob@b\u00fccher.example", "bob@xn--bcher-kva.example"),
-        ("bob@example.com", "\u200bbob@example.com"),
-    ],
-)
-async def test_other_status_in_any_spelling_excludes_the_subscriber(
-    bench: MailoutBench, active: str, inactive: str, status: str | None
-) -> None:
-    bench.subscribe("ann@example.com", active)
-    bench.subscribe(inactive, status=status)
-    bench.subscribe("not an address")
+async def test_other_status_in_any_spelling_excludes_the_subscriber(bench: MailoutBench) -> None:
+    spellings = [
+        ("Bob{}@example.com", "bob{}@example.com"),
+        ("eva{}@example.com", " EVA{}@Example.com \n"),
+        ("bob{}@b\u00fccher.example", "bob{}@xn--bcher-kva.example"),
+        ("zoe{}@example.com", "\u200bzoe{}@example.com"),
+    ]
+    expected = {}
+    bench.subscribe("ann@example.com", "not an address")
+    for number, status in enumerate(("unsubscribed", "bounced", "Active", " active", "", None)):
+        for active, inactive in spellings:
+            bench.subscribe(active.format(number))
+            bench.subscribe(inactive.format(number), status=status)
+            is_known = status in ("unsubscribed", "bounced")
+            expected[active.format(number)] = status if is_known else f"unknown status {status or ''!r}"
     page = bench.page()
     found = await (await bench.mailouts()).dry_run(page)
     await bench.finish(await bench.send(page))
     assert list(found.recipients) == bench.reached == ["ann@example.com"]
-    assert found.excluded[active] == (
-        status if status in ("unsubscribed", "bounced") else f"unknown status {status or ''!r}"
-    )
+    assert {email: found.excluded[email] for email in expected} == expected
     assert found.excluded["not an address"].startswith("invalid address")
 
 

@@ -4,46 +4,36 @@ What remains to be written is stored before the request, and marked as written a
 repeated; where that could add a second row, the row is searched for first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import select, update
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat, to_instant
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.ops.logs import logger
+from mailwright.sources.mailouts.error_rows import ErrorRows
 from mailwright.sources.mailouts.notion import (
     Cell,
     DataSource,
     Notion,
     NotionPage,
     NotionRefused,
-    plain,
     read_mailout,
 )
 from mailwright.sources.mailouts.progress import campaign_progress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
+from mailwright.sources.mailouts.send_logs import SendLogs
 from mailwright.sources.mailouts.setup import MailoutSetup
-from mailwright.sources.mailouts.supabase import LogLine, Supabase
+from mailwright.sources.mailouts.supabase import Supabase
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import mailout_errors
 
 FIGURES = statement(__package__, "figures")
 UNSUBSCRIBED_SINCE = statement(__package__, "unsubscribed_since")
-MARK_LOGGED = statement(__package__, "mark_logged")
-UNLOGGED = statement(__package__, "unlogged")
-UNREPORTED_FAILURES = statement(__package__, "unreported_failures")
 
 # The interval of checks for the end of sending.
 CHECK_INTERVAL: Final = 2 * SECOND
-# Rows written to Notion per step. At three requests per second, this limits how long other mailouts wait.
-ERROR_BATCH_SIZE: Final = 20
-FAILURE_BATCH_SIZE: Final = 1_000
-LOG_BATCH_SIZE: Final = 1_000
-MAX_LOG_BATCHES: Final = 10
 # The interval of updates by the time since the last message: most reports arrive early.
 UPDATE_INTERVALS: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
 # Refusals that mean that the page is gone, with their explanation. It may be restored later.
@@ -51,16 +41,6 @@ PAGE_GONE: Final = {
     "NOTION_IN_TRASH": "The page or its table is in Notion's trash.",
     "NOTION_NOT_SHARED": "The page is no longer accessible in Notion: it was deleted, or the integration was removed "
     "from its Connections.",
-}
-
-# Messages that may have left, with the code and text of their error row.
-_UNKNOWN_OUTCOMES: Final = {
-    "IN_DOUBT": (
-        "IN_DOUBT",
-        "It is not known whether this email left: sending was interrupted. Find out, then resolve the message in "
-        "Mailwright.",
-    ),
-    "CLOSED_UNKNOWN": ("OUTCOME_UNKNOWN", "The outcome is unknown."),
 }
 
 log = logger(__name__)
@@ -101,7 +81,8 @@ class WriteBack:
         self._clock = clock
         self._setup = setup
         self._notion = notion
-        self._supabase = supabase
+        self._error_rows = ErrorRows(database, clock, setup, notion)
+        self._send_logs = SendLogs(database, supabase)
 
     async def step(self, lease: RunLease) -> Instant | None:
         """Write what is available. Return when to continue, or None if everything is final."""
@@ -109,7 +90,7 @@ class WriteBack:
             case MailoutRunStatus.SENDING:
                 return await self._check_sending(lease)
             case MailoutRunStatus.REFUSED:
-                is_more = await self._write_errors(lease)
+                is_more = await self._error_rows.write_batch(lease)
                 await self._reopen(lease)
                 return self._clock.now() if is_more else None
             case _:
@@ -168,10 +149,11 @@ class WriteBack:
 
     async def _write_results(self, lease: RunLease) -> Instant | None:
         """Write each part independently: if one fails, the others are still written."""
-        await self._find_failures(lease)
+        await self._error_rows.find_failures(lease)
         problems: list[Exception] = []
         is_more = False
-        for part in (self._write_figures_if_changed, self._reopen_if_repeatable, self._write_errors, self._write_logs):
+        writers = (self._error_rows.write_batch, self._send_logs.write_batches)
+        for part in (self._write_figures_if_changed, self._reopen_if_repeatable, *writers):
             try:
                 is_more |= await part(lease)
             except Exception as error:
@@ -275,154 +257,6 @@ class WriteBack:
         database = self._setup.mailouts_database
         return None if database is None else await self._notion.data_source(database, setting="NOTION_DB_MAILOUTS")
 
-    # Errors, one row each.
-
-    async def _find_failures(self, lease: RunLease) -> None:
-        run = lease.run
-        while True:
-            async with self._database.write() as tx:
-                rows = await tx.run(
-                    UNREPORTED_FAILURES,
-                    campaign_key=run.campaign_key,
-                    mailout_key=run.key,
-                    limit=FAILURE_BATCH_SIZE,
-                )
-                await store_errors(tx, run.key, [_failure(row, self._clock.now()) for row in rows])
-                await lease.renew(tx)
-            if len(rows) < FAILURE_BATCH_SIZE:
-                return
-
-    async def _write_errors(self, lease: RunLease) -> bool:
-        """Write a batch of errors. Return true if there are more."""
-        if self._setup.errors_database is None:
-            return False
-        e = mailout_errors.c
-        waiting = select(mailout_errors).where(e.mailout_key == lease.run.key, e.written_at.is_(None)).order_by(e.id)
-        async with self._database.read() as tx:
-            rows = await tx.execute(waiting.limit(ERROR_BATCH_SIZE))
-        if not rows:
-            return False
-        source = await self._notion.data_source(self._setup.errors_database, setting="NOTION_DB_ERRORS")
-        for row in rows:
-            await self._write_error(lease, source, row)
-        return len(rows) == ERROR_BATCH_SIZE
-
-    async def _write_error(self, lease: RunLease, source: DataSource, row: Any) -> None:
-        cells = self._error_cells(lease.run, row)
-        if not row.is_in_doubt or not await self._has_row(source, cells, row.at):
-            # Marked before the request: after a crash in between, the row is searched for first.
-            await self._update_error(row.id, is_in_doubt=True)
-            await self._notion.create_page(source, cells)
-        await self._update_error(row.id, is_in_doubt=False, written_at=self._clock.now(), email=None)
-
-    async def _update_error(self, error_id: int, **values: Any) -> None:
-        async with self._database.write() as tx:
-            await tx.execute(update(mailout_errors).where(mailout_errors.c.id == error_id).values(**values))
-
-    def _error_cells(self, run: MailoutRun, row: Any) -> dict[str, Cell]:
-        names = self._setup.error_columns
-        about = row.email or run.subject or run.page_id
-        return {
-            names.name: f"{row.code} · {about}"[:200],
-            names.timestamp: isoformat(row.at),
-            names.mailout_id: run.page_id,
-            names.is_test: bool(run.is_test),
-            names.provider: row.provider,
-            names.stage: row.stage,
-            names.email: row.email,
-            names.error_code: row.code,
-            names.error_message: row.message,
-            names.retry_count: row.retry_count,
-        }
-
-    async def _has_row(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
-        """Find the row by title, and by time and message if the table has them. Notion stores no seconds."""
-        names = self._setup.error_columns
-        title = next((name for name, kind in source.types.items() if kind == "title"), names.name)
-        where = {"property": title, "title": {"equals": cells.get(title) or ""}}
-        async for page in self._notion.query(source, where=where):
-            row_at, message = _time_in(page, names.timestamp), _text_in(page, names.error_message)
-            is_same_time = row_at is None or row_at // MINUTE == at // MINUTE
-            if is_same_time and (message is None or message.split() == str(cells[names.error_message]).split()):
-                return True
-        return False
-
-    # Rows of `send_logs` in Supabase.
-
-    async def _write_logs(self, lease: RunLease) -> bool:
-        """Write up to `MAX_LOG_BATCHES` batches. Return true if there may be more."""
-        run, after = lease.run, ""
-        if self._supabase is None or run.campaign_key is None:
-            return False
-        for _ in range(MAX_LOG_BATCHES):
-            async with self._database.read() as tx:
-                rows = await tx.run(UNLOGGED, campaign_key=run.campaign_key, after=after, limit=LOG_BATCH_SIZE)
-            if not rows or (not after and not await self._supabase.has_logs()):
-                return False
-            await self._write_log_batch(lease, self._supabase, rows)
-            after = rows[-1].to_email
-        return True
-
-    async def _write_log_batch(self, lease: RunLease, supabase: Supabase, rows: Sequence[Any]) -> None:
-        """Write a batch. Rows that may exist already are searched for first."""
-        doubtful = [row for row in rows if row.is_confirmed is not None and not row.is_confirmed]
-        there = await supabase.logged(lease.run.page_id, [row.to_email for row in doubtful])
-        known = {row.message_key for row in doubtful if (row.to_email, _log_status(row.status)) in there}
-        await self._mark_logged(lease, [row for row in rows if row.message_key in known], is_confirmed=True)
-        missing = [row for row in rows if row.message_key not in known]
-        if missing:
-            # Marked before the request: after a crash in between, the rows are searched for first.
-            await self._mark_logged(lease, missing, is_confirmed=False)
-            await supabase.log(lease.run.page_id, [_line(row) for row in missing])
-            await self._mark_logged(lease, missing, is_confirmed=True)
-
-    async def _mark_logged(self, lease: RunLease, rows: Sequence[Any], *, is_confirmed: bool) -> None:
-        lines = [{"message_key": row.message_key, "status": _log_status(row.status)} for row in rows]
-        if lines:
-            async with self._database.write() as tx:
-                await tx.count(MARK_LOGGED, lines=lines, mailout_key=lease.run.key, is_confirmed=is_confirmed)
-                await lease.renew(tx)
-
 
 def _share(some: int, of_all: int) -> float:
     return round(some / of_all, 4) if of_all else 0.0
-
-
-def _failure(row: Any, now: Instant) -> RunError:
-    code, message = _UNKNOWN_OUTCOMES.get(
-        row.status, (row.error_code or "FAILED", row.error_reason or "No reason was given.")
-    )
-    return RunError(
-        key=f"send:{row.message_key}:{row.attempts}",
-        stage="send",
-        code=code,
-        message=message,
-        at=row.failed_at or now,
-        email=row.to_email,
-        provider=row.provider,
-        retry_count=max(0, row.attempts - 1),
-    )
-
-
-def _line(row: Any) -> LogLine:
-    return LogLine(row.to_email, _log_status(row.status), None if row.status == "SENT" else row.error_reason)
-
-
-def _log_status(status: str) -> str:
-    return "sent" if status == "SENT" else "failed"
-
-
-def _text_in(page: NotionPage, name: str) -> str | None:
-    pieces = page.properties.get(name, {}).get("rich_text")
-    return None if pieces is None else plain(pieces)
-
-
-def _time_in(page: NotionPage, name: str) -> Instant | None:
-    match page.properties.get(name, {}).get("date"):
-        case {"start": str(start)}:
-            try:
-                return to_instant(datetime.fromisoformat(start))
-            except ValueError:
-                return None
-        case _:
-            return None
