@@ -1,13 +1,15 @@
 """Run commands without their start-up time: one process imports Mailwright once and is forked for each command.
 
-Each command still has its own process, folder, environment, streams and exit code. A test of the start-up itself runs
-`python -m mailwright`.
+Each command still has its own process, session, folder, environment, streams and exit code. The caller that stands in
+for it has another process ID: `PidPipe` returns the ID of the command itself, for signals. A test of the start-up
+itself runs `python -m mailwright`.
 """
 
 import atexit
 import gc
 import json
 import os
+import runpy
 import selectors
 import shlex
 import signal
@@ -20,7 +22,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 CALL = Path(__file__).with_name("warm_call.py")
 
@@ -53,20 +55,48 @@ def warm_program(folder: Path) -> Path:
     return program
 
 
+class PidPipe:
+    """Receives the process ID of a command from its caller, which inherits `descriptor` and gets `environment`."""
+
+    def __enter__(self) -> Self:
+        self._reader, self.descriptor = os.pipe()
+        self.environment = {"WARM_PID_PIPE": str(self.descriptor)}
+        return self
+
+    def read(self) -> int:
+        os.close(self.descriptor)
+        self.descriptor = -1
+        pid = os.read(self._reader, 4)
+        assert len(pid) == 4, "the command was not started"
+        return int.from_bytes(pid)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._reader)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
 def _end(warm: subprocess.Popen[bytes], folder: Path) -> None:
     warm.communicate()  # closes its standard input
     rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
-    sys.argv = ["mailwright", *Forks(sys.argv[1]).wait_for_a_command()]
+    words = Forks(sys.argv[1]).wait_for_a_command()
+    code: object = 0
     try:
-        import_module("mailwright.cli").main()
+        if words[:1] == ["-m"]:
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["mailwright", *words]
+            import_module("mailwright.cli").main()
     except SystemExit as ended:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Taking all modules apart would take longer than most commands.
-        os._exit(ended.code if isinstance(ended.code, int) else 0)
+        code = ended.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Taking all modules apart would take longer than most commands.
+    os._exit(code if isinstance(code, int) else 0)
 
 
 class Forks:
@@ -151,6 +181,7 @@ def _import_everything() -> None:
 
 
 def _become(asked: dict[str, Any], streams: list[int]) -> None:
+    os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

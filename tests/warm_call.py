@@ -9,6 +9,7 @@ import sys
 
 def main() -> int:
     address, *arguments = sys.argv[1:]
+    pid_pipe = os.environ.pop("WARM_PID_PIPE", None)
     asked = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109 - light
     body = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as warm:
@@ -18,9 +19,13 @@ def main() -> int:
         child = int.from_bytes(warm.recv(4, socket.MSG_WAITALL))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: os.kill(child, number))
+        if pid_pipe is not None:
+            os.write(int(pid_pipe), child.to_bytes(4))
+            os.close(int(pid_pipe))
         code = int.from_bytes(warm.recv(4, socket.MSG_WAITALL), signed=True)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which has no handler
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

@@ -1,10 +1,10 @@
 """The command line in a test: real processes, in a folder and an environment of their own.
 
-Commands are forked from a warm process, unless their own start is part of the test. Services are started, because
-a signal must reach the process of the service itself.
+Commands and services are forked from a warm process, unless their own start is part of the test.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.warm import warm_command
+from tests.warm import PidPipe, warm_command
 
 SECONDS = 60
 # A busy machine needs long for thousands of messages. An idle one ends the wait early.
@@ -60,13 +60,18 @@ class Commands:
 
     @asynccontextmanager
     async def service(self, *arguments: str, **settings: str) -> AsyncIterator["Service"]:
-        service = Service(await self._start((*STARTED, *arguments), settings))
+        with PidPipe() as pipe:
+            words = (*self.program, *arguments)
+            process = await self._start(words, settings | pipe.environment, (pipe.descriptor,))
+            service = Service(process, process.pid if self.program == STARTED else pipe.read())
         try:
             yield service
         finally:
             await service.kill()
 
-    async def _start(self, words: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
+    async def _start(
+        self, words: tuple[str, ...], settings: Mapping[str, str], pass_fds: Sequence[int] = ()
+    ) -> asyncio.subprocess.Process:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
         return await asyncio.create_subprocess_exec(
             *words,
@@ -75,14 +80,16 @@ class Commands:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            pass_fds=pass_fds,
         )
 
 
 class Service:
     """A command that runs until it is stopped; its log lines are read as they come."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, pid: int) -> None:
         self.process = process
+        self.pid = pid
         self.lines: list[dict[str, Any]] = []
 
     async def logged(self, event: str) -> dict[str, Any]:
@@ -103,7 +110,7 @@ class Service:
             self.lines.append(json.loads(raw))
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        os.kill(self.pid, number)
 
     async def ended(self, within: float = SECONDS) -> int:
         async with asyncio.timeout(within):
@@ -112,7 +119,8 @@ class Service:
 
     async def kill(self) -> None:
         if self.process.returncode is None:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):  # It ends just now.
+                os.kill(self.pid, signal.SIGKILL)
         await self.process.communicate()
 
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -54,7 +55,7 @@ async def empty(url: str) -> None:
 
 async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> None:
     key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
-    async with commands.service("serve", "--port", "0") as service:
+    async with replace(commands, program=STARTED).service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
         async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}) as client:
             assert (await client.get("/readyz")).json()["parts"]["worker"] == "ok"

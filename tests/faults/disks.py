@@ -14,7 +14,7 @@ from tests.engines import sqlite_template
 from tests.faults.books import standing
 from tests.faults.figures import Figures
 from tests.faults.http import ApiResponse, Client, a_mail
-from tests.faults.stage import MAILWRIGHT, Stage, a_stage
+from tests.faults.stage import Stage, a_stage
 
 # Less than any commit writes, more than the process logs meanwhile.
 TWO_PAGES = 8_192
@@ -73,7 +73,7 @@ async def read_only(figures: Figures, folder: Path) -> None:
         file.write_bytes(sqlite_template())
         _mount("-o", "remount,ro", str(disk))
         async with a_stage(f"sqlite:///{file}") as stage:
-            serve = stage.start("serve", [MAILWRIGHT, "serve", "--port", "0"])
+            serve = stage.start("serve", ["serve", "--port", "0"])
             code = await serve.ended()
             figures.expect("exit code on a read-only file", code, "3", when=code == 3)
             said = serve.said.strip().splitlines()[-2:]

@@ -19,7 +19,7 @@ from tests.faults.books import standing
 from tests.faults.figures import Figures
 from tests.faults.processes import Process, TookTooLong
 from tests.faults.providers import FAULT_PROVIDERS, FaultProvider
-from tests.faults.stage import MAILWRIGHT, Stage
+from tests.faults.stage import Stage
 from tests.standins.http import HttpStandIn, Step
 
 # Larger than the socket buffers: after half of it, the rest is not yet sent.
@@ -122,7 +122,7 @@ def _message(rule: OnDoubt, moment: KillPoint) -> NewMessage:
 
 
 def _drain(stage: Stage) -> Process:
-    return stage.start("worker", [MAILWRIGHT, "worker", "--drain"])
+    return stage.start("worker", ["worker", "--drain"])
 
 
 async def _drained(stage: Stage, figures: Figures, name: str) -> None:

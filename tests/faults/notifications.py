@@ -15,7 +15,7 @@ import orjson
 from tests.faults.books import standing
 from tests.faults.figures import Figures
 from tests.faults.processes import Process
-from tests.faults.stage import MAILWRIGHT, Stage
+from tests.faults.stage import Stage
 from tests.notifications import FOREIGN_DDL
 
 SEED = 20_270_115
@@ -70,7 +70,7 @@ def _troubles(said: str) -> list[str]:
 
 
 def _worker(stage: Stage, file: Path) -> Process:
-    return stage.start("notify", [MAILWRIGHT, "notify", "run", "--database", f"sqlite:///{file}"])
+    return stage.start("notify", ["notify", "run", "--database", f"sqlite:///{file}"])
 
 
 def _make(file: Path, readers: int) -> None:

@@ -1,13 +1,15 @@
-"""Child processes: started, signalled and ended by their ID."""
+"""Child processes: forked from a warm process, signalled and ended by their ID."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from tests.warm import PidPipe, warm_command
 
 
 class TookTooLong(AssertionError):
@@ -19,20 +21,18 @@ class Process:
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> None:
         self.log = log
-        with log.open("wb") as output:
+        with log.open("wb") as output, PidPipe() as pipe:
             self._popen = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=dict(environment),
+                [*warm_command(), *arguments],
+                env={**environment, **pipe.environment},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                pass_fds=[pipe.descriptor],
                 start_new_session=True,  # Ctrl-C reaches only the run, which then ends its children.
             )
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
+            self.pid = pipe.read()
 
     @property
     def exit_code(self) -> int | None:
@@ -50,7 +50,8 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         if self.exit_code is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # It ends just now.
+                os.kill(self.pid, number)
 
     async def says(self, words: str, seconds: float = 30.0) -> None:
         await until(lambda: words in self.said or self._has_ended(words), seconds, f"{words!r} in {self.log}")

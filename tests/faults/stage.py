@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -28,10 +27,10 @@ from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, ignore_wake
 from tests.faults.processes import Process, TookTooLong, until
 from tests.faults.sink import received
+from tests.warm import warm_command
 
 LOCK_TTL_SECONDS = 2
 ACCEPT_AT_ONCE = 1_000
-MAILWRIGHT = str(Path(sys.executable).with_name("mailwright"))
 REPOSITORY = str(Path(__file__).parents[2])
 
 
@@ -59,7 +58,7 @@ class Stage:
         self.smtp_url = f"smtp://127.0.0.1:{port_file.read_text()}?tls=none"
 
     def worker(self, **settings: object) -> Process:
-        return self.start("worker", [MAILWRIGHT, "worker"], **settings)
+        return self.start("worker", ["worker"], **settings)
 
     async def working(self, **settings: object) -> Process:
         """Start a worker and wait until it works."""
@@ -69,7 +68,7 @@ class Stage:
 
     async def api(self, *options: str, **settings: object) -> tuple[Process, int]:
         """Start the API and return its port."""
-        api = self.start("serve", [MAILWRIGHT, "serve", "--port", "0", *options], **settings)
+        api = self.start("serve", ["serve", "--port", "0", *options], **settings)
         await api.says("api_started")
         line = next(line for line in api.said.splitlines() if "api_started" in line)
         return api, int(orjson.loads(line)["address"].rsplit(":", 1)[1])
@@ -81,8 +80,7 @@ class Stage:
     async def command(self, *words: str) -> str:
         """Run a Mailwright command and return its output."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            MAILWRIGHT,
+            *warm_command(),
             *words,
             env=self.environment(),
             cwd=self.folder,
