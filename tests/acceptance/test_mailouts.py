@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email import message_from_bytes, policy
@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
-from mailwright.storage.tables import deliveries, events
+from mailwright.storage.tables import deliveries, events, mailouts
 from tests.acceptance.commands import SECONDS, Commands, Service, until
 from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
@@ -71,6 +71,20 @@ class Stage:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
+    async def written_back(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait for results in Notion, without the pauses between updates and between attempts."""
+        database = Database(self.database_url)
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not is_so():
+                    async with database.write() as tx:
+                        await tx.execute(update(mailouts).where(mailouts.c.due_at.is_not(None)).values(due_at=0))
+                    await asyncio.sleep(0.5)
+        except TimeoutError as error:
+            raise AssertionError(f"it never happened: {what}") from error
+        finally:
+            await database.close()
+
 
 @pytest.fixture
 async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]:
@@ -116,14 +130,13 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
 
 @pytest.mark.timeout(600)
 async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) -> None:
-    """2,503 subscribers in three pages, five of them duplicated in another case; SES refuses three addresses; the
-    process is killed halfway; Notion is down when the results are written."""
-    for number in range(2_498):
-        stage.supabase.add("subscribers", email=f"reader{number:04}@example.com")
-    for number in range(5):
-        stage.supabase.add("subscribers", email=f"Reader{number:04}@Example.com")
-    everyone = [f"reader{number:04}@example.com" for number in range(2_498)]
-    refused = {everyone[100], everyone[1_300], everyone[2_400]}
+    """503 subscribers in three pages, five of them duplicated in another case; SES refuses three addresses; the
+    process is killed early; Notion is down when the results are written."""
+    stage.supabase.max_rows = 200
+    everyone = [f"reader{number:04}@example.com" for number in range(498)]
+    for email in (*everyone, *(f"Reader{number:04}@Example.com" for number in range(5))):
+        stage.supabase.add("subscribers", email=email)
+    refused = {everyone[100], everyone[250], everyone[480]}
     stage.ses.account.suppressed = refused
     key = (await stage.commands.ok("key", "create")).out.strip()
     page = stage.page()
@@ -156,15 +169,15 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         await until(lambda: any(page in each.path for each in stage.notion.requests[before:]), "the first try")
         assert stage.notion.cells(page)["Status"] is None
         stage.notion.forget_rules()
-        await until(lambda: stage.notion.cells(page)["Sent Count"] == 2_495, "the report")
+        await stage.written_back(lambda: stage.notion.cells(page)["Sent Count"] == 495, "the report")
         await until(lambda: len(stage.notion.rows(stage.errors)) == 4, "the errors")
-        await until(lambda: stage.notion.cells(page)["Delivered Count"] == 5, "the deliveries")
+        await stage.written_back(lambda: stage.notion.cells(page)["Delivered Count"] == 5, "the deliveries")
         await until(lambda: len(stage.supabase.rows("send_logs")) >= len(everyone), "the logs")
 
     counted = Counter(stage.reached)
     assert counted == Counter(set(everyone) - refused)
     cells = stage.notion.cells(page)
-    assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Failed", 2_495, 3)
+    assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Failed", 495, 3)
     rows = stage.notion.rows(stage.errors)
     assert Counter(row["Error Code"] for row in rows) == {"mailout_already_sent": 1, "SES_MESSAGE_REJECTED": 3}
     assert {row["Email"] for row in rows if row["Email"]} == refused
@@ -191,7 +204,7 @@ async def test_kill_while_reading_recipients_loses_nobody(stage: Stage, pages: i
         await service.process.wait()
     assert stage.reached == []
     async with stage.served(RATE_LIMIT_PER_SEC="1000"):
-        await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
+        await stage.written_back(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
     assert stage.reached == everyone
 
 
@@ -212,7 +225,7 @@ async def test_bounce_from_sns_reaches_supabase_and_notion(stage: Stage) -> None
         bad = await client.get("/unsubscribe", params={"token": "nonsense"})
         assert bad.status_code == 400
         await until(lambda: stage.supabase.subscriber("bob@example.com")["status"] == "unsubscribed", "the leaving")
-        await until(lambda: stage.notion.cells(page)["Bounce Rate"] == 0.5, "the figures")
+        await stage.written_back(lambda: stage.notion.cells(page)["Bounce Rate"] == 0.5, "the figures")
     assert stage.supabase.subscriber("Ada@example.com")["bounce_type"] == "Permanent"
 
 
