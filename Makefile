@@ -30,8 +30,9 @@ test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a br
 	@$(PYTHON) tools/browser.py
 	$(BIN)/pytest -n auto --dist worksteal
 
-faults: setup ## run the long fault tests: kills, stops, lost databases (about half an hour)
+faults: setup ## run the long fault tests: kills, stops, lost databases, many generated examples (an hour)
 	$(BIN)/python -m tests.faults
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest -n auto --dist worksteal --timeout 3600 -m 'hypothesis or many'
 
 bench: setup ## run the benchmarks beside their peers
 	$(BIN)/python -m bench

@@ -1,9 +1,12 @@
 """Builders that fill in what a test does not care about."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import insert, select, update
@@ -249,7 +252,17 @@ SECRET_KEY = "k" * 32
 def settings_for(url: str, **changes: Any) -> Settings:
     """Return settings for tests. Nothing is reserved for transactional email, so that counts are easy to read."""
     defaults = {"sender": "Shop <shop@example.com>", "unsubscribe_secret": "s" * 32, "reserve_percent": 0}
-    return load(**{"database_url": url, "secret_key": SECRET_KEY, **defaults, **changes})
+    values = {"secret_key": SECRET_KEY, **defaults, **changes}
+    if not all(value is None or isinstance(value, str | int | float | Path) for value in values.values()):
+        return load(database_url=url, **values)
+    # Reading the settings takes longer than opening a database: tests with the same ones read them once.
+    loaded = _load_once(frozenset(values.items()), frozenset(os.environ.items()), Path.cwd())
+    return loaded.model_copy(update={"database_url": url})
+
+
+@cache
+def _load_once(values: frozenset[Any], _environment: object, _folder: Path) -> Settings:
+    return load(database_url="sqlite:///unused.db", **dict(values))
 
 
 class Bench:

@@ -1,5 +1,6 @@
 """Fixtures that run every storage, queue and policy test on SQLite and on a real PostgreSQL."""
 
+import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -7,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import settings
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.secret_box import SecretBox
+from tests import examples  # noqa: F401 - registers the profiles
 from tests.builders import SECRET_KEY, Bench, a_bench
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
 
-# A busy machine may take long for one example; that says nothing about the code.
-settings.register_profile("tests", deadline=None)
-settings.load_profile("tests")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -32,6 +33,12 @@ def pytest_collection_finish() -> None:
     """Exclude modules and tests from garbage collection, which took a tenth of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
+    """Use the event loop of the services, which also takes less time."""
+    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture(scope="session")

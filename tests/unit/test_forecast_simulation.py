@@ -13,6 +13,7 @@ from mailwright.policies.hours import outside_hours
 from mailwright.sources.campaigns import simulation
 from mailwright.sources.campaigns.forecast_values import ForecastSegment, QueuedCampaign, summarize_segments
 from mailwright.sources.campaigns.simulation import SimulationConditions, simulate
+from tests.examples import examples
 from tests.unit.test_policies import changes, moments
 
 NOW: Instant = 1_800_000_000_000
@@ -61,7 +62,7 @@ def one(remaining: int, tenant: Limits, own: Limits | None = None) -> QueuedCamp
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(queue=queues(), quota=quotas)
 def test_skipping_equal_days_does_not_change_the_result(
     queue: list[QueuedCampaign], quota: QuotaSnapshot | None
@@ -81,7 +82,7 @@ def test_skipping_equal_days_does_not_change_the_result(
         )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(queue=queues(), quota=quotas)
 def test_segments_cover_all_time_and_all_messages_once(
     queue: list[QueuedCampaign], quota: QuotaSnapshot | None
@@ -102,7 +103,7 @@ def test_segments_cover_all_time_and_all_messages_once(
         assert ends == (campaign.finishes_at or result.looked_until)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(now=moments | changes, zone=zones, hours=st.sampled_from(["09:00-18:00", "01:30-02:30", "00:30-03:15"]))
 def test_simulation_sends_nothing_outside_working_hours(now: Instant, zone: str, hours: str) -> None:
     """Includes the nights in which clocks change."""

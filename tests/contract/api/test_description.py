@@ -18,8 +18,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.storage.database import Database
 from mailwright.web.app import create_app
 from tests.api import an_engine
-
-EXAMPLES = 15
+from tests.examples import examples
 
 # Rules that a schema cannot state: html or a template, a subject unless there is a template, deliverable addresses,
 # reserved header names. A request that fits the schema can therefore get 422, but nothing worse.
@@ -65,6 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.timeout(400)  # hundreds of generated requests per mode
+@pytest.mark.many
 def test_api_matches_its_description(served: Served, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     headers = {"Authorization": f"Bearer {served.key}"}
@@ -78,7 +78,7 @@ def test_api_matches_its_description(served: Served, mode: GenerationMode) -> No
 
 def check(cases: Any, **asking: Any) -> None:
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples(5),
         derandomize=True,
         database=None,
         deadline=None,

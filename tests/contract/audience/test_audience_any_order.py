@@ -23,6 +23,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, events, messages, suppressions
 from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, a_settler, an_acceptor, claims_of
 from tests.engines import PostgresServer
+from tests.examples import examples
 
 READERS = 3
 MESSAGES = 4
@@ -171,13 +172,13 @@ def opened(url: str) -> Iterator[tuple[asyncio.Runner, Database]]:
             runner.run(database.close())
 
 
-def check(url: str, examples: int) -> None:
+def check(url: str, number: int) -> None:
     numbers = iter(range(10_000))
 
     with opened(url) as (runner, database):
 
         @settings(
-            max_examples=examples,
+            max_examples=examples(number),
             deadline=None,
             derandomize=True,
             database=None,
@@ -192,6 +193,7 @@ def check(url: str, examples: int) -> None:
 
 
 @pytest.mark.promise("reports-any-order")
+@pytest.mark.many
 def test_order_of_reports_does_not_matter_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     file = tmp_path / "any.db"
     file.write_bytes(empty_sqlite)
@@ -199,6 +201,7 @@ def test_order_of_reports_does_not_matter_on_sqlite(tmp_path: Path, empty_sqlite
 
 
 @pytest.mark.promise("reports-any-order")
+@pytest.mark.many
 def test_order_of_reports_does_not_matter_on_postgresql(postgres_server: PostgresServer) -> None:
     url = asyncio.run(postgres_server.create())
     try:

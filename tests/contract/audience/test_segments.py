@@ -22,6 +22,7 @@ from mailwright.domain.states import EventType, Status
 from mailwright.schemas.filter_text import describe
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
+from tests.examples import examples
 
 NOW: Instant = 1_800_000_000_000
 CAMPAIGNS = [f"0197f000-0000-7000-8000-00000000000{number}" for number in range(2)]
@@ -310,7 +311,12 @@ async def store_message(
 
 
 @pytest.mark.promise("segment-exact")
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(40),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(filter_json=FILTERS)
 async def test_filter_matches_its_reference_implementation(
     database: Database, stored_contacts: list[SampleContact], filter_json: dict[str, Any]

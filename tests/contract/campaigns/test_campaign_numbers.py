@@ -38,6 +38,7 @@ from mailwright.web.app import create_app
 from tests.api import an_engine
 from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, SENT, UNKNOWN, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, join
+from tests.examples import examples
 from tests.pages import HOME, PASSWORD, Visit, a_visit
 from tests.standins.provider import ScriptedProvider
 
@@ -167,7 +168,7 @@ steps = st.one_of(
 )
 
 EXAMPLES = settings(
-    max_examples=8,
+    max_examples=examples(4),
     deadline=None,
     derandomize=True,
     database=None,
@@ -211,6 +212,7 @@ async def _affect_recipient(desk: CampaignHarness, found: list[Any], name: str, 
 
 @pytest.mark.promise("campaign-numbers")
 @pytest.mark.timeout(300)
+@pytest.mark.many
 async def test_numbers_agree_and_add_up_in_any_history(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 2)
     loop = asyncio.get_running_loop()

@@ -17,6 +17,7 @@ from mailwright.domain.results import ResultKind, SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications.fanout import NotificationFanout
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN
+from tests.examples import examples
 from tests.notifications import MOST, PLACES, HookedDatabase, QueueSetup, a_queue_setup_at
 from tests.standins.provider import ScriptedProvider
 
@@ -159,7 +160,7 @@ async def play(setup: QueueSetup, history: list[tuple[str, Any]]) -> None:
 
 
 EXAMPLES = settings(
-    max_examples=40,
+    max_examples=examples(15),
     deadline=None,
     derandomize=True,
     database=None,
@@ -176,6 +177,7 @@ async def setup(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClo
 
 @pytest.mark.promise("notify-attempts")
 @pytest.mark.timeout(600)
+@pytest.mark.many
 async def test_attempts_are_exactly_those_completed_in_any_history(setup: QueueSetup) -> None:
     """Run many histories in one growing queue, each with rows of its own."""
     loop = asyncio.get_running_loop()

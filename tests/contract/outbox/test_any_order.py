@@ -52,6 +52,7 @@ from tests.builders import (
     suppress,
 )
 from tests.engines import PostgresServer
+from tests.examples import examples
 
 T = TypeVar("T")
 
@@ -322,9 +323,9 @@ def _completes_an_attempt(event: Any) -> bool:
     return event.type == EventType.IN_DOUBT and "WORKER_LOST" not in event.metadata
 
 
-def _bounded(examples: int, steps: int) -> settings:
+def _bounded(number: int, steps: int) -> settings:
     return settings(
-        max_examples=examples,
+        max_examples=examples(number),
         stateful_step_count=steps,
         deadline=None,
         derandomize=True,
@@ -336,6 +337,7 @@ def _bounded(examples: int, steps: int) -> settings:
 
 @pytest.mark.promise("audit-identity")
 @pytest.mark.promise("any-order")
+@pytest.mark.many
 def test_any_order_of_operations_is_safe_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     async def nothing() -> None:
         """The next example overwrites the file."""
@@ -346,11 +348,12 @@ def test_any_order_of_operations_is_safe_on_sqlite(tmp_path: Path, empty_sqlite:
         (tmp_path / "any.db").write_bytes(empty_sqlite)
         return Database(f"sqlite:///{tmp_path}/any.db"), nothing
 
-    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(40, 30))
+    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(15, 30))
 
 
 @pytest.mark.promise("audit-identity")
 @pytest.mark.promise("any-order")
+@pytest.mark.many
 def test_any_order_of_operations_is_safe_on_postgresql(postgres_server: PostgresServer) -> None:
     async def open_database() -> tuple[Database, Callable[[], Awaitable[None]]]:
         url = await postgres_server.create()

@@ -16,6 +16,7 @@ from mailwright.events.bounces import (
     parse_bounce_mail,
 )
 from mailwright.events.bounces.email_parts import MAX_DEPTH, MAX_PARTS, split_parts
+from tests.examples import examples
 from tests.unit.events.bounce_emails import READER, a_feedback, a_group, a_report, a_text
 from tests.unit.events.test_bounces_corpus import COLLECTION
 
@@ -46,7 +47,7 @@ PIECES = [
     b": ",
 ]
 
-UNHURRIED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 
 pytestmark = pytest.mark.promise("bounce-any-bytes")
 

@@ -21,6 +21,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
 from mailwright.providers.sendgrid.parsed_message import ParsedMessage
+from tests.examples import examples
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.emails import NOON, an_email, normal
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
@@ -245,7 +246,7 @@ EMAIL_PARTS = st.builds(
 
 
 @pytest.mark.promise("sendgrid-faithful")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(EMAIL_PARTS)
 def test_own_parser_returns_what_was_written(parts: EmailParts) -> None:
     try:
@@ -280,7 +281,7 @@ PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_char
 
 
 @pytest.mark.promise("sendgrid-faithful")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     subject=PLAIN_LINE.map(str.strip),
     name=PLAIN_LINE.map(str.strip),
@@ -363,7 +364,7 @@ async def test_unparsable_message_is_rejected_without_a_request(content: bytes, 
     assert not result.blames_provider
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.binary(max_size=300)
     | st.text(st.sampled_from('From:to \r\n\r\n=?utf-8b"<>@é;,-_'), max_size=300).map(str.encode)

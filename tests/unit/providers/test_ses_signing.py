@@ -19,6 +19,7 @@ from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.results import ResultKind
 from mailwright.providers.aws import AwsKeys, AwsSigner
 from mailwright.providers.http import HttpClient, HttpResponse
+from tests.examples import examples
 from tests.standins.http import Request
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SEND, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, READER, a_mail, ses_to
@@ -48,7 +49,7 @@ def botocores(keys: AwsKeys, method: str, url: str, headers: dict[str, str], bod
     return str(request.headers["Authorization"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     secret=WORDS,
     token=st.none() | WORDS.map(str.strip).filter(bool).map(lambda text: " ".join(text.split())),

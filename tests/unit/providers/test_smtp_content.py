@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.smtp.wire import dot_stuff, is_clean
+from tests.examples import examples
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
 
@@ -22,7 +23,7 @@ LINES = st.lists(
 
 
 @pytest.mark.promise("provider-content")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contents=st.lists(LINES.map(lambda lines: b"\r\n".join((*lines, b""))), min_size=1, max_size=5))
 def test_any_content_arrives_byte_for_byte(contents: list[bytes]) -> None:
     async def scenario() -> None:

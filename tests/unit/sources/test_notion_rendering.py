@@ -32,6 +32,7 @@ from mailwright.sources.mailouts.rendering.styles import (
     SHADE_DARK,
 )
 from tests import notion_golden
+from tests.examples import examples
 from tests.notion_pages import as_block, as_blocks, block, every_type, mention, picture, said, table, text
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "notion"
@@ -376,7 +377,7 @@ _BLOCKS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(_BLOCKS, max_size=4))
 def test_any_page_renders_without_active_content(blocks: list[NotionBlock]) -> None:
     found = render(blocks, {})

@@ -1,0 +1,15 @@
+"""How many generated examples the property tests run."""
+
+from hypothesis import settings
+
+# The examples of a test in the suite. The profile `many`, which `make faults` uses, runs ten times as many.
+EXAMPLES = 50
+
+# A busy machine may take long for one example; that says nothing about the code.
+settings.register_profile("tests", deadline=None, max_examples=EXAMPLES)
+settings.register_profile("many", deadline=None, max_examples=10 * EXAMPLES)
+
+
+def examples(number: int) -> int:
+    """Return the number of examples of a test that runs `number` in the suite, for the profile in use."""
+    return number * settings().max_examples // EXAMPLES
