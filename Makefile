@@ -19,12 +19,13 @@ $(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate
 demo: setup ## send sample emails into a local mailbox and serve the dashboard
 	@$(BIN)/mailwright demo
 
-check: setup ## lint, format, types, import layers and wording
+check: setup ## lint, format, types, import layers, wording and sizes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/language.py
+	$(BIN)/python tools/structure.py
 
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py

@@ -14,8 +14,9 @@ from sqlalchemy import insert, select, text
 
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
-from mailwright.sources.campaigns.campaigns import Actor, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade

@@ -32,8 +32,9 @@ from mailwright.ops import logs
 from mailwright.ops.settings import load
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns import external
-from mailwright.sources.campaigns.campaigns import Actor, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignLimits
+from mailwright.sources.campaigns.records import Actor
 from mailwright.storage.tables import deliveries
 
 RELAY_SECONDS = (0.05, 0.3, 1.0, 3.0)

@@ -10,9 +10,10 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
 from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, lists, messages, subscriptions

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
-from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.records import Actor, Campaign
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import CHROMIUM, DESK, Dashboard, a_browser, a_dashboard
 

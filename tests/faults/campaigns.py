@@ -8,7 +8,8 @@ from sqlalchemy import func, select
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import Status
-from mailwright.sources.campaigns.campaigns import Campaign, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
+from mailwright.sources.campaigns.records import Campaign
 from mailwright.storage.tables import deliveries, messages, queue_entries
 from tests.builders import DEFAULT_TENANT
 from tests.campaigns import OPERATOR, a_definition, address_of, join

@@ -136,7 +136,7 @@ async def _drain(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown)
         recorded += await fanout.record_results()
         if not recorded and not claimed:
             break
-    await fanout.release_locks()
+    await fanout.locks.release()
 
 
 async def _serve(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> None:
@@ -144,7 +144,7 @@ async def _serve(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown)
         await work(engine, shutdown, drain=False)
     with suppress(NotDurable):
         await fanout.record_results()
-        await fanout.release_locks()
+        await fanout.locks.release()
 
 
 @asynccontextmanager
@@ -153,7 +153,7 @@ async def _maintaining(fanout: NotificationFanout) -> AsyncIterator[None]:
 
     async def maintain() -> float:
         await fanout.record_results()
-        await fanout.renew_locks()
+        await fanout.locks.renew()
         return RECORD_SECONDS
 
     async with _in_background(repeat(maintain, asyncio.Event())):
@@ -166,7 +166,7 @@ async def _claiming(engine: Engine, fanout: NotificationFanout, shutdown: Shutdo
     shutdown.calls(is_stopped.set)
 
     async def claim_due() -> float:
-        room = MAX_LOCKED_ROWS - await fanout.count_locked_rows()
+        room = MAX_LOCKED_ROWS - await fanout.locks.count()
         if room <= 0:
             return RECORD_SECONDS
         began = time.monotonic()

@@ -68,6 +68,7 @@ from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
+from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
@@ -142,6 +143,7 @@ class Engine:
     import_uploads: ImportUploads
     # Sources.
     campaigns: Campaigns
+    campaign_failures: CampaignFailures
     slices: SliceStore
     article_previews: ArticlePreviews
     article_runs: ArticleRuns
@@ -259,6 +261,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         templates=templates,
         import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),
         campaigns=Campaigns(database, clock, templates, rules),
+        campaign_failures=CampaignFailures(database, clock),
         slices=SliceStore(database, clock, templates),
         article_previews=ArticlePreviews(database, clock, templates),
         article_runs=ArticleRuns(database, clock, templates, rules),

@@ -12,7 +12,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.archive import archive_response
 from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
-from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.records import Actor
 
 app = group("The public archive of campaigns.")
 

@@ -77,7 +77,7 @@ from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns, with_send_time
+from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
     CampaignCheck,
@@ -90,7 +90,9 @@ from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
+from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.numbers import load_numbers
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 
@@ -327,7 +329,7 @@ def cancel(
 @app.command("accept-failures")
 def accept_failures(campaign_id: CampaignId) -> None:
     """Accept the failed recipients and mark the campaign as sent."""
-    _act(lambda campaigns: campaigns.accept_failures(ACTOR, campaign_id))
+    _show_status(_run(lambda at: _failures(at).accept_failures(ACTOR, campaign_id)))
 
 
 @app.command("retry-failed")
@@ -335,7 +337,7 @@ def retry_failed(campaign_id: CampaignId) -> None:
     """Retry the failed recipients with a fresh set of attempts. Bounced and suppressed addresses are left out."""
 
     async def work(at: Installation) -> RetriedMessages:
-        return (await _campaigns(at).retry_failed(ACTOR, campaign_id))[1]
+        return (await _failures(at).retry_failed(ACTOR, campaign_id))[1]
 
     out.print(retry_text(_run(work)), soft_wrap=True)
 
@@ -574,7 +576,7 @@ def resolve_doubts(
     """Resolve all messages in doubt: they were sent, must be sent again, or remain unknown."""
 
     async def work(at: Installation) -> int:
-        return (await _campaigns(at).resolve_in_doubt(ACTOR, campaign_id, resolution))[1]
+        return (await _failures(at).resolve_in_doubt(ACTOR, campaign_id, resolution))[1]
 
     count = _run(work)
     out.print(f"{count:,} {'message' if count == 1 else 'messages'} in doubt resolved as {resolution}.")
@@ -602,12 +604,19 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
 
 
 def _act(work: Callable[[Campaigns], Awaitable[Campaign]]) -> None:
-    campaign = _run(lambda at: work(_campaigns(at)))
+    _show_status(_run(lambda at: work(_campaigns(at))))
+
+
+def _show_status(campaign: Campaign) -> None:
     out.print(Text.assemble(f"{campaign.name} is now ", status(campaign.status)), soft_wrap=True)
 
 
 def _campaigns(at: Installation) -> Campaigns:
     return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at))
+
+
+def _failures(at: Installation) -> CampaignFailures:
+    return CampaignFailures(at.database, at.clock)
 
 
 def _sender_rules(at: Installation) -> SenderRules:

@@ -14,7 +14,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.schedule import parse_time
 from mailwright.sources.api.requests import parse_file
-from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.records import Campaign
 
 Options = Mapping[str, Any]
 

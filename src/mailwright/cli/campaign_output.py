@@ -16,9 +16,9 @@ from mailwright.domain.sizes import size_text
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import deferral_text
-from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.records import Campaign
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),

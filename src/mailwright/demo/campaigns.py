@@ -8,9 +8,10 @@ from mailwright.audience import contacts, lists, segments
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY
 from mailwright.sources.campaigns import progress
-from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.records import Actor, Campaign
 
 NEWS: Final = "news"
 COLLECTORS: Final = "collectors"

@@ -13,12 +13,12 @@ from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_coun
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns.ab_test import AbTestState
-from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import QueuePosition, QueueProgress
+from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 

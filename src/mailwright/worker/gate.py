@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.message import Admitted, Claimed
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow
 from mailwright.ops.logs import logger
@@ -18,6 +18,7 @@ from mailwright.policies.pacing import pacing_rules
 from mailwright.policies.rates import windows_of_levels
 from mailwright.storage.database import Database
 from mailwright.worker.destinations import Destinations
+from mailwright.worker.hours import WorkingHoursCache
 from mailwright.worker.pacing import lane_deferral, room_for
 
 log = logger(__name__)
@@ -67,9 +68,7 @@ class Gate:
         ] = {}  # The permits of messages that are admitted but not sent, by message key.
         self._exhausted: dict[int, _Exhausted] = {}  # By lane number.
         self._destinations = destinations  # None if no domain has a limit.
-        # Whether working hours are over, by lane and recipient's zone, in the minute `_hours_minute`.
-        self._outside_hours: dict[tuple[int, str | None], bool] = {}
-        self._hours_minute: Instant = 0
+        self._hours = WorkingHoursCache()
         self._paced: dict[int, int] = {}  # The lanes of paced messages that have not started, by message key.
         self.has_deferred = (
             False  # Whether single messages of the last batch were deferred; other messages of their lanes may be due.
@@ -113,7 +112,7 @@ class Gate:
         """
         permits = self._permits.get(claimed.message_key)
         has_permits = permits is None or all(now < window.ends_at for window in permits)
-        return has_permits and not (claimed.is_bulk and self._is_outside_hours(claimed, now))
+        return has_permits and not (claimed.is_bulk and self._hours.is_over(claimed, self._rules, now))
 
     async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
         """Defer admitted messages one by one and give their permits back."""
@@ -192,18 +191,6 @@ class Gate:
             self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in deferred))
             await defer(self._database, deferred)
         return [claimed for claimed in waiting if by_zone[claimed.recipient_zone] is None]
-
-    def _is_outside_hours(self, claimed: Claimed, now: Instant) -> bool:
-        """Return whether the working hours of a claimed message are over. They end at whole minutes."""
-        if now // MINUTE != self._hours_minute:
-            self._hours_minute, self._outside_hours = now // MINUTE, {}
-        group = (claimed.lane, claimed.recipient_zone)
-        if group not in self._outside_hours:
-            levels = self._rules.levels(claimed.tenant_id, claimed.lane)
-            is_lane_closed = lane_outside_hours(levels, is_bulk=True, now=now) is not None
-            is_night = recipient_outside_hours(levels, claimed.recipient_zone, now) is not None
-            self._outside_hours[group] = is_lane_closed or is_night
-        return self._outside_hours[group]
 
     async def _decide(self, waiting: list[Claimed]) -> _LaneDecision:
         """Decide about the messages of one lane and reserve permits for those that may be sent."""
@@ -306,7 +293,7 @@ class Gate:
     async def _read_limits(self, lanes: Collection[int]) -> None:
         self._rules = await load_limit_rules(self._database, self._defaults, lanes)
         self._are_limits_new = True
-        self._outside_hours.clear()
+        self._hours.clear()
 
 
 def _lane(claimed: Claimed) -> int:

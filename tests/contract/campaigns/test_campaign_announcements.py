@@ -75,7 +75,7 @@ async def test_failures_are_announced_until_accepted(desk: CampaignHarness) -> N
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider(REFUSAL))
     assert await announced(desk) == [("started", None), ("held", "failures")]
-    await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+    await desk.bench.engine.campaign_failures.accept_failures(OPERATOR, campaign_id)
     assert (await announced(desk))[2:] == [("finished", None)]
 
 

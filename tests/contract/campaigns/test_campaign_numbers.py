@@ -186,7 +186,10 @@ async def take_step(setup: Setup, campaign_id: str, name: str, detail: Any) -> N
             await desk.bench.drain(ScriptedProvider(*[RESPONSES[each] for each in detail]))
         case "wait":
             desk.clock.advance(HOUR)
-        case "pause" | "resume" | "retry_failed" | "accept_failures" | "cancel":
+        case "retry_failed" | "accept_failures":
+            with suppress(NotPossibleNow):
+                await getattr(desk.bench.engine.campaign_failures, name)(OPERATOR, campaign_id)
+        case "pause" | "resume" | "cancel":
             with suppress(NotPossibleNow):
                 await getattr(desk.campaigns, name)(OPERATOR, campaign_id)
         case _:

@@ -29,11 +29,11 @@ from mailwright.outbox.operations import Operations
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
-from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.snapshot import FrozenCampaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
@@ -176,7 +176,12 @@ async def test_campaign_belongs_to_its_tenant_only(desk: CampaignHarness) -> Non
     await join(desk.database, ["theirs@example.com"], tenant_id=other)
     campaign_id = await desk.start(3)
     stranger = Actor("stranger", other)
-    for act in (desk.campaigns.pause, desk.campaigns.cancel, desk.campaigns.start, desk.campaigns.accept_failures):
+    for act in (
+        desk.campaigns.pause,
+        desk.campaigns.cancel,
+        desk.campaigns.start,
+        desk.bench.engine.campaign_failures.accept_failures,
+    ):
         with pytest.raises(NotFound):
             await act(stranger, campaign_id)
     await desk.run_scheduler()
@@ -404,7 +409,7 @@ async def test_campaign_with_failures_stays_sending_until_retried(desk: Campaign
     assert await desk.status(campaign_id) == "SENDING"
     assert (await desk.position(campaign_id)).status == "COMPLETED"
     assert (await desk.counts(campaign_id)).failed == 2
-    _, found = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    _, found = await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)
     assert found == RetriedMessages(2, 0, 0)
     await desk.bench.drain(provider)
     assert len(provider.messages) == 7
@@ -419,7 +424,7 @@ async def test_retry_covers_all_batches_and_removes_dead_letters(
     monkeypatch.setattr(failure_actions, "BATCH_SIZE", 2)
     campaign_id = await desk.start(7)
     await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
-    _, found = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    _, found = await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)
     assert found.retried == 5
     assert (await desk.counts(campaign_id)).waiting == 5
     async with desk.database.read() as tx:
@@ -437,7 +442,7 @@ async def test_retried_message_stays_with_its_possible_provider(desk: CampaignHa
         await settling.exchange([a_result(claimed[0], perhaps, desk.clock.now())], [])
         desk.clock.advance(HOUR)
     assert (await desk.counts(campaign_id)).failed == 1
-    await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)
     assert [each.only_provider for each in await claims.claim(1)] == ["scripted"]
 
 
@@ -467,12 +472,12 @@ async def test_scheduler_does_not_count_a_moving_campaign(
 async def test_failures_can_be_accepted_after_completion(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     with pytest.raises(NotPossibleNow):
-        await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+        await desk.bench.engine.campaign_failures.accept_failures(OPERATOR, campaign_id)
     await desk.run_scheduler()
     with pytest.raises(NotPossibleNow, match="still being sent"):
-        await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+        await desk.bench.engine.campaign_failures.accept_failures(OPERATOR, campaign_id)
     await desk.bench.drain(ScriptedProvider(REFUSAL))
-    await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+    await desk.bench.engine.campaign_failures.accept_failures(OPERATOR, campaign_id)
     assert await desk.status(campaign_id) == "SENT"
     failed = [row for row in await desk.report(campaign_id) if row.status == Status.FAILED]
     assert [row.error_message for row in failed] == ["never"]

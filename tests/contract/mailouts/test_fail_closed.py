@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from mailwright.sources.campaigns.campaigns import Actor, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
+from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.mailouts.progress import progress_of, shown_status
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from tests.builders import UNKNOWN

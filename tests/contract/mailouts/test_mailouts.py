@@ -26,7 +26,8 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
-from mailwright.sources.campaigns.campaigns import Actor, Campaigns
+from mailwright.sources.campaigns.campaigns import Campaigns
+from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.mailouts.prepare import error_of_issue
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.rendering import ContentIssue

@@ -143,7 +143,7 @@ async def test_result_that_cannot_be_recorded_stops_no_other(setup: QueueSetup) 
     await refuse_changes(setup, numbers[1], column="fanout_status")
     await setup.bench.drain(ScriptedProvider())
     await fanout.record_results()
-    await fanout.renew_locks()
+    await fanout.locks.renew()
     statuses = [(await setup.owner.row(number)).fanout_status for number in numbers]
     assert statuses == ["sent", "pending", "sent"]
 

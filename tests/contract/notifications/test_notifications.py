@@ -372,7 +372,7 @@ async def test_lock_is_renewed_while_message_waits(setup: QueueSetup) -> None:
     await fanout.claim_due(MOST)
     for _ in range(6):
         setup.advance(LOCK_TTL // 2)
-        await fanout.renew_locks()
+        await fanout.locks.renew()
         assert await (await setup.fanout("theirs")).claim_due(MOST) == 0
     assert (await setup.owner.row(number)).locked_by == "mine"
     await setup.bench.drain(ScriptedProvider())
@@ -475,16 +475,16 @@ async def test_worker_counts_its_locked_rows(setup: QueueSetup) -> None:
         await setup.owner.notification()
     mine, theirs = await setup.fanout("mine"), await setup.fanout("theirs")
     await mine.claim_due(MOST)
-    assert (await mine.count_locked_rows(), await theirs.count_locked_rows()) == (3, 0)
+    assert (await mine.locks.count(), await theirs.locks.count()) == (3, 0)
     await setup.round(ScriptedProvider(), mine)
-    assert await mine.count_locked_rows() == 0
+    assert await mine.locks.count() == 0
 
 
 async def test_shutdown_releases_rows_that_were_not_started(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
     stopping = await setup.fanout("stopping")
     await stopping.claim_due(MOST)
-    assert await stopping.release_locks() == 1
+    assert await stopping.locks.release() == 1
     row = await setup.owner.row(number)
     assert (row.fanout_status, row.fanout_attempts, row.locked_by, row.locked_at) == ("pending", 0, None, None)
     provider = ScriptedProvider()
@@ -499,7 +499,7 @@ async def test_released_and_reclaimed_message_can_be_released(setup: QueueSetup)
     await setup.owner.notification()
     stopping = await setup.fanout("stopping")
     await stopping.claim_due(MOST)
-    await stopping.release_locks()
+    await stopping.locks.release()
     await (await setup.fanout("next")).claim_due(MOST)
     claims = claims_of(setup.bench.database, setup.clock)
     await claims.release(await claims.claim(1))

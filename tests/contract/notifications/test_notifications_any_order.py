@@ -105,10 +105,10 @@ class History:
         await fanout.record_results()
 
     async def _renew(self, fanout: NotificationFanout) -> None:
-        await fanout.renew_locks()
+        await fanout.locks.renew()
 
     async def _release(self, fanout: NotificationFanout) -> None:
-        await fanout.release_locks()
+        await fanout.locks.release()
 
     async def _claim_and_crash(self, fanout: NotificationFanout) -> None:
         await self._crash(fanout, fanout.claim_due(MOST))

@@ -10,15 +10,14 @@ from mailwright.domain.results import SendResult
 from mailwright.providers.protocol import RetractedAcceptance, RetractionCallback
 from mailwright.providers.smtp.connection import SmtpConnection
 from mailwright.providers.smtp.job import SmtpJob
-from mailwright.providers.smtp.login import LoginFailed, log_in
+from mailwright.providers.smtp.login import ServerFeatures
+from mailwright.providers.smtp.opening import ConnectionAttempts
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
+from mailwright.providers.smtp.transport import SmtpTransport
 
 # Open at most this many connections at a time beside the open ones, so that a server is not flooded.
 MAX_OPENING = 4
-
-# A server that rejects one more connection has a limit, so wait this long before the next attempt.
-SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
 
 
 class SmtpPool:
@@ -31,10 +30,8 @@ class SmtpPool:
         hostname: str | None,
     ) -> None:
         self._settings = settings
-        self._context = context
         self._clock = clock
         self._timeouts = timeouts
-        self._hostname = hostname
         self._waiting: deque[SmtpJob] = deque()
         self._live: set[SmtpConnection] = set()
         self._idle: dict[
@@ -43,8 +40,15 @@ class SmtpPool:
         self._half_idle: dict[
             SmtpConnection, None
         ] = {}  # Connections on which the server stores one message and another could begin.
-        self._attempts: set[asyncio.Task[None]] = set()
-        self._pause: asyncio.TimerHandle | None = None
+        self._attempts = ConnectionAttempts(
+            settings,
+            context,
+            timeouts,
+            hostname,
+            on_open=self._opened,
+            on_failure=self._attempt_failed,
+            on_pause_end=self._grow,
+        )
         self._closing_transports: set[asyncio.Future[None]] = set()
         self._is_closing = False
         self.on_growth: Callable[[], None] | None = None  # Called when the capacity has grown.
@@ -57,7 +61,7 @@ class SmtpPool:
         usable = sum(not connection.is_quitting for connection in self._live)
         if not usable:
             return 1
-        if self._pause is not None:
+        if self._attempts.is_paused:
             return usable
         return usable + min(MAX_OPENING, self._settings.max_connections - len(self._live))
 
@@ -77,7 +81,7 @@ class SmtpPool:
         if not self._is_drained:
             self._drained = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._drained], timeout=grace / SECOND)
-        await self._stop_attempts()
+        await self._attempts.stop()
         self._fail_waiting(
             ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider was closed before the message was sent")
         )
@@ -134,7 +138,7 @@ class SmtpPool:
 
     def _open_more(self) -> None:
         while self._wants_another:
-            self._attempts.add(asyncio.get_running_loop().create_task(self._attempt()))
+            self._attempts.start()
 
     @property
     def _wants_another(self) -> bool:
@@ -143,7 +147,7 @@ class SmtpPool:
         if not self._live:
             # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.
             return not self._attempts
-        return self._pause is None and len(self._waiting) > len(self._attempts)
+        return not self._attempts.is_paused and len(self._waiting) > len(self._attempts)
 
     def _use_half_idle(self) -> None:
         """Begin messages for which no connection is being opened behind those that the server stores."""
@@ -152,21 +156,9 @@ class SmtpPool:
             del self._half_idle[connection]
             connection.begin(job)
 
-    async def _attempt(self) -> None:
-        failure: SendResult | None = None
-        try:
-            conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
-        except LoginFailed as error:
-            failure = error.result
-        except Exception as error:  # Catch every error, because the waiting messages need a result.
-            failure = ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {self._settings.host}: {error!r}")
-        finally:
-            self._attempts.discard(_current_task())
-        if failure is not None:
-            self._attempt_failed(failure)
-            return
+    def _opened(self, transport: SmtpTransport, features: ServerFeatures) -> None:
         connection = SmtpConnection(
-            conversation.transport,
+            transport,
             features,
             self,
             clock=self._clock,
@@ -175,26 +167,21 @@ class SmtpPool:
         )
         self._live.add(connection)
         connection.start()
+        self._grow()
+
+    def _grow(self) -> None:
+        """Open more connections for the waiting messages, and report that there may be more of them."""
         self._open_more()
-        self._tell_growth()
+        if self.on_growth is not None:
+            self.on_growth()
 
     def _attempt_failed(self, failure: SendResult) -> None:
         if self._live:
-            loop = asyncio.get_running_loop()
-            self._pause = self._pause or loop.call_later(SECONDS_BETWEEN_REFUSED_CONNECTIONS, self._end_pause)
+            self._attempts.pause()
             self._use_half_idle()
         else:
             self._fail_waiting(failure)
         self._tell_if_drained()
-
-    def _end_pause(self) -> None:
-        self._pause = None
-        self._open_more()
-        self._tell_growth()
-
-    def _tell_growth(self) -> None:
-        if self.on_growth is not None:
-            self.on_growth()
 
     def _fail_waiting(self, result: SendResult) -> None:
         while (job := self.take()) is not None:
@@ -210,22 +197,8 @@ class SmtpPool:
         if self._drained is not None and not self._drained.done() and self._is_drained:
             self._drained.set_result(None)
 
-    async def _stop_attempts(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-        attempts = tuple(self._attempts)
-        for attempt in attempts:
-            attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-
     async def _wait_for_lines(self) -> None:
         for connection in self._live:
             self._closing_transports.add(connection.transport.closed)
         if self._closing_transports:
             await asyncio.wait(tuple(self._closing_transports))
-
-
-def _current_task() -> asyncio.Task[None]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task

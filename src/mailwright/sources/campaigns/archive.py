@@ -14,8 +14,8 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.outbox import audit_log
-from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.sources.campaigns.entries import CampaignSnapshot
+from mailwright.sources.campaigns.records import Actor
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries, tenants
 

@@ -38,7 +38,8 @@ from mailwright.sources.campaigns.forecast_values import (
 )
 from mailwright.sources.campaigns.recipient_groups import load_groups
 from mailwright.sources.campaigns.simulated_campaign import CampaignRun
-from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, quota_periods, simulate
+from mailwright.sources.campaigns.simulated_queue import quota_periods
+from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, simulate
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
 from mailwright.sources.campaigns.ab_test import AbTestReport, load_report
-from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
@@ -13,6 +12,7 @@ from mailwright.sources.campaigns.progress import (
     count_messages,
     find_position,
 )
+from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.statistics import count_results
 from mailwright.storage.database import Database, Transaction
 

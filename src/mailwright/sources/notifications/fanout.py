@@ -13,7 +13,7 @@ import orjson
 
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
-from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
@@ -33,11 +33,13 @@ from mailwright.sources.notifications.decisions import (
     expires_at,
     lock_wait,
 )
+from mailwright.sources.notifications.failing_rows import FailingRows
 from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails, section_of
 from mailwright.sources.notifications.links import PARKED, MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
 from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock
 from mailwright.sources.notifications.results import NotificationResult, is_recorded, result_of, result_of_error
+from mailwright.sources.notifications.row_locks import RowLocks
 from mailwright.sources.notifications.statuses import FanoutStatus as Status
 from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.sources.notifications.templates import NotificationTemplates
@@ -47,10 +49,8 @@ from mailwright.storage.statements import statement
 
 INSERT_LINKS = statement(__package__, "insert_links")
 HOLD_LINKS = statement(__package__, "hold_links")
-RENEW_LINKS = statement(__package__, "renew_links")
 CLOSE_LINKS = statement(__package__, "close_links")
 RELEASE_MESSAGES = statement(__package__, "release_messages")
-PARK_MESSAGES = statement(__package__, "park_messages")
 WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
 
 # Rows read and locked at once. It is small because the owner of the queue waits for these writes.
@@ -58,10 +58,6 @@ PAGE = 250
 # Results recorded in one write. Like PAGE, at most what one statement takes as values (`storage/hot.py`): with more,
 # SQLite may scan the whole queue.
 BATCH = 250
-# How long a row is left alone that the queue refuses to change.
-FAILING_ROW_PAUSE: Instant = 5 * MINUTE
-# Locks are renewed after a third of their lifetime.
-RENEWALS_PER_LOCK = 3
 MESSAGE_ID_NAMESPACE = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
 
 log = logger(__name__)
@@ -103,21 +99,6 @@ class RecordResult:
 RowStep = CreateMessage | ReleaseMessage | AdoptMessage | RecordResult
 
 
-class FailingRows:
-    """Rows that the queue refuses to change, for example because of a trigger. Each is left alone for a while."""
-
-    def __init__(self) -> None:
-        self._until: dict[str, Instant] = {}  # by row key
-
-    def contains(self, row_key: str, now: Instant) -> bool:
-        return self._until.get(row_key, 0) > now
-
-    def add(self, row_key: str, now: Instant, notification_id: int, error: Exception) -> None:
-        self._until = {key: until for key, until in self._until.items() if until > now}
-        self._until[row_key] = now + FAILING_ROW_PAUSE
-        log.error("notification_row_failed", notification_id=notification_id, reason=f"{type(error).__name__}: {error}")
-
-
 class NotificationFanout:
     """Serves a queue for one worker. Any number of workers may serve the same queue."""
 
@@ -140,7 +121,8 @@ class NotificationFanout:
         self._tenant_id = tenant_id
         self._worker = worker
         self._failing = FailingRows()
-        self._renew_every = config.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
+        lifetime = config.kinds.shortest_lock_ttl
+        self.locks = RowLocks(database, clock, queue, self._failing, worker=worker, lifetime=lifetime)
 
     async def claim_due(self, limit: int) -> int:
         """Lock due rows, about `limit` at most, and create their messages; return the number of rows processed."""
@@ -192,63 +174,6 @@ class NotificationFanout:
                 self._failing.add(link.row_key, now, link.notification_id, error)
                 return set()
         return {key for pair in pairs for key in await self._record_in_queue([pair], now)}
-
-    async def count_locked_rows(self) -> int:
-        """Count the rows that this worker has locked."""
-        async with self._database.read() as tx:
-            return await links.count_locked(tx, self._queue.name, self._worker)
-
-    async def renew_locks(self) -> None:
-        """Renew the locks of rows whose messages wait or are being sent."""
-        now = self._clock.now()
-        before, at = times.format_time(now - self._renew_every), times.format_time(now)
-        async with self._database.read() as tx:
-            held = await links.find_locked(tx, self._queue.name, self._worker, before, BATCH)
-        if not held:
-            return
-        renewed = await self._renew_in_queue(
-            [link for link in held if not self._failing.contains(link.row_key, now)], at
-        )
-        rows = [_lock_row(link) for link in held if link.notification_id in renewed]
-        if rows:
-            await self._database.transact(lambda tx: tx.count(RENEW_LINKS, held=rows, at=at))
-
-    async def _renew_in_queue(self, held: Sequence[MessageLink], at: str) -> set[int]:
-        if not held:
-            return set()
-        try:
-            return await self._queue.renew_locks(held, at)
-        except NotDurable:
-            raise
-        except Exception as error:
-            if len(held) == 1:
-                self._failing.add(held[0].row_key, self._clock.now(), held[0].notification_id, error)
-                return set()
-        return {key for link in held for key in await self._renew_in_queue([link], at)}
-
-    async def release_locks(self) -> int:
-        """Before shutdown: park messages that were not started and unlock their rows for other workers."""
-        async with self._database.read() as tx:
-            held = await links.find_locked(
-                tx, self._queue.name, self._worker, times.format_time(self._clock.now()), 1_000_000
-            )
-        if not held:
-            return 0
-
-        async def park(tx: Runner) -> list[MessageLink]:
-            candidates = [{"message_key": link.message_key} for link in held if result_of(link) is None]
-            parked = (
-                {row.message_key for row in await tx.run(PARK_MESSAGES, given=candidates, parked=PARKED)}
-                if candidates
-                else set()
-            )
-            free = [link for link in held if link.message_key in parked]
-            await links.end_links(tx, [(link, MessageLinkState.WAITING) for link in free])
-            return free
-
-        free = await self._database.transact(park)
-        await self._queue.unlock((link.notification_id, link.locked_by, link.locked_at) for link in free)
-        return len(free)
 
     async def _end_links(self, ended: Sequence[tuple[MessageLink, NotificationResult]]) -> None:
         await self._database.transact(lambda tx: links.end_links(tx, [(link, result.state) for link, result in ended]))
@@ -547,10 +472,6 @@ def _hold(row: NotificationRow, step: ReleaseMessage | AdoptMessage, lock: RowLo
         "max_attempts": step.send.kind.max_attempts if isinstance(step, ReleaseMessage) else step.link.max_attempts,
         "begins": int(begins),
     }
-
-
-def _lock_row(link: MessageLink) -> dict[str, Any]:
-    return {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 
 def _has_unrecorded_result(row: NotificationRow, link: MessageLink) -> bool:

@@ -9,7 +9,7 @@ from mailwright.app.wiring import Engine
 from mailwright.schemas.archive import ArchiveRequest, ArchiveResponse, archive_response
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
-from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json

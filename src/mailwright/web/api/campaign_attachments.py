@@ -9,7 +9,7 @@ from mailwright.outbox.audit_log import API
 from mailwright.schemas.campaigns import CampaignAttachmentListResponse, attachment_responses
 from mailwright.sources.api.requests import Attachment
 from mailwright.sources.api.validation import parse
-from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json

@@ -48,11 +48,11 @@ from mailwright.schemas.paging import decode_cursor
 from mailwright.schemas.recipient_report import report_csv as csv_lines
 from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_template
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
@@ -217,7 +217,7 @@ async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
 )
 async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Retry the failed messages with a fresh set of attempts. Bounced and suppressed addresses are left out."""
-    campaign, found = await engine.campaigns.retry_failed(_actor(caller), campaignId)
+    campaign, found = await engine.campaign_failures.retry_failed(_actor(caller), campaignId)
     response = await _campaign_response(engine, campaign)
     return json_response(
         extend_response(
@@ -259,7 +259,7 @@ async def in_doubt(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
 async def resolve_in_doubt(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Resolve all messages in doubt: they were `sent`, must be sent again (`resend`), or remain unknown (`close`)."""
     wanted = parse(ResolveRequest, await read_json(request))
-    campaign, count = await engine.campaigns.resolve_in_doubt(_actor(caller), campaignId, wanted.resolution)
+    campaign, count = await engine.campaign_failures.resolve_in_doubt(_actor(caller), campaignId, wanted.resolution)
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignResolveResponse, response, resolved=count))
 
@@ -268,7 +268,7 @@ async def resolve_in_doubt(request: Request, campaignId: str, engine: EngineDep,
 async def accept_failures(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Mark the campaign as sent although some messages failed."""
     return json_response(
-        await _campaign_response(engine, await engine.campaigns.accept_failures(_actor(caller), campaignId))
+        await _campaign_response(engine, await engine.campaign_failures.accept_failures(_actor(caller), campaignId))
     )
 
 

@@ -27,12 +27,13 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Actor, Campaign, with_send_time
+from mailwright.sources.campaigns.campaigns import with_send_time
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.numbers import load_ab_test
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.variants import CampaignNotStartable
@@ -406,7 +407,7 @@ async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, campai
 @router.post("/{campaign_id}/retry")
 async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     try:
-        _, found = await engine.campaigns.retry_failed(_acting(visitor), campaign_id)
+        _, found = await engine.campaign_failures.retry_failed(_acting(visitor), campaign_id)
     except NotPossibleNow as error:
         return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
     return redirect(request, f"/campaigns/{campaign_id}", retry_text(found))
@@ -416,14 +417,16 @@ async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, 
 async def resolve_in_doubt(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Resolve all unconfirmed emails at once."""
     decision = resolution_of((await read_fields(request))["as"])
-    resolving = engine.campaigns.resolve_in_doubt(_acting(visitor), campaign_id, decision)
+    resolving = engine.campaign_failures.resolve_in_doubt(_acting(visitor), campaign_id, decision)
     return await _act(request, campaign_id, resolving, _RESOLVED[decision])
 
 
 @router.post("/{campaign_id}/accept")
 async def accept_failures(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     words = "Failures accepted. The campaign is finished."
-    return await _act(request, campaign_id, engine.campaigns.accept_failures(_acting(visitor), campaign_id), words)
+    return await _act(
+        request, campaign_id, engine.campaign_failures.accept_failures(_acting(visitor), campaign_id), words
+    )
 
 
 @router.post("/{campaign_id}/extend")

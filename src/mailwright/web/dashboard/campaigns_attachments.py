@@ -11,7 +11,7 @@ from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.attachments import read_content
-from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.records import Actor
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.shell import PageRoute, redirect

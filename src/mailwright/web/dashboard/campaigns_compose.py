@@ -17,9 +17,9 @@ from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.schedule import is_past
 from mailwright.sources.api.validation import RequestInvalid
-from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.checks import PAST_SEND_TIME_WARNING, require_template
 from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews

@@ -9,8 +9,8 @@ from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
 from mailwright.schemas.exclusions import EXCLUSION_TEXT, exclusion_text
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.checks import named_audience
+from mailwright.sources.campaigns.records import Campaign
 from mailwright.web.api.campaign_exclusions import excluded_file
 from mailwright.web.dashboard.shell import PageRoute, page
 from mailwright.web.session import ViewerDep, Visitor

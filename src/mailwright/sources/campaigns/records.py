@@ -1,0 +1,143 @@
+"""Rows of campaigns: find and lock them, and change them with an entry in the audit log."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from sqlalchemy import select, update
+
+from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid
+from mailwright.outbox import audit_log
+from mailwright.sources.campaigns.announce import AnnouncedCampaign
+from mailwright.sources.campaigns.attachments import CampaignAttachment, list_attachments
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.entries import QueueEntry, find_entry
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import campaigns
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    key: int
+    campaign_id: str
+    tenant_id: int
+    status: CampaignStatus
+    definition: CampaignDefinition
+    created_at: Instant
+    updated_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+    attachments: tuple[CampaignAttachment, ...] = ()  # not in lists of campaigns
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts, and for which tenant. A tenant of None is an operator on the console, who may act for all."""
+
+    name: str
+    tenant_id: int | None
+
+
+class CampaignChanges:
+    """Changes a campaign and records who did it, in the transaction of the caller."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def move_to(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        action: CampaignAction,
+        campaign: Campaign,
+        status: CampaignStatus,
+        **changes: Any,
+    ) -> Campaign:
+        await self.change(tx, campaign, status=status, **changes)
+        await self.record(tx, actor, action, campaign, before=campaign.status, after=status)
+        return await find_campaign(tx, campaign.campaign_id, None)
+
+    async def set_send_time(
+        self, tx: Transaction, actor: Actor, campaign: Campaign, scheduled_at: Instant | None
+    ) -> None:
+        definition = campaign.definition.model_copy(update={"scheduled_at": scheduled_at})
+        await self.change(tx, campaign, definition=as_text(definition), scheduled_at=scheduled_at)
+        before, after = isoformat(campaign.definition.scheduled_at), isoformat(scheduled_at)
+        await self.record(tx, actor, CampaignAction.RESCHEDULE, campaign, before=before, after=after)
+
+    async def change(self, tx: Transaction, campaign: Campaign, **changes: Any) -> None:
+        changes["updated_at"] = self._clock.now()
+        await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
+
+    async def record(self, tx: Transaction, actor: Actor, action: str, campaign: Campaign, **detail: Any) -> None:
+        await audit_log.record(
+            tx,
+            self._clock.now(),
+            actor=actor.name,
+            action=f"campaign.{action}",
+            subject=campaign.campaign_id,
+            tenant_id=campaign.tenant_id,
+            detail={"name": campaign.name, **detail},
+        )
+
+
+async def lock_campaign(tx: Transaction, actor: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
+    campaign = await find_campaign(tx, campaign_id, actor.tenant_id, to_change=True)
+    check_status(campaign, action)
+    return campaign
+
+
+def check_status(campaign: Campaign, action: CampaignAction) -> None:
+    if campaign.status not in ALLOWED_STATUSES[action]:
+        allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
+        raise NotPossibleNow(f"The campaign is {campaign.status}. This is possible only in the status {allowed}.")
+
+
+async def find_campaign(
+    tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_change: bool = False
+) -> Campaign:
+    if not is_uuid(campaign_id):
+        raise NotFound
+    query = select(campaigns).where(campaigns.c.campaign_id == campaign_id)
+    if tenant_id is not None:
+        query = query.where(campaigns.c.tenant_id == tenant_id)
+    rows = await tx.execute(query.with_for_update() if to_change else query)
+    if not rows:
+        raise NotFound
+    return replace(campaign_of_row(rows[0]), attachments=await list_attachments(tx, rows[0].id))
+
+
+async def entry_of(tx: Transaction, campaign: Campaign) -> QueueEntry:
+    entry = await find_entry(tx, campaign.key)
+    if entry is None:
+        raise NotFound
+    return entry
+
+
+def announced(campaign: Campaign) -> AnnouncedCampaign:
+    return AnnouncedCampaign(campaign.key, campaign.campaign_id, campaign.name, campaign.tenant_id)
+
+
+def as_text(definition: CampaignDefinition) -> str:
+    return definition.model_dump_json(by_alias=True, exclude_none=True)
+
+
+def campaign_of_row(row: Any) -> Campaign:
+    return Campaign(
+        key=row.id,
+        campaign_id=row.campaign_id,
+        tenant_id=row.tenant_id,
+        status=CampaignStatus(row.status),
+        definition=CampaignDefinition.model_validate(orjson.loads(row.definition)),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

@@ -1,0 +1,24 @@
+"""Rows that the queue refuses to change."""
+
+from mailwright.domain.clock import MINUTE, Instant
+from mailwright.ops.logs import logger
+
+# How long such a row is left alone.
+FAILING_ROW_PAUSE: Instant = 5 * MINUTE
+
+log = logger(__name__)
+
+
+class FailingRows:
+    """Rows that the queue refuses to change, for example because of a trigger. Each is left alone for a while."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, Instant] = {}  # by row key
+
+    def contains(self, row_key: str, now: Instant) -> bool:
+        return self._until.get(row_key, 0) > now
+
+    def add(self, row_key: str, now: Instant, notification_id: int, error: Exception) -> None:
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        self._until[row_key] = now + FAILING_ROW_PAUSE
+        log.error("notification_row_failed", notification_id=notification_id, reason=f"{type(error).__name__}: {error}")
