@@ -116,8 +116,13 @@ class PostgresServer:
         self._has_template = True
 
     def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end_cleaners(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._server.stop()
+
+    async def _end_cleaners(self) -> None:
+        for connection in self._cleaners.values():
+            connection.terminate()
 
     def stop_at_once(self) -> None:
         """Stop like a crash: no transaction finishes, and the next start recovers."""

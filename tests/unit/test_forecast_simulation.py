@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.permits import Deferral, LimitLevel, Limits, QuotaSnapshot
 from mailwright.policies.hours import outside_hours
-from mailwright.sources.campaigns import simulation
+from mailwright.sources.campaigns import leaps
 from mailwright.sources.campaigns.forecast_values import ForecastSegment, QueuedCampaign, summarize_segments
 from mailwright.sources.campaigns.simulation import SimulationConditions, simulate
 from tests.examples import examples
@@ -69,7 +69,7 @@ def test_skipping_equal_days_does_not_change_the_result(
 ) -> None:
     conditions = SimulationConditions(NOW, 7.0, {}, quota, 60 * DAY)
     result = simulate(queue, conditions)
-    with mock.patch.object(simulation, "recurrence_periods", return_value=[]):
+    with mock.patch.object(leaps, "recurrence_periods", return_value=[]):
         in_detail = simulate(queue, conditions)
     assert result.steps <= in_detail.steps + 2 * 24 * 60
     for short, long in zip(result.campaigns, in_detail.campaigns, strict=True):
@@ -108,7 +108,7 @@ def test_segments_cover_all_time_and_all_messages_once(
 def test_simulation_sends_nothing_outside_working_hours(now: Instant, zone: str, hours: str) -> None:
     """Includes the nights in which clocks change."""
     tenant = Limits(working_hours=hours, timezone=zone)
-    with mock.patch.object(simulation, "recurrence_periods", return_value=[]):
+    with mock.patch.object(leaps, "recurrence_periods", return_value=[]):
         [campaign] = simulate([one(200_000, tenant)], SimulationConditions(now, 5.0, horizon=5 * DAY)).campaigns
     for segment in campaign.segments:
         if segment.sent:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 
-from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.domain.states import Priority
@@ -18,8 +17,6 @@ CLAIM_BATCH = 100
 SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
 # Before suspects are built, the worker waits this long for messages in flight: a crash would leave them in doubt.
 SECONDS_TO_FINISH_OTHERS = 2.0
-# A draining worker waits for its own deferrals up to this long.
-LONGEST_DEFERRAL_TO_WAIT_FOR: Instant = 2 * SECOND
 
 
 class Feeder:
@@ -167,7 +164,7 @@ class Feeder:
         gate, settler = self._parts.gate, self._settler
         pause = max(settler.deferred_until, gate.deferred_until) - self._parts.clock.now()
         settler.deferred_until = gate.deferred_until = 0
-        if not 0 < pause <= LONGEST_DEFERRAL_TO_WAIT_FOR:
+        if not 0 < pause <= self._settings.drain_wait:
             return False
         await asyncio.sleep(pause / 1000)
         return True

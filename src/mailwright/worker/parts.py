@@ -27,6 +27,7 @@ class WorkerSettings:
     maintenance_seconds: float = 1.0
     source_duty_seconds: float = 1.0
     shutdown_grace: Instant = 30 * SECOND
+    drain_wait: Instant = 2 * SECOND  # A draining worker waits for its own deferrals up to this long.
     lifetimes: Lifetimes = DEFAULT_LIFETIMES
     doubt_grace: Instant = 0  # How long to wait for a provider's report before a message in doubt is decided.
 

@@ -17,19 +17,12 @@ from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.schemas.explanation_text import message_text
 from mailwright.storage.tables import counters, lane_deferrals
-from mailwright.worker import feeder
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
 from tests.standins.provider import ScriptedProvider
 
 Limited = Callable[[str], AbstractAsyncContextManager[Bench]]
-
-
-@pytest.fixture(autouse=True)
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drained worker does not wait for the next second: the test moves the clock."""
-    monkeypatch.setattr(feeder, "LONGEST_DEFERRAL_TO_WAIT_FOR", 0)
 
 
 @pytest.fixture(params=["database", "valkey"])

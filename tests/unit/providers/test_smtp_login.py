@@ -31,7 +31,10 @@ async def test_message_and_password_are_encrypted(encrypted: tuple[SmtpSink, str
     async with smtp_to(url_of(sink, credentials=CREDENTIALS, options=tls)) as smtp:
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(30)))
     assert {result.kind for result in results} == {ResultKind.SENT}
-    assert all(session.is_encrypted and session.user == "me@example.com" for session in sink.sessions)
+    used = [message.session for message in sink.messages]
+    assert all(session.is_encrypted and session.user == "me@example.com" for session in used)
+    # A connection that was still being opened may have ended before its password was sent.
+    assert all(session.is_encrypted or session.user is None for session in sink.sessions)
     assert not sink.violations
 
 
