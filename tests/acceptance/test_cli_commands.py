@@ -438,8 +438,8 @@ def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) 
 
 # Modules of services, migrations, message rendering and the other database engine.
 HEAVY = """
-alembic argon2 asyncpg botocore cryptography css_inline fastapi inscriptis jinja2 lxml mrml opentelemetry redis
-rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml
+alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mrml opentelemetry redis rich.live
+sqlalchemy.dialects.postgresql structlog uvicorn yaml
 """
 LIGHT = f"""
 import sys

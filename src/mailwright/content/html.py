@@ -25,6 +25,7 @@ MAX_COMMENTS = 1_000
 MAX_OPEN_ELEMENTS = 3_000
 # The longest event name has 24 letters; a longer attribute is not a handler.
 MAX_HANDLER_LENGTH = 60
+MAX_HANDLER_BYTES = 4 * MAX_HANDLER_LENGTH
 
 
 # Stands for content that was not parsed because of a limit.
@@ -41,12 +42,12 @@ class HtmlValue(NamedTuple):
 
 def html_problem(html: str) -> str | None:
     """Return why this HTML must not be sent, or None."""
-    size = len(html) if html.isascii() else len(html.encode("utf-8", "replace"))
-    if size > MAX_BYTES:
-        return f"The HTML has {size} bytes; at most {MAX_BYTES} are allowed."
+    # HTML knows upper and lower case of ASCII letters only, and bytes are searched several times faster than text.
+    lowered = html.encode("utf-8", "replace").lower()
+    if len(lowered) > MAX_BYTES:
+        return f"The HTML has {len(lowered)} bytes; at most {MAX_BYTES} are allowed."
     if is_nested_too_deeply(html):
         return f"The HTML has more than {MAX_OPEN_ELEMENTS} open elements at once."
-    lowered = html.lower()
     if is_suspicious(html, lowered) and (problem := find_active_content(html)):
         return problem
     return "The HTML is blank: it has neither text nor an image." if _is_blank(html, lowered) else None
@@ -80,14 +81,14 @@ _NO_CONTROLS = dict.fromkeys(_CONTROLS)
 _DANGEROUS = re.compile(
     r"((?:java|vb|live)script:|data:(?:text/(?:html|xml)|application/(?:xhtml\+)?xml|image/svg\+xml))", re.IGNORECASE
 )
-_SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
+_SCRIPT_ELEMENT = re.compile(rb"<[^\s<>]*script")
 # The pattern starts with "on" and looks behind, so that the search jumps from one "on" to the next. The length of the
 # name is limited, because otherwise a text full of beginnings would take quadratic time.
-_HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{MAX_HANDLER_LENGTH}}}\s*=""")
+_HANDLER = re.compile(rb"""on(?<=[\s/"'\0]on)[^\s=>/]{1,%d}\s*=""" % MAX_HANDLER_BYTES)
 # Entities for ASCII letters, the colon and what is dropped around them: no other can be part of a scheme.
 OBFUSCATING_ENTITY = re.compile(
-    r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
-    r"|colon|tab|newline)"
+    rb"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
+    rb"|colon|tab|newline)"
 )
 _DATA_URL = re.compile(rb"data:(?!image/(?!svg)|font/)")
 
@@ -102,28 +103,32 @@ _INVISIBLE = re.compile(
     "[\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\x00]+"
 )
 _IMAGES = "img, svg, picture, video, input[type=image], [background]"
-# A closing tag of an element that shows text, right after a visible character.
-_VISIBLE = re.compile(r"</(?<=[^\s<>;&]</)(?:p|td|th|a|h[1-6]|li|div|span|strong|b|em|i)>")
+# A closing tag of an element that shows text, right after a visible character. Spaces beyond ASCII end in the bytes
+# that are excluded as well; other characters that end in them are left to the parser.
+_VISIBLE = re.compile(
+    rb"</(?<=[^\s<>;&\x80-\x8a\x9f\xa0\xa8\xa9\xaf]</)(?:p|td|th|a|h[1-6]|li|div|span|strong|b|em|i)>"
+)
 _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|source)\b)[a-z][^\s/>]*)")
 
 
-def is_suspicious(html: str, lowered: str) -> bool:
+def is_suspicious(html: str, lowered: bytes) -> bool:
     """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
 
     A script element needs its name spelled out, because tag names contain no entities. A handler needs `on` after a
     space, a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may contain
     entities, and tabs, breaks and controls in between: with all of those resolved it becomes visible. CSS
-    escapes have rules of their own, so they are always parsed, and so is `srcdoc`. Lower-casing Unicode only makes more
-    text look like ASCII, never less.
+    escapes have rules of their own, so they are always parsed, and so is `srcdoc`. `lowered` is the HTML in UTF-8, with
+    ASCII letters in lower case: parsers know no other case of names and schemes.
     """
-    if "script" in lowered and _SCRIPT_ELEMENT.search(lowered):
+    if b"script" in lowered and _SCRIPT_ELEMENT.search(lowered):
         return True
-    if _HANDLER.search(lowered) or "srcdoc" in lowered or "\\" in lowered:
+    if _HANDLER.search(lowered) or b"srcdoc" in lowered or b"\\" in lowered:
         return True
     # From the original, because `&Tab;` is an entity and `&tab;` is not.
-    resolved = unescape(html).lower() if OBFUSCATING_ENTITY.search(lowered) else lowered
+    is_obfuscated = b"&" in lowered and OBFUSCATING_ENTITY.search(lowered)
+    resolved = unescape(html).lower().encode("utf-8", "replace") if is_obfuscated else lowered
     # A break inside a word hides it, so all breaks are removed. That can only join more words than there were.
-    joined = resolved.encode("utf-8", "replace").translate(None, _CONTROLS)
+    joined = resolved.translate(None, _CONTROLS)
     return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
 
 
@@ -222,10 +227,10 @@ def _read_node(node: LexborNode) -> Iterator[HtmlValue]:
             yield HtmlValue(tag, name.lower(), value or "")
 
 
-def _is_blank(html: str, lowered: str) -> bool:
+def _is_blank(html: str, lowered: bytes) -> bool:
     # Nearly every email needs no parsing: after the last element that can hide text, any text is visible.
-    hidden_from = max([lowered.rfind(start) for start in ("<!--", "<style", "<title", "<template")])
-    hidden_until = max([lowered.rfind(end) for end in ("-->", "</style", "</title", "</template")])
+    hidden_from = max([lowered.rfind(start) for start in (b"<!--", b"<style", b"<title", b"<template")])
+    hidden_until = max([lowered.rfind(end) for end in (b"-->", b"</style", b"</title", b"</template")])
     if hidden_from <= hidden_until and _VISIBLE.search(lowered, hidden_until + 1):
         return False
     tree = LexborHTMLParser(html)

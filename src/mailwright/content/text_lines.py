@@ -1,0 +1,289 @@
+"""Write plain text from a text with marks: blank lines between blocks, lists with bullets, tables with columns.
+
+A mark is `BREAK` and one character. It ends the line, and the character says what begins or ends there.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, repeat, zip_longest
+
+BREAK, LINK_START, LINK_TEXT, LINK_END = MARKS = ("\x01", "\x02", "\x03", "\x04")
+
+_SPACED = ("p", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "dl")
+_NAMES_OF_BLOCKS = """
+    address article aside body caption center dd details div dt fieldset figcaption footer form header hgroup html
+    legend main nav option section summary
+"""
+_LEVELS = {"ul": "u", "ol": "o", "blockquote": "q"}
+# Elements that begin or end a line, and the marks of their start and end tags.
+_BOTH = {**dict.fromkeys(_SPACED, f"{BREAK}p"), **dict.fromkeys(_NAMES_OF_BLOCKS.split(), f"{BREAK}b"), "q": '"'}
+START_MARKS = {
+    **_BOTH,
+    **{name: f"{BREAK}{sign}" for name, sign in _LEVELS.items()},
+    **dict.fromkeys(["td", "th"], f"{BREAK}c"),
+    **dict.fromkeys(["pre", "listing", "xmp"], f"{BREAK}v"),
+    "br": f"{BREAK}n",
+    "li": f"{BREAK}i",
+    "table": f"{BREAK}t",
+    "tr": f"{BREAK}r",
+}
+END_MARKS = {
+    **_BOTH,
+    **{name: f"{BREAK}{sign.upper()}" for name, sign in _LEVELS.items()},
+    **dict.fromkeys(["pre", "listing", "xmp"], f"{BREAK}V"),
+    "a": LINK_END,
+    "br": f"{BREAK}n",
+    "li": f"{BREAK}b",
+    "table": f"{BREAK}T",
+}
+_TABLE, _ROW, _CELL = f"{BREAK}t", f"{BREAK}r", f"{BREAK}c"
+_FLAT_TABLE = re.compile(rf"{_TABLE}\s*+{_ROW}\s*+((?:{_CELL}[^{BREAK}]*+|{_ROW}\s*+)*+){BREAK}T")
+_SPACES = ("\n", "  ", "\t", "\r", "\xa0")
+_BULLETS = ("* ", "+ ", "o ", "- ")
+_INDENT, _QUOTE = "    ", "> "
+# Deeper levels are not indented further: a thousand nested lists would otherwise become a megabyte of spaces.
+_MAX_LEVELS = 12
+# Wider tables are not aligned: email programs would wrap the padding.
+_MAX_TABLE_WIDTH = 100
+
+
+def write(marked: str) -> str:
+    """Return the text of a marked text."""
+    if _TABLE in marked:
+        marked = _FLAT_TABLE.sub(_write_flat_table, marked)
+    return _Lines().write(marked)
+
+
+def _write_flat_table(table: re.Match[str]) -> str:
+    """Write a table whose cells have text only. The general way below gives the same, and takes twice the time."""
+    body = table[1].replace(f"\n{BREAK}", BREAK)
+    if any(space in body for space in _SPACES):
+        rows = [[" ".join(cell.split()) for cell in row.split(_CELL)[1:]] for row in body.split(_ROW)]
+    else:
+        rows = [[*map(str.strip, row.split(_CELL)[1:])] for row in body.split(_ROW)]
+    return f"{BREAK}l" + "\n".join(_align(rows)) + f"{BREAK}b"
+
+
+def _align(rows: list[list[str]]) -> Iterator[str]:
+    """Yield the line of each row, with columns below each other if there is room."""
+    columns = zip_longest(*[row for row in rows if len(row) - row.count("") > 1], fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) + 2 * len(widths) > _MAX_TABLE_WIDTH:
+        yield from ("  ".join(filter(None, row)) for row in rows)
+        return
+    line = "".join([f"%-{width}s  " if width else "%s" for width in widths])
+    for row in rows:
+        if len(row) == len(widths):
+            yield (line % tuple(row)).rstrip()
+        else:
+            yield "  ".join(map(str.ljust, row, [*widths, *repeat(0, len(row) - len(widths))])).strip()
+
+
+class _Lines:
+    """Lines are only added, or joined at the end, so that the time is linear in any depth of lists and tables."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._is_blank_due = False
+        self._cell_start = -1  # The line at which a cell begins beside another; no blank line comes before it.
+        self._levels: list[_Level] = []
+        self._open: Counter[str] = Counter()
+        self._prefix = ""
+        self._bullet = ""
+        self._tables: list[_Table] = []
+        self._is_line_empty = True  # Whether there was no text since the last mark.
+        self._kept = 0  # How many elements are open in which white space is kept.
+
+    def write(self, marked: str) -> str:
+        begin: dict[str, Callable[[], None]] = {
+            "p": self._begin_paragraph,
+            "n": self._break_line,
+            "c": self._begin_cell,
+            "r": self._begin_row,
+            "t": self._begin_table,
+            "T": self._end_table,
+            "i": self._begin_item,
+            "v": self._begin_kept,
+            "V": self._end_kept,
+        }
+        for segment in f"b{marked}".split(BREAK):
+            sign = segment[0]
+            if sign in begin:
+                begin[sign]()
+            elif sign not in "bl":
+                self._change_level(sign)
+            if sign == "l" or self._kept:
+                self._add_lines(segment[1:].split("\n"))
+            elif words := " ".join(segment[1:].split()):
+                self._add(words)
+                continue
+            self._is_line_empty = True
+        while self._tables:
+            self._end_table()
+        return "\n".join(self._lines)
+
+    def _add(self, text: str) -> None:
+        if self._is_blank_due:
+            self._leave_blank()
+        self._lines.append((self._bullet or self._prefix) + text)
+        self._bullet = ""
+        self._is_line_empty = False
+
+    def _add_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if line or self._kept:
+                self._add(line.rstrip())
+
+    def _leave_blank(self) -> None:
+        self._is_blank_due = False
+        here = len(self._lines)
+        if self._lines and self._lines[-1] and here != self._cell_start:
+            self._lines.append("")
+            for table in reversed(self._tables):
+                if not table.start_behind(here):
+                    return
+
+    def _begin_paragraph(self) -> None:
+        self._is_blank_due = True
+
+    def _break_line(self) -> None:
+        self._is_blank_due = self._is_blank_due or self._is_line_empty
+
+    def _begin_kept(self) -> None:
+        self._is_blank_due = True
+        self._kept += 1
+
+    def _end_kept(self) -> None:
+        self._is_blank_due = True
+        self._kept = max(0, self._kept - 1)
+
+    def _change_level(self, sign: str) -> None:
+        """Begin (`u`, `o`, `q`) or end (`U`, `O`, `Q`) a list or quotation."""
+        kind = sign.lower()
+        self._is_blank_due = self._is_blank_due or kind == "q"
+        if kind == sign:
+            depth = len(self._levels)
+            indent = "" if depth >= _MAX_LEVELS else _QUOTE if kind == "q" else _INDENT
+            bullets = (f"{number}. " for number in count(1)) if kind == "o" else repeat(_BULLETS[depth % 4])
+            self._prefix += indent
+            self._levels.append(_Level(kind, self._prefix, bullets))
+            self._open[kind] += 1
+            return
+        self._bullet = ""
+        while self._open[kind]:
+            ended = self._levels.pop()
+            self._open[ended.kind] -= 1
+            self._prefix = self._levels[-1].prefix if self._levels else ""
+            if ended.kind == kind:
+                return
+
+    def _begin_item(self) -> None:
+        bullet = next(self._levels[-1].bullets) if self._levels else _BULLETS[0]
+        self._bullet = self._prefix[: -len(bullet)] + bullet
+
+    def _begin_table(self) -> None:
+        self._tables.append(_Table())
+
+    def _end_table(self) -> None:
+        if self._tables:
+            self._end_row()
+            for row, line in self._tables.pop().aligned():
+                self._lines[row] = line
+
+    def _begin_row(self) -> None:
+        if self._tables:
+            self._end_row()
+            if self._is_blank_due:
+                self._leave_blank()
+            self._tables[-1].start_row(len(self._lines))
+
+    def _end_row(self) -> None:
+        self._end_cell()
+        if (start := self._tables[-1].end_row(self._lines, len(self._prefix))) is not None:
+            del self._lines[start + 1 :]
+            self._is_blank_due = False
+
+    def _begin_cell(self) -> None:
+        if not self._tables:
+            return
+        self._end_cell()
+        table = self._tables[-1]
+        if table.row_start is None:
+            self._begin_row()
+        table.cell_start = len(self._lines)
+        if table.is_beside:
+            self._cell_start = table.cell_start
+
+    def _end_cell(self) -> None:
+        table, lines = self._tables[-1], self._lines
+        if table.cell_start is None:
+            return
+        while len(lines) > table.cell_start and not lines[-1]:
+            lines.pop()
+            self._is_blank_due = True
+        table.end_cell(len(lines))
+        self._cell_start = -1
+
+
+class _Level:
+    """An open list or quotation."""
+
+    __slots__ = ("bullets", "kind", "prefix")
+
+    def __init__(self, kind: str, prefix: str, bullets: Iterator[str]) -> None:
+        self.kind, self.prefix, self.bullets = kind, prefix, bullets
+
+
+class _Table:
+    """An open table. A row whose cells have one line each becomes one line; other cells stay below each other."""
+
+    __slots__ = ("_cells", "_rows", "cell_start", "is_flat", "row_start")
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, str, list[str]]] = []  # The line, its prefix, its cells.
+        self._cells: list[tuple[int, int]] = []
+        self.row_start: int | None = None
+        self.cell_start: int | None = None
+        self.is_flat = True
+
+    def start_row(self, line: int) -> None:
+        self._cells, self.row_start, self.is_flat = [], line, True
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the next cell stands beside another."""
+        return self.is_flat and bool(self._cells)
+
+    def start_behind(self, blank: int) -> bool:
+        """Let a row and a cell that begin at this blank line begin behind it. Return whether there were any."""
+        is_row, is_cell = self.row_start == blank, self.cell_start == blank
+        if is_row:
+            self.row_start = blank + 1
+        if is_cell:
+            self.cell_start = blank + 1
+        return is_row or is_cell or self.row_start is None
+
+    def end_cell(self, line: int) -> None:
+        if self.cell_start is not None:
+            self._cells.append((self.cell_start, line))
+            if line > self.cell_start + 1:
+                self.is_flat = False
+            self.cell_start = None
+
+    def end_row(self, lines: list[str], indent: int) -> int | None:
+        """Return the line that the row becomes, if its cells stand beside each other."""
+        start, self.row_start = self.row_start, None
+        if start is None or not self.is_flat or len(self._cells) < 2:
+            return None
+        cells = [lines[line][indent:] if end > line else "" for line, end in self._cells]
+        filled = len(lines) - start
+        if filled < 2 or filled != len(cells) - cells.count(""):
+            return None
+        self._rows.append((start, lines[start][:indent], cells))
+        return start
+
+    def aligned(self) -> Iterator[tuple[int, str]]:
+        """Yield each row that is one line."""
+        for (line, prefix, _), text in zip(self._rows, _align([cells for _, _, cells in self._rows]), strict=True):
+            yield line, prefix + text
