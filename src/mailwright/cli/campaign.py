@@ -1,7 +1,6 @@
 """`mailwright campaign`: one email for many recipients, from draft to report."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -50,7 +49,7 @@ from mailwright.cli.campaign_output import View, limits, picture, schedule_text,
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
@@ -526,13 +525,7 @@ def report_command(
     async def work(at: Installation) -> None:
         rows = report.report_rows(at.database, (await _found(at, campaign_id)).key)
         parts = report_json(rows) if as_json else report_csv(rows)
-        if file is None or str(file) == "-":
-            async for part in parts:
-                sys.stdout.write(part)
-            return
-        with await asyncio.to_thread(file.open, "w", encoding="utf-8", newline="") as opened:
-            async for part in parts:
-                opened.write(part)
+        await write_parts(parts, file)
 
     _run(work)
 

@@ -1,7 +1,6 @@
 """`mailwright mailout`: send Notion pages to subscribers and write the results back to Notion."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run, warn_if_held
 from mailwright.cli.options import Json, Limit, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines, zone_time
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines, write_parts, zone_time
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
@@ -159,13 +158,7 @@ def report_command(
     async def work(at: Installation) -> None:
         found = await _service(at).runs.find(run_id, tenant_id=None)
         parts = report_csv(report.report_rows(at.database, found.campaign_key or 0))
-        if file is None or str(file) == "-":
-            async for part in parts:
-                sys.stdout.write(part)
-            return
-        with await asyncio.to_thread(file.open, "w", encoding="utf-8", newline="") as opened:
-            async for part in parts:
-                opened.write(part)
+        await write_parts(parts, file)
 
     _known(lambda: run(work))
 

@@ -1,9 +1,11 @@
 """Terminal output: tables for people, JSON for scripts. A status is always a word with a symbol, not just a colour."""
 
+import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import Any, Final
 
 from rich import box
@@ -33,6 +35,17 @@ class Display:
     """How this process shows times: in the time zone of the command's tenant, or of the installation."""
 
     zone: tzinfo = UTC
+
+
+async def write_parts(parts: AsyncIterable[str], file: Path | None) -> None:
+    """Write a long text to a file as its parts arrive; without a file, or for `-`, to stdout."""
+    if file is None or str(file) == "-":
+        async for part in parts:
+            sys.stdout.write(part)
+        return
+    with await asyncio.to_thread(file.open, "w", encoding="utf-8", newline="") as opened:
+        async for part in parts:
+            opened.write(part)
 
 
 display = Display()

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
-from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.presend_checks import PresendContext
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
@@ -18,11 +18,10 @@ from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.slice_input import SliceRefused
 from mailwright.sources.articles.slices import SlicePositionTaken
-from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
+from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
-from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -84,32 +83,19 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep, slice_
 
 @router.post("/~preview")
 async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
-    try:
-        rendered = await _render(request, engine, visitor, form)
-    except MailwrightError as error:
-        return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
+    return await EditorPreview(form, _render(request, engine, visitor, form), _sentence).frame()
 
 
 @router.post("/~preview/details")
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=_VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
-    try:
-        rendered = await _render(request, engine, visitor, form)
-    except MailwrightError as error:
-        values["problem"] = _sentence(error)
-        values["is_empty"] = not (form["title"] or form["dek"] or form["body_md"])
-    else:
-        facts = PresendContext(postal_address=engine.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
-        minded = [each for each in found if each.code not in _ADDED_BY_LAYOUT]
-        has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "issues": minded, "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
+    preview = EditorPreview(form, _render(request, engine, visitor, form), _sentence)
+    context = PresendContext(postal_address=engine.postal_address)
+    is_empty = not (form["title"] or form["dek"] or form["body_md"])
+    return await preview.details(
+        request, visitor, context, added_later=_ADDED_BY_LAYOUT, marks_lines=False, is_empty=is_empty
+    )
 
 
 async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
-from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
+from mailwright.content.presend_checks import PresendContext
+from mailwright.content.template import RenderedEmail
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
@@ -22,11 +22,10 @@ from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, field_errors_of, fields_from, variant_rows
+from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, read_values, sentence
-from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -36,6 +35,8 @@ FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "
 # How many contacts the preview offers; their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
+# Issues about the unsubscribe link, which is added automatically.
+_ADDED_LATER: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")
 # The fields that change the email itself.
 _SHOWN: Final = ("content.", "variables", "experiment")
 
@@ -96,31 +97,16 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign
 
 @router.post("/preview")
 async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=VERBATIM)
-    try:
-        rendered = await _render(engine, visitor, form)
-    except MailwrightError as error:
-        return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
+    return await EditorPreview(form, _render(engine, visitor, form), _sentence).frame()
 
 
 @router.post("/preview/details")
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Return subject, plain text, errors and warnings of the preview."""
     form = await read_fields(request, verbatim=VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
-    try:
-        rendered = await _render(engine, visitor, form)
-    except MailwrightError as error:
-        line = error.line if isinstance(error, InvalidTemplate) else None
-        values |= {"problem": _sentence(error), "line": line, "in_subject": isinstance(error, InvalidSubject)}
-    else:
-        facts = PresendContext(postal_address=engine.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
-        has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "issues": _author_issues(found), "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
+    preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
+    context = PresendContext(postal_address=engine.postal_address)
+    return await preview.details(request, visitor, context, added_later=_ADDED_LATER)
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
@@ -185,8 +171,3 @@ def _sentence(error: MailwrightError) -> str:
             return " ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
         case _:
             return sentence(str(error))
-
-
-def _author_issues(findings: list[PresendIssue]) -> list[PresendIssue]:
-    """Return the issues without those about the unsubscribe link, which is added automatically."""
-    return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

@@ -13,7 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
-from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
+from mailwright.content.template import InvalidTemplate, RenderedEmail
 from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
@@ -24,8 +24,9 @@ from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
+from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
-from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
+from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -83,31 +84,17 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
 
 @router.post("/~preview")
 async def show_preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Render the current form for the preview frame. Nothing is stored."""
     form = await read_fields(request, verbatim=_VERBATIM)
-    try:
-        rendered = await _render(engine, visitor, form)
-    except MailwrightError as error:
-        return email_frame(previews.notice(_sentence(error)))
-    return email_frame(previews.preview_html(rendered, is_dark=form["scheme"] == "dark"))
+    return await EditorPreview(form, _render(engine, visitor, form), _sentence).frame()
 
 
 @router.post("/~preview/details")
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
-    values: dict[str, Any] = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False}
-    try:
-        rendered = await _render(engine, visitor, form)
-    except MailwrightError as error:
-        line = error.line if isinstance(error, InvalidTemplate) else None
-        values |= {"problem": _sentence(error), "line": line, "in_subject": isinstance(error, InvalidSubject)}
-    else:
-        # A template can be used for bulk and for transactional email.
-        facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
-        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, context=facts)
-        has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "issues": found, "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
+    preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
+    # A template can be used for bulk and for transactional email.
+    context = PresendContext(is_bulk=False, postal_address=engine.postal_address)
+    return await preview.details(request, visitor, context)
 
 
 @router.get("/{template_id}")

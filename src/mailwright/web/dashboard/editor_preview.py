@@ -1,0 +1,66 @@
+"""The preview beside an editor: its form as an email in a frame, and the errors and warnings below it."""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
+from mailwright.domain.errors import MailwrightError
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.forms import Fields
+from mailwright.web.dashboard.shell import email_frame, fragment
+from mailwright.web.session import Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class EditorPreview:
+    """`describe` turns an error into a sentence."""
+
+    form: Fields
+    rendering: Awaitable[RenderedEmail]
+    describe: Callable[[MailwrightError], str]
+
+    async def frame(self) -> Response:
+        """Return the email for the preview frame. Nothing is stored."""
+        try:
+            rendered = await self.rendering
+        except MailwrightError as error:
+            return email_frame(previews.notice(self.describe(error)))
+        return email_frame(previews.preview_html(rendered, is_dark=self.form["scheme"] == "dark"))
+
+    async def details(
+        self,
+        request: Request,
+        visitor: Visitor,
+        context: PresendContext,
+        *,
+        added_later: Collection[str] = (),
+        marks_lines: bool = True,
+        **values: Any,
+    ) -> Response:
+        """Return subject, plain text, errors and warnings of the preview.
+
+        `added_later` are the codes of issues about what is added automatically. `marks_lines`: the lines of the
+        template are those of the editor.
+        """
+        values = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False, **values}
+        try:
+            rendered = await self.rendering
+        except MailwrightError as error:
+            line = error.line if marks_lines and isinstance(error, InvalidTemplate) else None
+            is_subject = isinstance(error, InvalidSubject)
+            values |= {"problem": self.describe(error), "line": line, "in_subject": is_subject}
+        else:
+            found = run_presend_checks(
+                subject=rendered.subject, html=rendered.html, text=rendered.text, context=context
+            )
+            issues = [each for each in found if each.code not in added_later]
+            has_dark = previews.has_dark_style(rendered.html or "")
+            values |= {"rendered": rendered, "issues": issues, "has_dark": has_dark}
+        template = "campaigns/preview_details.html"
+        return fragment(request, visitor, template, form=self.form, advice=ADVICE.get, **values)
