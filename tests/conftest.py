@@ -24,9 +24,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Use one worker more than there are processors: many tests wait for other processes or for time to pass."""
+    """Use more workers than there are processors: many tests wait for other processes or for time to pass."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return processors + 1
+    return processors + max(2, processors // 2)
 
 
 def pytest_collection_finish() -> None:

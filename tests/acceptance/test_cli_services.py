@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -157,14 +156,13 @@ async def test_service_finishes_sends_in_flight_before_exit(
 async def test_second_signal_stops_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
     held = sink.hold(Step.DOT, nth=1)
     await accept(database)
-    async with commands.service("worker", **through(sink)) as service:
+    # The test ends long before the grace time does.
+    async with commands.service("worker", **through(sink), SHUTDOWN_GRACE_SECONDS="3600") as service:
         await held.reached.wait()
         service.signal(signal.SIGTERM)
         await service.logged("stopping")
-        began = time.monotonic()
         service.signal(signal.SIGTERM)
         assert await service.ended() == 128 + signal.SIGTERM
-        assert time.monotonic() - began < 2
     held.release()
 
 
