@@ -1,10 +1,9 @@
 """Models of articles, slices and article runs. JSON names are those of the files that hold slices."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from mailwright.domain.clock import isoformat
 from mailwright.domain.divisions import MAX_DIVISION_LENGTH
 from mailwright.schemas.base import SnakeResponseModel, Time, extend
 from mailwright.schemas.paging import Page
@@ -235,18 +234,6 @@ class ArticleCoverageResponse(SnakeResponseModel):
     skipped: int
     variants: list[VariantCoverageResponse]
     unread: list[SliceResponse]
-
-
-def slice_record(slice_: Slice) -> dict[str, Any]:
-    """Return the slice as a record of an export file."""
-    return {
-        "slice_id": slice_.slice_id,
-        **{name: getattr(slice_, name) for name in slice_input.FIELDS},
-        "tags": list(slice_.tags),
-        "publish_status": slice_.publish_status.value,
-        "publish_at": isoformat(slice_.publish_at),
-        "expires_at": isoformat(slice_.expires_at),
-    }
 
 
 def article_run_response(run: ArticleRun) -> ArticleRunResponse:

@@ -77,7 +77,8 @@ def create_app(engine: Engine) -> FastAPI:
     """Build the HTTP application on a running engine.
 
     `app.state` also holds functions for the server: it calls `stop` at the start of a shutdown, to end open streams;
-    `finish` before the database is closed; and `look_after` periodically, to resume imports of a killed process.
+    `finish` before the database is closed; and `look_after` periodically, to resume imports of a killed process and to
+    delete old failed sign-ins.
     """
     app = FastAPI(
         title="Mailwright",
@@ -93,12 +94,16 @@ def create_app(engine: Engine) -> FastAPI:
         await live_updates.finish()
         await engine.import_uploads.close()
 
+    async def look_after() -> None:
+        await engine.failed_sign_ins.delete_expired()
+        await engine.import_uploads.resume_interrupted()
+
     app.state.engine = engine
     app.state.live_updates = live_updates
     app.state.result_cache = result_cache
     app.state.stop = live_updates.close
     app.state.finish = finish
-    app.state.look_after = engine.import_uploads.resume_interrupted
+    app.state.look_after = look_after
     _add_routes(app)
     handle_problems(app)
     app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)

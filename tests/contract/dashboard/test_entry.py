@@ -7,14 +7,16 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from sqlalchemy import select
 
-from mailwright.access.failed_sign_ins import ADDRESS_POLICY
+from mailwright.access.failed_sign_ins import ACCOUNT_POLICY, ADDRESS_POLICY
 from mailwright.access.roles import Role, Scope
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
+from mailwright.storage.tables import failed_sign_ins
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import create_app
 from mailwright.web.dashboard import pages
@@ -103,6 +105,15 @@ async def test_every_form_rejects_cross_site_requests(site: Site) -> None:
             assert [answer.status_code for answer in refused] == [403] * 4, path
         # Nothing was changed: the session still exists.
         assert (await client.get("/account")).status_code == 200
+
+
+async def test_old_failed_sign_ins_are_deleted_regularly(site: Site, clock: ManualClock) -> None:
+    async with site.client() as client:
+        await client.post("/sign-in", data={"login": "ada", "password": "not the password"})
+    clock.advance(ACCOUNT_POLICY.forgotten_after + 1)
+    await site.app.state.look_after()
+    async with site.engine.database.read() as tx:
+        assert not await tx.execute(select(failed_sign_ins))
 
 
 async def test_form_token_of_another_session_is_rejected(site: Site) -> None:
