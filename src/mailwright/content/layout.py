@@ -271,17 +271,33 @@ _cached_value = lru_cache(maxsize=4_096)(_encode)
 
 
 def _cached_link(value: str) -> tuple[bytes, bytes]:
-    """Encode a link with a cached beginning: links of recipients differ only at the end. Takes 2 µs, not 5 to 13."""
+    """Encode a link with a cached beginning: links of recipients differ only in their last one or two values.
+
+    Takes 2 to 5 µs, not 5 to 19.
+    """
     cut = max(value.rfind("/"), value.rfind("=")) + 1
-    token = value[cut:]
-    if cut > _LONGEST_START or not _TOKEN.fullmatch(token):
+    joint = value.rfind("&", 0, cut)
+    start = cut if joint < 0 else max(value.rfind("/", 0, joint), value.rfind("=", 0, joint)) + 1
+    last = _encode_token(value[cut:])
+    if start > _LONGEST_START or last is None:
         return _encode(value)
-    as_html, as_text = _cached_value(value[:cut])
+    as_html, as_text = _cached_value(value[:start])
+    if joint < 0:
+        return as_html + last, as_text + last
+    first = _encode_token(value[start:joint])
+    if first is None or cut - joint > _SHORT:
+        return _encode(value)
+    joint_as_html, joint_as_text = _cached_value(value[joint:cut])
+    first += _SOFT_BREAK
+    return as_html + first + joint_as_html + last, as_text + first + joint_as_text + last
+
+
+def _encode_token(token: str) -> bytes | None:
+    """Encode a token on lines of its own; return None if it needs more than that. No line may begin with a dot."""
+    if not _TOKEN.fullmatch(token) or token[:1] == "." or token[_TOKEN_LINE : _TOKEN_LINE + 1] == ".":
+        return None
     end = f"=\r\n{token}" if len(token) <= _TOKEN_LINE else f"=\r\n{token[:_TOKEN_LINE]}=\r\n{token[_TOKEN_LINE:]}"
-    if "\n." in end:
-        return _encode(value)  # No line may begin with a dot.
-    written = end.encode("ascii")
-    return as_html + written, as_text + written
+    return end.encode("ascii")
 
 
 def _fixed_lines(shared: SharedHeaders) -> str:

@@ -48,7 +48,11 @@ SOURCES = st.lists(st.one_of(FIXED, OUTPUTS), max_size=12).map("".join)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 # Links: the start that many recipients share, and the token of each recipient, are encoded separately.
 BEGINNINGS = st.sampled_from(["https://example.com/", "https://example.com/u?a=1&token=", "/", "é / ", "\n.=/", "."])
-LINKS = st.tuples(BEGINNINGS, st.text("aZ09_.-", max_size=200)).map("".join)
+TOKENS = st.text("aZ09_.-", max_size=200)
+JOINTS = st.sampled_from(["&message=", "&a=b/", "&", "&=", f"&{'a' * 80}="])
+LINKS = st.one_of(
+    st.tuples(BEGINNINGS, TOKENS).map("".join), st.tuples(BEGINNINGS, TOKENS, JOINTS, TOKENS).map("".join)
+)
 SCALARS = st.one_of(
     TEXTS, LINKS, st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False), st.lists(TEXTS, max_size=2)
 )
