@@ -19,13 +19,13 @@ MESSAGE = {
 }
 
 
-def accepted_per_second(stage: Stage, *, batch: int, seconds: int, database_url: str) -> float:
+def accepted_per_second(stage: Stage, *, batch: int, seconds: int, database_url: str, processes: int = 1) -> float:
     """Messages per second through POST /v1/email/send (`batch` 1) or /v1/email/batch."""
     wrk = tool("wrk", "wrk")
     body = stage.scratch / f"accept-{batch}.json"
     body.write_text(json.dumps(MESSAGE if batch == 1 else {"messages": [MESSAGE] * batch}))
     connections = 64 if batch == 1 else 4
-    with mailwright.serving(stage, database_url) as service:
+    with mailwright.serving(stage, database_url, processes=processes) as service:
         route = f"{service.url}/v1/email/{'send' if batch == 1 else 'batch'}"
 
         def load(duration: int) -> dict[str, float]:
@@ -48,7 +48,8 @@ def accepted_per_second(stage: Stage, *, batch: int, seconds: int, database_url:
             time.sleep(1)  # what was on its way when wrk stopped is still being accepted
             return found
 
-        load(1)  # first connections, first statements
+        for _ in range(processes):
+            load(1)  # first connections, first statements
         before = mailwright.audit(database_url)["accepted"]
         measured = load(seconds)
         durable = (mailwright.audit(database_url)["accepted"] - before) / batch

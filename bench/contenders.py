@@ -73,6 +73,16 @@ def peer(run: Callable[[Stage, int, int, int], Run]) -> Callable[[Stage, int, Se
     return lambda stage, count, setting: run(stage, count, setting.processes, setting.concurrency)
 
 
+def several(name: str, engine: str, run: Callable[[Stage, int, Setting], Run], processes: int) -> Contender:
+    return Contender(
+        f"{name}-{processes}",
+        f"Mailwright, {engine}, {processes} processes",
+        f"mailwright worker --processes {processes}",
+        run,
+        settings=(Setting(processes),),
+    )
+
+
 CONTENDERS = {
     contender.name: contender
     for contender in (
@@ -86,13 +96,8 @@ CONTENDERS = {
         ),
         Contender("sqlite", "Mailwright, SQLite, one process", "mailwright worker --drain", on_sqlite),
         Contender("postgresql", "Mailwright, PostgreSQL, one process", "mailwright worker --drain", on_postgresql),
-        Contender(
-            "postgresql-2",
-            "Mailwright, PostgreSQL, two processes",
-            "mailwright worker --drain",
-            on_postgresql,
-            settings=(Setting(2),),
-        ),
+        *(several("sqlite", "SQLite", on_sqlite, processes) for processes in (2, 4)),
+        *(several("postgresql", "PostgreSQL", on_postgresql, processes) for processes in (2, 4)),
         Contender(
             "bullmq",
             "BullMQ + nodemailer",

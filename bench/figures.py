@@ -55,13 +55,15 @@ RACERS = {
     "sqlite-speed": ("limit", "sqlite"),
     "postgresql-speed": ("limit", "postgresql", "postgresql-2"),
     "peers": ("sqlite", "postgresql", *PEERS),
+    "processes": tuple(f"{engine}{number}" for engine in ("sqlite", "postgresql") for number in ("", "-2", "-4")),
     "cpu": ("sqlite", "postgresql"),
     "http-speed": ("ses", "sendgrid", "aiobotocore"),
 }
 OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
 OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
-ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
+# By messages per request and processes.
+ACCEPTED_PER_SECOND = {(1, 1): 1_500, (1, 2): 5_000, (1_000, 1): 20_000}
 MATERIALISED_PER_SECOND = 50_000
 IMPORTED_PER_SECOND = 50_000
 IMPORT_MEGABYTES = 200
@@ -76,6 +78,7 @@ def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
         "sqlite-speed": _against_limit,
         "postgresql-speed": _against_limit,
         "peers": _against_peers,
+        "processes": _processes,
         "cpu": _cpu,
         "http-speed": _against_aiobotocore,
     }
@@ -91,6 +94,19 @@ def _against_limit(name: str, order: Order, results: Results) -> Iterator[Figure
         if racer != "limit":
             what = f"{CONTENDERS[racer].title}, against the limit"
             yield _figure(order, name, what, f"≥ {OF_THE_LIMIT[racer]}", found, racer)
+
+
+def _processes(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    """Several processes against one. With two cores, the sink and the database take a part of them."""
+
+    def found(engine: str, processes: int) -> Found:
+        ratio = results.ratio(f"{engine}-{processes}", engine)
+        return Found(_rate(results, f"{engine}-{processes}"), _rate(results, engine), ratio, ratio >= 1)
+
+    for engine in ("sqlite", "postgresql"):
+        for processes in (2, 4):
+            what = f"{CONTENDERS[f'{engine}-{processes}'].title}, against one"
+            yield _figure(order, name, what, "≥ 1", found, engine, processes)
 
 
 def _against_peers(name: str, order: Order, results: Results) -> Iterator[Figure]:
@@ -150,18 +166,23 @@ def claim_cost(order: Order) -> Iterator[Figure]:
 
 
 def api_accept(order: Order) -> Iterator[Figure]:
-    def found(what: str, batch: int) -> Found:
+    def found(what: str, batch: int, processes: int) -> Found:
         rates = []
         for number in range(1, order.rounds + 1):
             order.tell(f"{what}: round {number} of {order.rounds}", 0)
             with order.stage.sqlite_url() as url:
                 seconds = 2 if order.quick else 10
-                rates.append(accepted_per_second(order.stage, batch=batch, seconds=seconds, database_url=url))
-        return Found(f"{median(rates):,.0f}/s", met=median(rates) >= ACCEPTED_PER_SECOND[batch])
+                rates.append(
+                    accepted_per_second(
+                        order.stage, batch=batch, seconds=seconds, database_url=url, processes=processes
+                    )
+                )
+        return Found(f"{median(rates):,.0f}/s", met=median(rates) >= ACCEPTED_PER_SECOND[batch, processes])
 
-    for batch, goal in ACCEPTED_PER_SECOND.items():
+    for (batch, processes), goal in ACCEPTED_PER_SECOND.items():
         what = "API accept, SQLite, " + ("one message a request" if batch == 1 else f"batches of {batch:,}")
-        yield _figure(order, "accept", what, f"≥ {goal:,}/s", found, what, batch)
+        what += f", {processes} processes" if processes > 1 else ""
+        yield _figure(order, "accept", what, f"≥ {goal:,}/s", found, what, batch, processes)
 
 
 def memory(order: Order) -> Iterator[Figure]:
@@ -303,6 +324,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
 NAMES = (
     "sqlite-speed",
     "postgresql-speed",
+    "processes",
     "peers",
     "cpu",
     "http-speed",

@@ -9,11 +9,13 @@ import json
 import statistics
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
 from sqlalchemy import text
 
 from bench import http_sink, job
@@ -30,6 +32,7 @@ from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.settings import load
 from mailwright.outbox.claim import Claims
+from mailwright.outbox.sending_hold import HoldReason, SendingHold, hold_sending
 
 ACCEPT_BATCH = 2_000
 FILL_BATCH = 500_000
@@ -38,32 +41,63 @@ PROGRAM = Path(__file__).parent.parent / ".venv" / "bin" / "mailwright"
 
 
 def drain(stage: Stage, database_url: str, count: int, *, processes: int = 1) -> Run:
-    """Run workers on a database with `count` due messages until all are settled."""
-    return _drain(stage, stage.sink, smtp_provider(stage.sink), database_url, count, processes)
+    """Run a worker on a database with `count` due messages until all are settled."""
+    drained = _drain if processes == 1 else partial(_drain_together, processes=processes)
+    return drained(stage, stage.sink, smtp_provider(stage.sink), database_url, count)
 
 
 def drain_over_http(stage: Stage, provider: str, database_url: str, count: int) -> Run:
     """Do the same through `ses` or `sendgrid`, to an HTTP sink."""
     with started_http_sink(stage.scratch) as sink:
-        run = _drain(stage, sink, http_provider(provider, sink), database_url, count, processes=1)
+        run = _drain(stage, sink, http_provider(provider, sink), database_url, count)
         sink.look_at_the_first()
         return run
 
 
-def _drain(
-    stage: Stage, sink: Counting, provider: Mapping[str, str], database_url: str, count: int, processes: int
-) -> Run:
-    on_postgresql = database_url.startswith("postgresql")
+def _drain(stage: Stage, sink: Counting, provider: Mapping[str, str], database_url: str, count: int) -> Run:
     env = {**environment(database_url), **provider}
-    workers = [
-        Child([PROGRAM, "worker", "--drain"], stage.log(f"mailwright-{number}"), env, stage.scratch)
-        for number in range(processes)
-    ]
-    database = stage.postgresql.process if on_postgresql else None
-    run = race(sink, workers, count, database=database, until_exit=True, advance=stage.advance)
+    worker = Child([PROGRAM, "worker", "--drain"], stage.log("mailwright-1"), env, stage.scratch)
+    run = race(sink, [worker], count, database=_server(stage, database_url), until_exit=True, advance=stage.advance)
     if (settled := audit(database_url)["sent"]) != count:
         raise NotMeasured(f"{count} messages reached the sink, and the audit counts {settled} as sent")
     return run
+
+
+def _drain_together(
+    stage: Stage, sink: Counting, provider: Mapping[str, str], database_url: str, count: int, *, processes: int
+) -> Run:
+    """Hold sending until all processes have started, so that the time of the first one alone is not counted."""
+    env = {**environment(database_url), **provider}
+    asyncio.run(_hold(database_url))
+    group = Child([PROGRAM, "worker", "--processes", str(processes)], stage.log("mailwright-group"), env, stage.scratch)
+
+    def release() -> None:
+        _wait_for(lambda: group.log.read_text().count("worker_started") == processes, group)
+        call([PROGRAM, "db", "release", "--due", "send"], env=env, cwd=stage.scratch)
+
+    def settle() -> None:
+        _wait_for(lambda: audit(database_url)["sent"] == count, group)
+
+    database = _server(stage, database_url)
+    started = {"when_started": release, "when_arrived": settle}
+    return race(sink, [group], count, database=database, advance=stage.advance, **started)
+
+
+async def _hold(database_url: str) -> None:
+    async with open_engine(load(database_url=database_url)) as engine:
+        await hold_sending(engine.database, SendingHold(HoldReason.REPORTED, SystemClock().now(), "a benchmark"))
+
+
+def _wait_for(is_so: Callable[[], bool], child: Child, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline or child.exit_code() is not None:
+            raise NotMeasured(child.complaint())
+        time.sleep(0.05)
+
+
+def _server(stage: Stage, database_url: str) -> psutil.Process | None:
+    return stage.postgresql.process if database_url.startswith("postgresql") else None
 
 
 def smtp_provider(sink: Sink) -> dict[str, str]:
@@ -91,16 +125,20 @@ class Service:
 
 
 @contextlib.contextmanager
-def serving(stage: Stage, database_url: str, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Service]:
+def serving(
+    stage: Stage, database_url: str, more: Mapping[str, str] = MappingProxyType({}), *, processes: int = 1
+) -> Iterator[Service]:
     """Serve the API without a worker and create a key; `more` are additional settings."""
     port, env = free_port(), {**environment(database_url), **more}
     call([PROGRAM, "db", "upgrade"], env=env, cwd=stage.scratch)
     key = call([PROGRAM, "key", "create", "--tenant", "default"], env=env, cwd=stage.scratch).strip()
     command: list[str | Path] = [PROGRAM, "serve", "--no-worker", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--processes", str(processes)]
     with Child(command, stage.log("mailwright-serve"), env, stage.scratch) as child:
         wait_for_port(port, child)
         # The port is open before the application is loaded; this request is answered when it is ready.
         urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30).close()
+        _wait_for(lambda: child.log.read_text().count("api_started") == processes, child)
         yield Service(f"http://127.0.0.1:{port}", key, database_url, child.pid)
 
 

@@ -59,18 +59,22 @@ def race(
     *,
     database: psutil.Process | None = None,
     until_exit: bool = False,
+    when_started: Callable[[], None] = lambda: None,
+    when_arrived: Callable[[], None] = lambda: None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Run:
     """Start the workers and wait until `count` messages arrived (with `until_exit`, until the workers end)."""
-    watch = Watch(sink, workers, count, advance)
     with contextlib.ExitStack() as running:
         for worker in workers:
             running.enter_context(worker)
+        when_started()
+        watch = Watch(sink, workers, count, advance)
         first = watch.until(lambda: watch.arrived > 0)
         early, cpu, database_cpu = watch.arrived, watch.cpu_seconds(), _cpu_seconds(database)
         last = watch.until(lambda: watch.arrived >= count)
         if until_exit:
             watch.until(lambda: not watch.running())
+        when_arrived()
         cpu, database_cpu = watch.cpu_seconds() - cpu, _cpu_seconds(database) - database_cpu
         watch.expect_no_more()
     # Messages that arrived before the clock started are not counted.

@@ -84,7 +84,7 @@ def run_rows(results: Results) -> list[tuple[str, ...]]:
                 f"{results.median(name, lambda run: run.cpu_per_thousand_with_database):.3f}",
                 f"{results.median(name, lambda run: run.peak_rss_bytes) / 1e6:,.0f} MB",
                 f"{runs[0].messages:,} messages: {command}"
-                + (f", {setting.processes} of them" * (setting.processes > 1)),
+                + (f", {setting.processes} of them" * (setting.processes > 1 and "--processes" not in command)),
             )
         )
     return rows
