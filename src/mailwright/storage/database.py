@@ -25,6 +25,7 @@ from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
+from mailwright.storage.writer_lock import WriterLock
 
 # How long a write on SQLite waits for the write of another process. API clients time out if it is longer.
 SQLITE_BUSY_MILLISECONDS = 5_000
@@ -82,8 +83,9 @@ class Database:
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
         if self.dialect == "sqlite":
-            self._connections: Connections = SqliteConnections(self.url, self._pragmas)
-            self._hot: HotPath = SqliteHotPath(self._connect_sqlite)
+            lock = _writer_lock(self.url) if is_ours else None
+            self._connections: Connections = SqliteConnections(self.url, self._pragmas, lock)
+            self._hot: HotPath = SqliteHotPath(self._connect_sqlite, lock)
             # SQLite has one writer. Waiting for this lock is fair and cheap; waiting in SQLite's busy loop is neither.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
         else:
@@ -174,6 +176,11 @@ def parse_url(text: str) -> URL:
             return url.set(drivername="postgresql+asyncpg")
         case _:
             raise ConfigurationInvalid(f"MAILWRIGHT_DATABASE_URL: {backend} is not supported; use SQLite or PostgreSQL")
+
+
+def _writer_lock(url: URL) -> WriterLock:
+    """Return the lock that lets the processes of a SQLite file write in turns."""
+    return WriterLock(Path(f"{url.database}-writer"), SQLITE_BUSY_MILLISECONDS / 1000)
 
 
 def _create_private_file(path: Path) -> None:

@@ -10,12 +10,14 @@ import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
 from mailwright.storage.statements import RowsParameter, Statement
+from mailwright.storage.writer_lock import WriterLock
 
 T = TypeVar("T")
 # May run again from the beginning if its transaction was rolled back.
@@ -66,8 +68,9 @@ class SqliteHotPath:
     programming_errors: ErrorTypes = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
     outage_errors: ErrorTypes = (sqlite3.Error,)
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], lock: WriterLock | None = None) -> None:
         self._connect = connect
+        self._lock = lock
         self._connection: sqlite3.Connection | None = None
         self._tables: set[str] = set()  # Temporary tables of the connection.
         self._queries: dict[str, _Query] = {}  # By statement text.
@@ -82,6 +85,10 @@ class SqliteHotPath:
         self._thread.shutdown(wait=False)
 
     def _transact(self, work: Work[T]) -> T:
+        with self._lock or nullcontext():
+            return self._transact_alone(work)
+
+    def _transact_alone(self, work: Work[T]) -> T:
         if self._connection is None:
             self._connection = self._connect()
             self._tables.clear()

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.engine import URL
 
 from mailwright.storage.connection import Fetched, fetched
+from mailwright.storage.writer_lock import WriterLock
 
 # How long a transaction waits for a free connection.
 _POOL_SECONDS: Final = 30
@@ -24,11 +25,12 @@ T = TypeVar("T")
 class SqliteConnection:
     """A connection in a transaction, which begins with the first statement. Cancellation interrupts no step of it."""
 
-    __slots__ = ("_connection", "_engine", "_threads")
+    __slots__ = ("_connection", "_engine", "_lock", "_threads")
 
-    def __init__(self, engine: Engine, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, engine: Engine, threads: ThreadPoolExecutor, lock: WriterLock | None) -> None:
         self._engine = engine
         self._threads = threads
+        self._lock = lock
         self._connection: Connection | None = None
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Fetched:
@@ -39,26 +41,33 @@ class SqliteConnection:
 
     async def end(self, *, commit: bool) -> None:
         if self._connection is not None:
-            await _in_thread(self._threads, self._commit if commit else self._connection.close)
+            await _in_thread(self._threads, lambda: self._end(commit=commit))
 
     def _begun(self) -> Connection:
         """Begin here and not earlier: one switch to the thread does both."""
         if self._connection is None:
             self._connection = self._engine.connect()
+            if self._lock is not None:
+                self._lock.acquire()
             self._connection.begin()
         return self._connection
 
-    def _commit(self) -> None:
+    def _end(self, *, commit: bool) -> None:
         assert self._connection is not None
-        with self._connection:  # Closing rolls back what could not be committed.
-            self._connection.commit()
+        try:
+            with self._connection:  # Closing rolls back what was not committed.
+                if commit:
+                    self._connection.commit()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
 
 class SqliteConnections:
     """One connection that writes, because SQLite has one writer, and a few that read one snapshot each."""
 
-    def __init__(self, url: URL, pragmas: Sequence[str]) -> None:
-        self._writer = _Pool(url, pragmas, size=1, begin="BEGIN IMMEDIATE")
+    def __init__(self, url: URL, pragmas: Sequence[str], lock: WriterLock | None = None) -> None:
+        self._writer = _Pool(url, pragmas, size=1, begin="BEGIN IMMEDIATE", lock=lock)
         self._readers = _Pool(url, pragmas, size=4, begin="BEGIN DEFERRED")
 
     def write(self) -> AbstractAsyncContextManager[SqliteConnection]:
@@ -77,8 +86,11 @@ class SqliteConnections:
 
 
 class _Pool:
-    def __init__(self, url: URL, pragmas: Sequence[str], *, size: int, begin: str) -> None:
+    def __init__(
+        self, url: URL, pragmas: Sequence[str], *, size: int, begin: str, lock: WriterLock | None = None
+    ) -> None:
         self._engine = _engine(url, pragmas, size, begin)
+        self._lock = lock
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="sqlite")
         # Transactions wait here and not in the pool, where each would block a thread that the others need.
         self._free = asyncio.Semaphore(size)
@@ -88,7 +100,7 @@ class _Pool:
         """Begin a transaction that commits at the end of the block, or is rolled back if the block raises."""
         async with asyncio.timeout(_POOL_SECONDS):
             await self._free.acquire()
-        connection = SqliteConnection(self._engine, self._threads)
+        connection = SqliteConnection(self._engine, self._threads, self._lock)
         try:
             try:
                 yield connection

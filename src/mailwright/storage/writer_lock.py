@@ -1,0 +1,74 @@
+"""Fair turns between the processes that write to one SQLite file.
+
+SQLite itself waits in a loop of growing pauses, in which a process can be overtaken for seconds by the others. The
+kernel wakes who waits for a lock on a file at once, and frees the lock of a process that was killed.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+
+class WriterLock:
+    """A lock on a file beside the database. One thread of a process uses it at a time.
+
+    It must not be the database file: closing it would end the locks of SQLite in this process.
+    """
+
+    def __init__(self, file: Path, wait_seconds: float) -> None:
+        self._file = file
+        self._wait_seconds = wait_seconds
+        self._held: int | None = None  # The descriptor that has the lock.
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Wait for the lock, or raise the error of SQLite for a database that is locked too long."""
+        descriptor = os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _Waiting(descriptor).has_lock_within(self._wait_seconds):
+                raise sqlite3.OperationalError("database is locked") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._held = descriptor
+
+    def release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+
+class _Waiting:
+    """Waits in a thread, because waiting for a file lock has no time limit: its holder may be frozen."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_ended = threading.Event()
+        self._decision = threading.Lock()
+        self._has_lock = self._is_abandoned = False
+        threading.Thread(target=self._wait, name="writer-lock", daemon=True).start()
+
+    def has_lock_within(self, seconds: float) -> bool:
+        self._is_ended.wait(seconds)
+        with self._decision:
+            self._is_abandoned = not self._has_lock
+            return self._has_lock
+
+    def _wait(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            with self._decision:
+                self._has_lock = not self._is_abandoned
+        finally:
+            if not self._has_lock:
+                os.close(self._descriptor)
+            self._is_ended.set()
