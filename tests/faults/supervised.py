@@ -9,7 +9,7 @@ from tests.faults.books import compare, doubts_by_worker
 from tests.faults.figures import Figures
 from tests.faults.kills import CONNECTIONS
 from tests.faults.processes import Process
-from tests.faults.stage import MAILWRIGHT, Stage
+from tests.faults.stage import Stage
 
 SEED = 20_260_107
 PROCESSES = 3
@@ -54,7 +54,7 @@ async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int)
 
 
 def start(stage: Stage, *options: str, processes: int = PROCESSES, **settings: object) -> Process:
-    return stage.start("supervisor", [MAILWRIGHT, "worker", "--processes", str(processes), *options], **settings)
+    return stage.start("supervisor", ["worker", "--processes", str(processes), *options], **settings)
 
 
 def working(supervisor: Process) -> list[psutil.Process]:
