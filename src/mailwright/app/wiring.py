@@ -63,6 +63,7 @@ from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.api.messages import ApiMessages
+from mailwright.sources.api.raw import RawMessages
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
@@ -130,6 +131,7 @@ class Engine:
     # Messages and reports.
     acceptor: Acceptor
     api_messages: ApiMessages
+    raw_messages: RawMessages
     operations: Operations
     gauges: QueueGauges
     write_probe: WriteProbe
@@ -249,6 +251,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
+        raw_messages=RawMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
         api_messages=ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),

@@ -38,6 +38,7 @@ from mailwright.storage.tables import (
     mailouts,
     messages,
     queue_entries,
+    raw_contents,
     reports,
     subscriber_reports,
     subscriptions,
@@ -86,6 +87,7 @@ async def erase(
         await _lock_imports(tx, tenant_id)
         contact = await _contact(tx, tenant_id, address, for_update=True)
         keys = await _stop_messages(tx, tenant_id, address, now)
+        await _erase_raw_contents(tx, tenant_id, address)
         placeholder = f"erased+{contact.contact_id}@invalid"
         for start in range(0, len(keys), _BATCH_SIZE):
             await _erase_messages(tx, keys[start : start + _BATCH_SIZE], placeholder, address)
@@ -142,6 +144,24 @@ async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Insta
     return [row.id for row in rows]
 
 
+async def _erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> None:
+    """Delete the emails that applications wrote to the contact, also for the other recipients of the same email.
+
+    Raises `MessageInProgress` while one of these has still to be sent: without its content it would be lost.
+    """
+    m, d = messages.c, deliveries.c
+    mine = select(m.content_digest).where(
+        m.tenant_id == tenant_id, m.to_email == address, m.content_digest.is_not(None)
+    )
+    unfinished = (*_IN_PROGRESS, *CLAIMABLE)
+    waiting = (m.tenant_id == tenant_id, m.content_digest.in_(mine), d.status.in_(unfinished))
+    query = select(m.outbox_id, d.status).join_from(messages, deliveries, d.message_key == m.id).where(*waiting)
+    for row in await tx.execute(query.limit(1)):
+        raise MessageInProgress(row.outbox_id, row.status)
+    c = raw_contents.c
+    await tx.execute(delete(raw_contents).where(c.tenant_id == tenant_id, c.digest.in_(mine)))
+
+
 async def _erase_messages(tx: Transaction, keys: list[int], placeholder: str, address: str) -> None:
     # The sender may have put the address into the request ID or the idempotency key.
     named = or_(*(_contains(column, address) for column in (messages.c.request_id, messages.c.dedupe_key)))
@@ -151,7 +171,14 @@ async def _erase_messages(tx: Transaction, keys: list[int], placeholder: str, ad
     await tx.execute(
         update(messages)
         .where(messages.c.id.in_(keys))
-        .values(to_email=placeholder, subject=ERASED_SUBJECT, payload="{}", recipient_id=None, external_id=None)
+        .values(
+            to_email=placeholder,
+            subject=ERASED_SUBJECT,
+            payload="{}",
+            recipient_id=None,
+            external_id=None,
+            content_digest=None,
+        )
     )
     await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))

@@ -32,23 +32,13 @@ class UnsubscribeTargets(NamedTuple):
 
 _OURS = """
     apparently-to authentication-results bcc cc date delivered-to dkim-signature feedback-id from message-id
-    mime-version received received-spf reply-to return-path sender subject to x-msys-api x-original-to x-smtpapi
+    mime-version received received-spf reply-to return-path sender subject to x-original-to
 """
 # Mailwright writes these itself, or they would add a recipient, forge a trace, or change how the content is read.
 RESERVED = frozenset(_OURS.split())
-# The last five are commands for providers, like X-SMTPAPI above, which can even add recipients.
-RESERVED_PREFIXES = (
-    "arc-",
-    "content-",
-    "list-unsubscribe",
-    "resent-",
-    "x-mailwright-",
-    "x-mailgun-",
-    "x-mc-",
-    "x-mj-",
-    "x-pm-",
-    "x-ses-",
-)
+# Commands for providers, which can even add recipients.
+PROVIDER_COMMANDS = ("x-mailgun-", "x-mc-", "x-mj-", "x-msys-api", "x-pm-", "x-ses-", "x-smtpapi")
+RESERVED_PREFIXES = ("arc-", "content-", "list-unsubscribe", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
 
 # RFC 5322 forbids longer lines. Lines are folded before column 78 where possible.
 MAX_LINE = 998

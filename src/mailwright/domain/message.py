@@ -30,6 +30,18 @@ class Source(StrEnum):
 
 # The field of a payload that holds the warnings with which the message was accepted.
 WARNINGS = "warnings"
+# The field of a payload that holds the envelope sender of an email that an application wrote.
+ENVELOPE_FROM = "envelopeFrom"
+# The field of a payload that holds the size of such an email in bytes.
+RAW_BYTES = "rawBytes"
+
+
+@dataclass(slots=True)
+class RawContent:
+    """The bytes of an email that an application wrote, and their SHA-256. All messages of a submission share one."""
+
+    digest: str
+    content: bytes
 
 
 @dataclass(slots=True)
@@ -56,6 +68,7 @@ class NewMessage:
     list_key: str | None = None  # The mailing list of the message; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
+    raw: RawContent | None = None  # None if Mailwright writes the email from the payload.
 
 
 @dataclass(slots=True)
@@ -106,6 +119,7 @@ class Claimed:
     deferrals: int = 0  # How often the receiving side or an outage deferred the message.
     deferred_since: Instant | None = None  # The first of these deferrals.
     retry_until: Instant | None = None  # The end of the lifetime, known since the first of these deferrals.
+    content_digest: str | None = None  # Names the bytes of an email that an application wrote.
 
     @property
     def priority(self) -> int:

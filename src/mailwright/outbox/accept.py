@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, insert, literal, selec
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
-from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.domain.message import Accepted, NewMessage, RawContent, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
@@ -27,6 +27,7 @@ from mailwright.storage.tables import accepted_counts, deliveries, messages
 FIND_REPLAYS = statement(__package__, "find_replays")
 FIND_STORED = statement(__package__, "find_stored")
 INSERT_CONTACTS = statement(__package__, "insert_contacts")
+INSERT_RAW_CONTENTS = statement(__package__, "insert_raw_contents")
 INSERT_MESSAGES = statement(__package__, "insert_messages")
 INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
 INSERT_RUN_MESSAGES = statement(__package__, "insert_run_messages")
@@ -80,6 +81,8 @@ def _approximate_size(message: NewMessage) -> int:
     payload = message.payload
     attachments = payload.get("attachments")
     attached = sum([len(str(attachment)) for attachment in attachments]) if attachments else 0
+    if message.raw is not None:
+        return len(message.raw.content) + 1_000
     return len(str(payload.get("html", ""))) + len(str(payload.get("text", ""))) + attached + 1_000
 
 
@@ -109,6 +112,14 @@ async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> li
     return [_accepted(message, stored, by_key) for message in messages]
 
 
+async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> None:
+    """Store the bytes that applications wrote, once for all recipients and for equal emails."""
+    contents = {(message.tenant_id, message.raw.digest): message.raw.content for message in messages if message.raw}
+    if contents:
+        rows = [(tenant_id, digest, content) for (tenant_id, digest), content in contents.items()]
+        await tx.count(INSERT_RAW_CONTENTS, contents=rows, now=now)
+
+
 async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tuple[int, str | None], _StoredMessage]:
     wanted = [
         {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key}
@@ -131,16 +142,26 @@ def _first_of_each_key(
     messages: Sequence[NewMessage], replays: Mapping[tuple[int, str | None], _StoredMessage]
 ) -> dict[str, NewMessage]:
     """Return the messages to store, by outbox ID. A key counts once within one commit, too."""
-    taken = set(replays)
+    taken = {key: stored.body_digest for key, stored in replays.items()}
     fresh: dict[str, NewMessage] = {}
+    refused: list[RawContent] = []
     for message in messages:
         if message.dedupe_key is not None:
             key = (message.tenant_id, message.dedupe_key)
             if key in taken:
+                if message.raw is not None and taken[key] != message.body_digest:
+                    refused.append(message.raw)
                 continue
-            taken.add(key)
+            taken[key] = message.body_digest
         fresh[message.outbox_id] = message
-    return fresh
+    if not refused:
+        return fresh
+    # One refused recipient refuses the whole submission: its caller gets one answer.
+    return {outbox_id: message for outbox_id, message in fresh.items() if not _is_among(message.raw, refused)}
+
+
+def _is_among(raw: RawContent | None, refused: Sequence[RawContent]) -> bool:
+    return any(raw is other for other in refused)
 
 
 async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
@@ -159,6 +180,7 @@ async def _insert_batch(tx: Runner, messages: Sequence[NewMessage], now: Instant
     """Return the messages that were stored, by outbox ID: another process may have used a key meanwhile."""
     stored = {message.outbox_id: message for message in messages}
     rows = [_message_row(message, position) for position, message in enumerate(messages)]
+    await _insert_contents(tx, messages, now)
     if await tx.count(INSERT_MESSAGES, messages=rows, now=now) < len(rows):
         stored = {outbox_id: stored[outbox_id] for outbox_id in await _find_stored(tx, list(stored))}
     await tx.count(INSERT_DELIVERIES, deliveries=[_delivery_row(message, now) for message in stored.values()])
@@ -229,6 +251,7 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
         "list_key": list_key,
         "expires_at": message.expires_at,
         "scheduled_at": message.scheduled_at,
+        "content_digest": message.raw.digest if message.raw is not None else None,
         "position": position,  # Keys are assigned in the order in which the messages were submitted.
     }
 
@@ -244,7 +267,9 @@ def _accepted(
     """
     if message.outbox_id in stored:
         return Accepted(message.outbox_id, message.request_id, PENDING)
-    first = by_key[message.tenant_id, message.dedupe_key]
+    first = by_key.get((message.tenant_id, message.dedupe_key))
+    if first is None:  # Another recipient of the same submission was refused.
+        return Accepted(message.outbox_id, message.request_id, PENDING, is_conflict=True)
     is_conflict = first.body_digest != message.body_digest
     return Accepted(first.outbox_id, first.request_id, first.status, is_replay=True, is_conflict=is_conflict)
 

@@ -177,6 +177,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         deferrals=row.deferrals,
         deferred_since=row.deferred_since,
         retry_until=row.retry_until,
+        content_digest=row.content_digest,
     )
 
 

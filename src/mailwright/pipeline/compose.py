@@ -11,19 +11,29 @@ from typing import Any
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.attachments import EnclosureCache
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, list_id, message_id
+from mailwright.content.headers import (
+    InvalidHeader,
+    Mailbox,
+    UnsubscribeTargets,
+    list_id,
+    list_unsubscribe,
+    message_id,
+    opaque,
+)
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import EmailAttachment, EmailParts, Enclosure, build_email
+from mailwright.content.raw import InvalidEmail, parse_raw
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Admitted, Claimed, Settlement
+from mailwright.domain.message import ENVELOPE_FROM, Admitted, Claimed, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
+from mailwright.outbox.raw_contents import load_raw_contents
 from mailwright.pipeline.conclude import ReadyMessage, fail_expired, fail_poisoned, fail_validation, is_poison
 from mailwright.pipeline.validate import ValidationFailure, ValidationKind, validate
 from mailwright.storage.database import Database
@@ -104,6 +114,7 @@ class Composer:
         self._layouts = LayoutCache()
         self._enclosures = EnclosureCache(database)
         self._enclosed: dict[int, Enclosure] = {}  # The attachments that a campaign's messages share, by message key.
+        self._raw: dict[int, bytes] = {}  # Emails that applications wrote, by message key.
         self.suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
 
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
@@ -121,11 +132,26 @@ class Composer:
                 suppressed = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
             self.suppressed_copies[claimed.message_key] = suppressed
 
+    async def load_raw(self, batch: Sequence[Claimed]) -> None:
+        """Load the emails that applications wrote, shortly before they are built: they can be large."""
+        wanted: dict[int, list[Claimed]] = {}
+        for claimed in batch:
+            if claimed.content_digest is not None:
+                wanted.setdefault(claimed.tenant_id, []).append(claimed)
+        for tenant_id, messages in wanted.items():
+            digests = {claimed.content_digest for claimed in messages if claimed.content_digest is not None}
+            async with self._database.read() as tx:
+                contents = await load_raw_contents(tx, tenant_id, digests)
+            for claimed in messages:
+                if (content := contents.get(claimed.content_digest or "")) is not None:
+                    self._raw[claimed.message_key] = content
+
     def forget(self, batch: Iterable[Claimed]) -> None:
         """Forget the inputs of messages that are given back; they are loaded again after the next claim."""
         for claimed in batch:
             self.suppressed_copies.pop(claimed.message_key, None)
             self._enclosed.pop(claimed.message_key, None)
+            self._raw.pop(claimed.message_key, None)
 
     def prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
         """Validate and render a message."""
@@ -137,6 +163,7 @@ class Composer:
     async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
         """Render a message for display: unsigned and without validation."""
         await self.load_inputs([claimed])
+        await self.load_raw([claimed])
         try:
             return self._outgoing(claimed, at).content
         finally:
@@ -153,7 +180,7 @@ class Composer:
             return fail_validation(claimed, failure, now)
         try:
             outgoing = self._outgoing(claimed, now)
-        except (InvalidTemplate, InvalidHeader, address.InvalidAddress) as error:
+        except (InvalidTemplate, InvalidHeader, InvalidEmail, address.InvalidAddress) as error:
             failure = ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error))
             return fail_validation(claimed, failure, now)
         except Exception as error:  # One message that cannot be built must not stop the worker.
@@ -193,6 +220,8 @@ class Composer:
         payload = claimed.payload
         sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
+        if claimed.content_digest is not None:
+            return self._outgoing_raw(claimed, sender, to)
         cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
         identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
@@ -212,6 +241,35 @@ class Composer:
             uses_default_sender="from" not in payload or self._identity.bounce_address is not None,
             uses_default_from="from" not in payload,
         )
+
+    def _outgoing_raw(self, claimed: Claimed, sender: Mailbox, to: Mailbox) -> OutgoingMessage:
+        """Return the application's own bytes; a bulk message also gets the list headers that it lacks."""
+        content = self._raw.get(claimed.message_key)
+        if content is None:
+            raise InvalidTemplate("The content of this message no longer exists.")
+        if claimed.is_bulk:
+            content = b"".join([*self._missing_list_headers(claimed, sender, content), content])
+        # The empty envelope sender of an automatic reply stays empty, so that nothing answers it.
+        given = claimed.payload.get(ENVELOPE_FROM, sender.address)
+        envelope = address.deliverable(self._identity.envelope_sender(claimed.outbox_id, given)) if given else ""
+        return OutgoingMessage(
+            claimed.outbox_id,
+            envelope,
+            (address.deliverable(to.address),),
+            content,
+            uses_default_sender=self._identity.bounce_address is not None,
+            uses_default_from=False,
+        )
+
+    def _missing_list_headers(self, claimed: Claimed, sender: Mailbox, content: bytes) -> Iterator[bytes]:
+        given = {field.name for field in parse_raw(content).fields}
+        url = self._unsubscribe_url(claimed)
+        if url is not None and "list-unsubscribe" not in given:
+            yield f"{list_unsubscribe(UnsubscribeTargets(url))}\r\n".encode()
+        if "list-id" not in given:
+            yield f"List-Id: {_headers(claimed, sender)['List-Id']}\r\n".encode()
+        if "feedback-id" not in given:
+            yield f"{opaque('Feedback-ID', _feedback_id(claimed), field='feedback_id')}\r\n".encode()
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
         """Return the Cc and Bcc recipients, without suppressed addresses."""

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Mapping
 
 from mailwright.content.headers import InvalidHeader
+from mailwright.content.raw import InvalidEmail
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.address import InvalidAddress
@@ -34,7 +35,7 @@ async def render_message(
     composer = Composer(database, templates, identity, signer=None, threads=None)
     try:
         return await composer.render_unsigned(claimed, at)
-    except (InvalidTemplate, InvalidHeader, InvalidAddress) as error:
+    except (InvalidTemplate, InvalidHeader, InvalidEmail, InvalidAddress) as error:
         return f"The message cannot be rendered: {error}"
 
 
@@ -49,6 +50,8 @@ async def render_subjects(
         messages = await load_unclaimed(tx, templated, tenant_id=tenant_id, now=at)
     rendered = {}
     for claimed in messages:
+        if claimed.content_digest is not None:
+            continue  # An application wrote the subject, and it is no template.
         with contextlib.suppress(InvalidTemplate, KeyError):  # The data was erased, or no longer matches the template.
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
             rendered[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject

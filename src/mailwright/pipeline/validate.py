@@ -40,7 +40,7 @@ def check_integrity(claimed: Claimed) -> ValidationFailure | None:
     reason = None
     if not isinstance(payload.get("to"), str) or not isinstance(payload.get("subject", ""), str):
         reason = "The payload needs `to` and `subject` as text."
-    elif not payload.get("html") and not payload.get("text") and claimed.template_key is None:
+    elif not (payload.get("html") or payload.get("text") or claimed.template_key or claimed.content_digest):
         reason = "The payload has no content: it needs `html`, `text` or a template."
     elif not isinstance(payload.get("html", ""), str) or not isinstance(payload.get("text", ""), str):
         reason = "`html` and `text` must be text."
@@ -79,8 +79,8 @@ def check_recipient(claimed: Claimed) -> ValidationFailure | None:
 
 
 def check_template(claimed: Claimed) -> ValidationFailure | None:
-    """Check that the content is complete and safe. Stored templates were checked when they were stored."""
-    if claimed.template_key is not None:
+    """Check that the content is complete and safe. Templates and raw emails were checked when they were stored."""
+    if claimed.template_key is not None or claimed.content_digest is not None:
         return None
     html = claimed.payload.get("html")
     reason = subject_rules.subject_problem(claimed.payload.get("subject", ""))

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.clock import Instant
@@ -16,6 +16,7 @@ from mailwright.schemas.explanation_text import hold_text
 from mailwright.schemas.paging import Page, decode_cursor
 from mailwright.sources.api.fields import Address, RequestModel, RequestTime
 from mailwright.sources.api.messages import RejectedItem
+from mailwright.sources.api.raw import AcceptedRaw
 
 
 class MessageSearchQuery(Page):
@@ -34,6 +35,20 @@ class MessageSearchQuery(Page):
             until=self.until,
             before_key=decode_cursor("message", self.cursor)[0] if self.cursor is not None else NEWEST,
         )
+
+
+class RawQuery(BaseModel):
+    """The envelope of a raw email. The route validates the addresses, together with those of the headers."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    sender: Annotated[
+        str | None, Field(alias="from", max_length=320, description="Envelope sender; default: the From header.")
+    ] = None
+    to: Annotated[
+        list[str],
+        Field(description="Envelope recipients, at most 100; default: the addresses in To, Cc and Bcc."),
+    ] = []
 
 
 class ResolveRequest(RequestModel):
@@ -72,6 +87,23 @@ class AcceptedResponse(ResponseModel):
     job_id: str
     request_id: str
     status: Status
+    warnings: Warnings
+    sending_held: HeldIfAny = None
+
+
+class RawRecipientResponse(ResponseModel):
+    """The message to one recipient of a raw email."""
+
+    to: str
+    outbox_id: str
+    status: Status
+
+
+class RawAcceptedResponse(ResponseModel):
+    """A message for each recipient is stored durably, in the order of the envelope."""
+
+    messages: list[RawRecipientResponse]
+    request_id: str
     warnings: Warnings
     sending_held: HeldIfAny = None
 
@@ -196,7 +228,19 @@ def accepted_response(message: Accepted, held: SendingHeldResponse | None = None
     )
 
 
-def _warnings(message: Accepted) -> list[WarningResponse]:
+def raw_accepted_response(email: AcceptedRaw, held: SendingHeldResponse | None = None) -> RawAcceptedResponse:
+    return RawAcceptedResponse(
+        messages=[
+            RawRecipientResponse(to=to, outbox_id=message.outbox_id, status=Status(message.status))
+            for to, message in zip(email.recipients, email.messages, strict=True)
+        ],
+        request_id=email.messages[0].request_id,
+        warnings=_warnings(email),
+        sending_held=held,
+    )
+
+
+def _warnings(message: Accepted | AcceptedRaw) -> list[WarningResponse]:
     return [WarningResponse.model_validate(each) for each in message.warnings]
 
 

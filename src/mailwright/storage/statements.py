@@ -3,7 +3,7 @@
 Three constructs hide the differences between the engines:
 
 - `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
-  with one parameter.
+  with one parameter. A column of the type `bytea` takes bytes.
 - `for update` locks the selected rows on PostgreSQL and waits for those that another transaction has locked;
   `skip locked` leaves those out instead. SQLite has one writer and needs neither.
 
@@ -12,6 +12,7 @@ functions.
 """
 
 import re
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -52,7 +53,7 @@ class RowsParameter(NamedTuple):
         return rows if rows and isinstance(rows[0], tuple) else map(self.pick, rows)
 
     def as_json(self, rows: Sequence[Any]) -> str:
-        return orjson.dumps(list(self.values(rows))).decode()
+        return orjson.dumps(list(self.values(rows)), default=_as_base64).decode()
 
     def insert(self, count: int) -> str:
         """Insert many rows at once: the interpreter lock is released and taken for each statement, not for each row."""
@@ -132,12 +133,22 @@ def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
     return CompiledStatement(_PARAMETER.sub(number, text), tuple(names))
 
 
+def _as_base64(content: bytes) -> str:
+    """Represent bytes in JSON, which has only text."""
+    return b2a_base64(content, newline=False).decode()
+
+
 def _json_elements(match: re.Match[str]) -> str:
     picked = ", ".join(
-        f"CAST(input.elements ->> {number} AS {of}) AS {column}" for number, (column, of) in enumerate(_columns(match))
+        f"{_json_element(number, of)} AS {column}" for number, (column, of) in enumerate(_columns(match))
     )
     source = f"jsonb_array_elements(CAST(CAST(:{match['name']} AS text) AS jsonb)) AS input(elements)"
     return f"(SELECT {picked} FROM {source}) AS {match['alias']}"  # noqa: S608 - only text from our files
+
+
+def _json_element(number: int, of: str) -> str:
+    element = f"input.elements ->> {number}"
+    return f"decode({element}, 'base64')" if of == "bytea" else f"CAST({element} AS {of})"
 
 
 def _json_each(match: re.Match[str]) -> str:

@@ -249,6 +249,18 @@ images = Table(
     UniqueConstraint("tenant_id", "name"),
 )
 
+# Emails that applications wrote themselves: the bytes as they leave, once for all recipients, named by their SHA-256.
+raw_contents = Table(
+    "raw_contents",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    UniqueConstraint("tenant_id", "digest"),
+)
+
 _OF_CAMPAIGN = text("campaign_key IS NOT NULL")
 _OF_ARTICLE = text("source = 'article'")
 
@@ -278,6 +290,14 @@ messages = Table(
     # None for transactional messages; `general` for bulk messages without a list.
     Column("list_key", Text),
     Column("campaign_key", BigInteger),
+    # Names the bytes of the email in `raw_contents`; None if Mailwright writes them from the payload.
+    Column("content_digest", Text),
+    partial_index(
+        "ix_messages_content_digest",
+        "tenant_id",
+        "content_digest",
+        where=text("content_digest IS NOT NULL"),
+    ),
     partial_index(
         "uq_messages_tenant_id_dedupe_key",
         "tenant_id",

@@ -7,11 +7,13 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response
 
+from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.schemas.base import ResponseModel
 from mailwright.web.errors import BodyTooLarge, InvalidJson, NotJson
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
+RAW_MEDIA_TYPE = "message/rfc822"
 
 
 async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
@@ -27,6 +29,14 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
         return orjson.loads(await read_bytes(request, max_bytes))
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from error
+
+
+async def read_message(request: Request) -> bytes:
+    """Read an email as its application wrote it."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != RAW_MEDIA_TYPE:
+        raise NotJson(f"The body must be an email, sent with Content-Type: {RAW_MEDIA_TYPE}.")
+    return await read_bytes(request, MAX_RAW_BYTES)
 
 
 async def read_bytes(request: Request, max_bytes: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Admitted, Claimed, Settlement
+from mailwright.domain.message import RAW_BYTES, Admitted, Claimed, Settlement
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.worker.parts import WorkerParts
@@ -51,7 +51,13 @@ class Builder:
         now, composer = self._parts.clock.now(), self._parts.composer
         built: list[ReadyMessage] = []
         rejected: list[Claimed] = []
+        if not await self._load_raw([one.claimed for one in batch if _raw_bytes(one) <= LARGE_BYTES]):
+            self._settler.give_back(one.claimed for one in batch)
+            return
         for number, admitted in enumerate(batch, 1):
+            if _raw_bytes(admitted) > LARGE_BYTES and not await self._load_raw([admitted.claimed]):
+                self._settler.give_back([admitted.claimed])
+                continue
             match composer.prepare(admitted, now):
                 case ReadyMessage() as ready:
                     built.append(ready)
@@ -67,6 +73,14 @@ class Builder:
             self._enqueue(ready, now)
         with contextlib.suppress(NotDurable):  # Lost permits lower a limit and never exceed it.
             await self._parts.gate.give_back(rejected)
+
+    async def _load_raw(self, batch: Sequence[Claimed]) -> bool:
+        """Load the emails that applications wrote. Return False if the database is not reachable."""
+        try:
+            await self._parts.composer.load_raw(batch)
+        except NotDurable:
+            return False
+        return True
 
     def _has_enough(self, priority: int) -> bool:
         """Return whether to wait until messages are sent. While the sender waits for suspects, all are built."""
@@ -92,3 +106,9 @@ class Builder:
             queues.resends.append(ready)
         else:
             self._settler.defer(ready.claimed, Deferral(now + RESEND_PAUSE, DeferReason.RESEND_TURN))
+
+
+def _raw_bytes(admitted: Admitted) -> int:
+    """Return the size of an email that an application wrote; 0 for any other message."""
+    claimed = admitted.claimed
+    return int(claimed.payload.get(RAW_BYTES, 0)) if claimed.content_digest is not None else 0

@@ -27,6 +27,10 @@ CANNOT_STATE = ["positive_data_acceptance"]
 JUDGES_ITEMS_ALONE = {"/v1/email/batch": ["negative_data_rejection"]}
 
 
+# An email is sent as bytes, like a file.
+schemathesis.serializer.alias("message/rfc822", "application/octet-stream")
+
+
 @dataclass(frozen=True)
 class Served:
     url: str

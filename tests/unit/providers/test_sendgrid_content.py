@@ -391,3 +391,12 @@ async def test_eight_bit_content_and_unknown_charsets_are_parsed() -> None:
     assert message["content"] == [{"type": "text/plain", "value": "Grüße\n"}]
     assert message["headers"]["X-Note"].isascii()
     assert not complaints_about(message)
+
+
+@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.parametrize("kind", ["multipart/signed", "multipart/encrypted", "application/pkcs7-mime"])
+async def test_sealed_email_is_refused(kind: str) -> None:
+    content = f"From: a@example.com\r\nTo: b@example.com\r\nContent-Type: {kind}; boundary=x\r\n\r\n--x--\r\n".encode()
+    result = await refused(a_foreign_mail(content, "b@example.com"))
+    assert result.category is ErrorCategory.VALIDATION
+    assert "signed or encrypted" in (result.message or "")

@@ -4,7 +4,7 @@ SELECT
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
-  m.list_key, t.name AS company, t.max_in_flight, m.created_at,
+  m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone

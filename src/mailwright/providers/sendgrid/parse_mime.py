@@ -30,10 +30,14 @@ def parse(content: bytes) -> ParsedMessage:
         raise UnreadableMime(f"the message cannot be parsed: {type(error).__name__}") from error
 
 
+# Types whose bytes must not change.
+_SEALED = frozenset({"multipart/signed", "multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 
 
 def _read(message: EmailMessage) -> ParsedMessage:
+    if message.get_content_type() in _SEALED:
+        raise UnreadableMime("it is signed or encrypted, and SendGrid's API would change its bytes; use SMTP")
     fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
     senders = _mailboxes(fields, "from")
     if not senders:

@@ -188,7 +188,7 @@ def _message(
     context: RequestContext, request: SendRequest, references: References, item: _Item, now: Instant
 ) -> NewMessage:
     if request.scheduled_at is not None:
-        _check_schedule(request.scheduled_at, now)
+        check_schedule(request.scheduled_at, now)
     template = None
     if request.template_id is not None:
         template = references.templates.find(request.template_id, request.to.lower(), request.locale)
@@ -222,11 +222,11 @@ def _message(
     )
 
 
-def _check_schedule(scheduled_at: Instant, now: Instant) -> None:
+def check_schedule(scheduled_at: Instant, now: Instant, field: str = "scheduledAt") -> None:
     if scheduled_at > now + MAX_SCHEDULE_AHEAD:
-        raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
+        raise RequestInvalid([FieldError(field, "TOO_FAR_AHEAD", "is more than a year ahead")])
     if is_past(scheduled_at, now):
-        raise RequestInvalid([FieldError("scheduledAt", "IN_THE_PAST", "is in the past; leave it out to send now")])
+        raise RequestInvalid([FieldError(field, "IN_THE_PAST", "is in the past; leave it out to send now")])
 
 
 def payload(request: SendRequest) -> dict[str, Any]:

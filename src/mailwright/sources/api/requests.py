@@ -51,8 +51,8 @@ class ListNotFound(RequestInvalid):
 
     code = lists.UnknownList.code
 
-    def __init__(self, list_key: str) -> None:
-        super().__init__([FieldError("listKey", self.code, str(lists.UnknownList(list_key)))])
+    def __init__(self, list_key: str, field: str = "listKey") -> None:
+        super().__init__([FieldError(field, self.code, str(lists.UnknownList(list_key)))])
 
 
 class Attachment(RequestModel):

@@ -172,6 +172,16 @@ CREATE TABLE images (
   CONSTRAINT uq_images_tenant_id_name UNIQUE (tenant_id, name)
 );
 
+CREATE TABLE raw_contents (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  digest TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  content $bytes NOT NULL,
+  CONSTRAINT pk_raw_contents PRIMARY KEY (id),
+  CONSTRAINT uq_raw_contents_tenant_id_digest UNIQUE (tenant_id, digest)
+);
+
 CREATE TABLE messages (
   id $identity NOT NULL,
   outbox_id TEXT NOT NULL,
@@ -195,9 +205,11 @@ CREATE TABLE messages (
   created_at BIGINT NOT NULL,
   list_key TEXT,
   campaign_key BIGINT,
+  content_digest TEXT,
   CONSTRAINT pk_messages PRIMARY KEY (id),
   CONSTRAINT uq_messages_outbox_id UNIQUE (outbox_id)
 );
+CREATE INDEX ix_messages_content_digest ON messages (tenant_id, content_digest) WHERE content_digest IS NOT NULL;
 CREATE INDEX ix_messages_tenant_id_id ON messages (tenant_id, id);
 CREATE INDEX ix_messages_tenant_id_to_email ON messages (tenant_id, to_email, id);
 CREATE UNIQUE INDEX uq_messages_campaign_key_to_email ON messages (campaign_key, to_email)

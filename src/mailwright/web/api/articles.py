@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -40,15 +40,19 @@ from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slice_input import SliceRefused
 from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
 from mailwright.web.api.caller import CallerDep, actor_of
-from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
+from mailwright.web.api.openapi import (
+    BODY_PROBLEMS,
+    describe_body,
+    describe_file_body,
+    describe_files,
+    describe_responses,
+)
 from mailwright.web.bodies import json_response, read_bytes, read_json
 from mailwright.web.state import EngineDep
 
 router = APIRouter(tags=["articles"])
 
-_CSV_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}}}
-}
+_CSV_BODY = describe_file_body("text/csv")
 
 ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
 

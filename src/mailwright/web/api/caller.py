@@ -23,7 +23,7 @@ KEY_NAME = "Idempotency-Key"
 KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
-_SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch"})
+_SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
 # POST requests that change nothing.
 _READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)")
 

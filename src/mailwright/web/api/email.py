@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
+from mailwright.content.raw import with_crlf
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
@@ -20,12 +21,15 @@ from mailwright.schemas.messages import (
     MessageResponse,
     MessageSearchQuery,
     MessageStatusResponse,
+    RawAcceptedResponse,
+    RawQuery,
     ResolveRequest,
     SendingHeldResponse,
     accepted_response,
     batch_response,
     message_response,
     message_summary_response,
+    raw_accepted_response,
     sending_held_response,
 )
 from mailwright.schemas.paging import encode_cursor
@@ -33,8 +37,8 @@ from mailwright.sources.api.requests import BatchRequest, SendRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep, request_context_of
-from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
-from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_file_body, describe_responses
+from mailwright.web.bodies import MAX_BATCH_BYTES, RAW_MEDIA_TYPE, json_response, read_json, read_message
 from mailwright.web.state import EngineDep, engine_of
 
 router = APIRouter(prefix="/v1/email", tags=["email"])
@@ -79,6 +83,32 @@ async def send_batch(request: Request) -> Response:
     context, engine = await request_context_of(request), engine_of(request)
     results = await engine.api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
     return json_response(batch_response(results, await _held(engine)), HTTPStatus.ACCEPTED)
+
+
+@router.post(
+    "/raw",
+    status_code=HTTPStatus.ACCEPTED,
+    openapi_extra=describe_file_body(RAW_MEDIA_TYPE, is_idempotent=True),
+    responses=describe_responses(
+        {HTTPStatus.ACCEPTED: RawAcceptedResponse, HTTPStatus.OK: RawAcceptedResponse},
+        HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    ),
+)
+async def send_raw(request: Request, query: Annotated[RawQuery, Query()]) -> Response:
+    """Accept an email that your application wrote (RFC 5322): its bytes leave unchanged, with a DKIM signature.
+
+    `from` and `to` are the envelope, and decide who gets the email; without them, its headers do. Each recipient
+    becomes one message. The Message-ID is the idempotency key unless the header Idempotency-Key names one.
+    """
+    context, engine = await request_context_of(request), engine_of(request)
+    content = with_crlf(await read_message(request))
+    accepted = await engine.raw_messages.send(context, content, query.sender, query.to)
+    response = raw_accepted_response(accepted, await _held(engine))
+    if accepted.is_replay:
+        return json_response(response, HTTPStatus.OK, {"Idempotent-Replay": "true"})
+    return json_response(response, HTTPStatus.ACCEPTED)
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: MessageListResponse}))

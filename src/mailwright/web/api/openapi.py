@@ -44,6 +44,13 @@ def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dic
     return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 
 
+def describe_file_body(media_type: str, *, is_idempotent: bool = False) -> dict[str, Any]:
+    """Describe a body that is no JSON."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    body: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
+
+
 def describe_responses(
     success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus
 ) -> dict[int | str, Any]:

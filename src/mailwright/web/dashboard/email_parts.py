@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
-from email.header import decode_header, make_header
 from email.message import Message
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from mailwright.content.raw import decode_words
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
 from mailwright.web.dashboard import previews
@@ -139,9 +139,4 @@ def _decode_text(part: Message, content: bytes) -> str:
 
 
 def readable(value: str) -> str:
-    """Decode RFC 2047 words; leave undecodable text as it is."""
-    unfolded = re.sub(r"\r?\n\s+", " ", value)
-    try:
-        return str(make_header(decode_header(unfolded)))
-    except (ValueError, LookupError):
-        return unfolded
+    return decode_words(re.sub(r"\r?\n\s+", " ", value))

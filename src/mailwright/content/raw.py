@@ -1,0 +1,163 @@
+"""Raw email: read the headers of an application's own bytes, and add or remove whole header fields only."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from email.header import decode_header, make_header
+from email.utils import getaddresses
+from typing import Final
+
+from mailwright.content.headers import MAX_LINE, PROVIDER_COMMANDS, Mailbox
+from mailwright.domain import address
+from mailwright.domain.errors import InvalidInput
+
+MAX_RAW_BYTES: Final = 25 * 1024 * 1024
+MAX_HEADER_BYTES: Final = 256 * 1024
+MAX_SUBJECT: Final = 998
+
+_FIELD_START: Final = re.compile(rb"\r\n(?![ \t])")
+_FIELD: Final = re.compile(rb"([!-9;-~]{1,76})[ \t]*:(.*)", re.DOTALL)
+_FOLD: Final = re.compile(r"\r\n(?=[ \t])")
+# Mail servers add these in front of the email that they pass on.
+_TRACE: Final = frozenset({"received", "return-path", "delivered-to"})
+_SINGLE: Final = ("from", "sender", "subject", "date", "message-id")
+
+
+class InvalidEmail(InvalidInput):
+    """The email cannot be sent as it is."""
+
+    code = "INVALID_EMAIL_SOURCE"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, field="body")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderField:
+    name: str  # In lower case.
+    value: str  # Unfolded, not decoded.
+    source: bytes  # As the application wrote it, without the last line end.
+
+
+@dataclass(frozen=True, slots=True)
+class RawEmail:
+    """An email whose header fields can be read. The bytes of each field and of the body stay as they are."""
+
+    fields: tuple[HeaderField, ...]
+    rest: bytes  # The empty line and the body; only a line end if there is no body.
+
+    def values(self, name: str) -> list[str]:
+        return [field.value for field in self.fields if field.name == name]
+
+    def first(self, name: str) -> str | None:
+        return next((field.value for field in self.fields if field.name == name), None)
+
+    @property
+    def sender(self) -> Mailbox:
+        """The From header. Several authors are possible; the first one decides."""
+        boxes = _mailboxes(self.values("from"))
+        if not boxes:
+            raise InvalidEmail("The email needs a From header with an address, for example From: shop@example.com.")
+        return boxes[0]
+
+    @property
+    def recipients(self) -> list[str]:
+        """The addresses in To, Cc and Bcc."""
+        named = [box.address for name in ("to", "cc", "bcc") for box in _mailboxes(self.values(name))]
+        return list(dict.fromkeys(named))
+
+    @property
+    def subject(self) -> str:
+        """The subject as people read it."""
+        return readable_line(self.first("subject") or "")[:MAX_SUBJECT]
+
+    @property
+    def identity(self) -> str | None:
+        """The Message-ID, if it has one that is not empty."""
+        return (self.first("message-id") or "").strip() or None
+
+    @property
+    def untraced(self) -> bytes:
+        """The email as its author wrote it, without what mail servers added in front: equal if it is sent again."""
+        start = next((number for number, field in enumerate(self.fields) if field.name not in _TRACE), 0)
+        return self.to_bytes(self.fields[start:])
+
+    def to_bytes(self, fields: Collection[HeaderField] | None = None) -> bytes:
+        return b"\r\n".join([*[field.source for field in (self.fields if fields is None else fields)], self.rest])
+
+
+def parse_raw(content: bytes) -> RawEmail:
+    """Parse an email whose lines end in CRLF. Raises `InvalidEmail` for what must not leave as it is."""
+    _check_lines(content)
+    head, _, body = content.partition(b"\r\n\r\n")
+    if len(head) > MAX_HEADER_BYTES:
+        raise InvalidEmail(f"The headers are larger than {MAX_HEADER_BYTES // 1024} KB.")
+    is_only_head = len(head) == len(content)
+    head = head.removesuffix(b"\r\n")
+    fields = tuple(_fields(head))
+    for name in _SINGLE:
+        if sum(field.name == name for field in fields) > 1:
+            raise InvalidEmail(f"The header {name.title()} occurs more than once.")
+    if command := next((field.name for field in fields if field.name.startswith(PROVIDER_COMMANDS)), None):
+        raise InvalidEmail(f"The header {command} is a command for a provider. Remove it.")
+    return RawEmail(fields, b"" if is_only_head else b"\r\n" + body)
+
+
+def with_crlf(content: bytes) -> bytes:
+    """Give an email in which every line ends in LF the line ends of the standard; leave any other as it is."""
+    if b"\r" not in content and b"\n" in content:
+        content = content.replace(b"\n", b"\r\n")
+    return content if content.endswith(b"\r\n") else content + b"\r\n"
+
+
+def decode_words(value: str) -> str:
+    """Decode RFC 2047 words; leave undecodable text as it is."""
+    if "=?" not in value:
+        return value
+    try:
+        return str(make_header(decode_header(value)))
+    except (ValueError, LookupError):
+        return value
+
+
+def readable_line(value: str) -> str:
+    """Decode a header for display: one line without control characters, which no database has to store."""
+    text = decode_words(value)
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
+
+
+def _check_lines(content: bytes) -> None:
+    if b"\0" in content:
+        raise InvalidEmail("The email contains a NUL byte. Encode binary content as base64.")
+    ends = content.count(b"\r\n")
+    if ends != content.count(b"\n") or ends != content.count(b"\r"):
+        raise InvalidEmail("Every line of the email must end in CRLF: it contains a CR or LF of its own.")
+    if not content.endswith(b"\r\n"):
+        raise InvalidEmail("The last line of the email must end in CRLF.")
+    if max(map(len, content.split(b"\n"))) > MAX_LINE + 1:
+        raise InvalidEmail(
+            f"A line of the email is longer than {MAX_LINE} bytes. Encode the part as quoted-printable or base64."
+        )
+
+
+def _fields(head: bytes) -> Iterator[HeaderField]:
+    for number, source in enumerate(_FIELD_START.split(head), 1):
+        found = _FIELD.fullmatch(source)
+        if found is None:
+            raise InvalidEmail(f"Header {number} is not of the form Name: value. An empty line ends the headers.")
+        value = found[2].decode("utf-8", "replace")
+        yield HeaderField(found[1].decode().lower(), _FOLD.sub("", value).strip(), source)
+
+
+def _mailboxes(values: Collection[str]) -> list[Mailbox]:
+    """Parse mailboxes. Split before decoding, because an encoded comma is not a separator."""
+    found = []
+    for name, email in getaddresses(list(values)):
+        try:
+            found.append(Mailbox(address.deliverable(email), readable_line(name) or None))
+        except address.InvalidAddress as error:
+            if email:
+                raise InvalidEmail(f"The address {email[:80]!r} in a header is not valid: {error}.") from error
+    return found

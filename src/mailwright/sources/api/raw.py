@@ -1,0 +1,266 @@
+"""Accept emails that applications wrote themselves: their bytes leave unchanged, to the recipients of the envelope."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from mailwright.access.api_keys import Caller
+from mailwright.audience import lists
+from mailwright.content.headers import Mailbox, date_line, message_id, message_id_line
+from mailwright.content.raw import HeaderField, RawEmail, parse_raw
+from mailwright.domain import address
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import IdempotencyConflict
+from mailwright.domain.ids import uuid7s
+from mailwright.domain.lifetimes import LIFETIME_FIELD, MAX_LIFETIME_MINUTES
+from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accepted, NewMessage, RawContent, Source
+from mailwright.domain.schedule import has_zone
+from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
+from mailwright.domain.states import OnDoubt, Priority
+from mailwright.ops.logs import logger
+from mailwright.outbox import tenants
+from mailwright.outbox.accept import Acceptor
+from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
+from mailwright.sources.api.messages import RequestContext, check_schedule
+from mailwright.sources.api.requests import ListNotFound
+from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
+from mailwright.storage.database import Database
+
+log = logger(__name__)
+
+MAX_RECIPIENTS: Final = 100
+PREFIX: Final = "x-mailwright-"
+# Our own emails carry this header; one that is passed on keeps it.
+OUR_ID: Final = "x-mailwright-message"
+HEADER_PREFIX: Final = "X-Mailwright-"
+
+
+def _split_tags(value: Any) -> Any:
+    return [tag.strip() for tag in value.split(",") if tag.strip()] if isinstance(value, str) else value
+
+
+def _require_off(value: Any) -> Any:
+    if isinstance(value, str) and value.strip().lower() != "off":
+        raise invalid("invalid", "must be off: the bytes of a raw email stay as they are, so its links are not tracked")
+    return "off"
+
+
+class RawOptions(RequestModel):
+    """What an application can say about a raw email, in headers that are read and removed."""
+
+    model_config = ConfigDict(alias_generator=lambda name: HEADER_PREFIX + name.title().replace("_", "-"))
+
+    list_key: Annotated[ListKey | None, Field(alias=f"{HEADER_PREFIX}List")] = None
+    tags: Annotated[list[Tag], BeforeValidator(_split_tags), Field(max_length=20)] | None = None
+    campaign: Tag | None = None
+    send_at: RequestTime | None = None
+    expires_at: RequestTime | None = None
+    lifetime_minutes: Annotated[int, Field(ge=1, le=MAX_LIFETIME_MINUTES)] | None = None
+    tracking: Annotated[Literal["off"], BeforeValidator(_require_off)] | None = None
+    idempotency_key: Annotated[Identifier, Field(max_length=255)] | None = None
+
+
+NO_OPTIONS: Final = RawOptions()
+_CONFLICT: Final = "This Message-ID or idempotency key was already used for a different email to the same recipient."
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Who sends an email and who receives it, whatever its headers say. The sender of automatic replies is empty."""
+
+    sender: str
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRaw:
+    """The messages of one raw email, one for each recipient, in their order."""
+
+    recipients: tuple[str, ...]
+    messages: tuple[Accepted, ...]
+    warnings: tuple[AcceptWarning, ...]
+
+    @property
+    def is_replay(self) -> bool:
+        return all(message.is_replay for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """An email, and everything that was decided about it."""
+
+    email: RawEmail
+    author: Mailbox
+    envelope: Envelope
+    options: RawOptions
+    warnings: tuple[AcceptWarning, ...]
+
+
+class RawMessages:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        acceptor: Acceptor,
+        default_zone: str = "UTC",
+        domains: SenderDomains | None = None,
+    ) -> None:
+        """`domains` are ours: another From domain is accepted with a warning."""
+        self._database = database
+        self._clock = clock
+        self._acceptor = acceptor
+        self._default_zone = default_zone  # Of tenants without their own.
+        self._domains = domains or SenderDomains()
+
+    async def send(
+        self, context: RequestContext, content: bytes, sender: str | None = None, recipients: Sequence[str] = ()
+    ) -> AcceptedRaw:
+        """Accept one email. When this returns, a message for each recipient is stored durably.
+
+        Without `sender` or `recipients`, the headers decide. Nothing is stored if one of them is not valid.
+        """
+        email = parse_raw(content)
+        author = email.sender
+        envelope = _envelope(email, author, sender, recipients)
+        options = await self._options(context.caller, email)
+        warnings = self._domains.warnings(address.domain_of(author.address))
+        submission = _Submission(email, author, envelope, options, warnings)
+        accepted = await self._acceptor.accept(_messages(context, submission, self._clock.now()))
+        if any(one.is_conflict for one in accepted):
+            raise IdempotencyConflict(None if context.idempotency_key else _CONFLICT)
+        for each in warnings:
+            domain = address.domain_of(author.address)
+            log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
+        return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
+
+    async def _options(self, caller: Caller, email: RawEmail) -> RawOptions:
+        given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
+        if not given:
+            return NO_OPTIONS
+        options = parse(RawOptions, _option_values(given), await self._zone(caller, given))
+        if options.list_key is not None:
+            async with self._database.read() as tx:
+                if options.list_key not in await lists.existing_keys(tx, caller.tenant_id, {options.list_key}):
+                    raise ListNotFound(options.list_key, f"{HEADER_PREFIX}List")
+        return options
+
+    async def _zone(self, caller: Caller, given: Collection[HeaderField]) -> tzinfo | None:
+        """Return the tenant's time zone if a time has none of its own."""
+        times = [field.value for field in given if field.name.endswith("-at")]
+        if all(map(has_zone, times)):
+            return None
+        return await tenants.load_zone(self._database, caller.tenant_id, self._default_zone)
+
+
+def _messages(context: RequestContext, submission: _Submission, now: Instant) -> list[NewMessage]:
+    email, envelope, options = submission.email, submission.envelope, submission.options
+    if options.send_at is not None:
+        check_schedule(options.send_at, now, f"{HEADER_PREFIX}Send-At")
+    outbox_ids = uuid7s(now, len(envelope.recipients))
+    key = context.idempotency_key or options.idempotency_key or email.identity
+    raw = _raw_content(email, outbox_ids[0], submission.author, now)
+    is_bulk = options.list_key is not None
+    first = NewMessage(
+        outbox_id=outbox_ids[0],
+        tenant_id=context.caller.tenant_id,
+        source=Source.API,
+        request_id=context.request_id,
+        to_email="",
+        subject=email.subject,
+        payload=_payload(submission, raw),
+        body_digest=hashlib.sha256(email.untraced).hexdigest() if key else None,
+        on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
+        priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
+        is_bulk=is_bulk,
+        list_key=options.list_key,
+        scheduled_at=options.send_at,
+        expires_at=options.expires_at,
+        raw=raw,
+    )
+    return [
+        _to_recipient(first, outbox_id, recipient, key)
+        for outbox_id, recipient in zip(outbox_ids, envelope.recipients, strict=True)
+    ]
+
+
+def _envelope(email: RawEmail, author: Mailbox, sender: str | None, recipients: Sequence[str]) -> Envelope:
+    chosen = list(recipients) or email.recipients
+    if not chosen:
+        raise RequestInvalid(
+            [FieldError("to", "REQUIRED", "is required: the email names no recipient in To, Cc or Bcc")]
+        )
+    if len(chosen) > MAX_RECIPIENTS:
+        raise RequestInvalid([FieldError("to", "TOO_MANY", f"has more than {MAX_RECIPIENTS} recipients")])
+    wanted = {address.normal(valid): valid for valid in (parse_recipient(text, "to") for text in chosen)}
+    return Envelope(author.address if sender is None else parse_sender(sender), tuple(wanted.values()))
+
+
+def parse_sender(text: str) -> str:
+    """Return the envelope sender. An empty one is allowed, for automatic replies."""
+    return parse_recipient(text, "from") if text else ""
+
+
+def parse_recipient(text: str, field: str) -> str:
+    """Return an address of the envelope in the form in which it leaves."""
+    try:
+        found = address.deliverable(text)
+    except address.InvalidAddress as error:
+        raise RequestInvalid([FieldError(field, "INVALID_EMAIL", f"{text[:80]!r} is not valid: {error}")]) from error
+    if not found.isascii():
+        reason = f"{text[:80]!r} has characters before the @ that not all mail servers accept"
+        raise RequestInvalid([FieldError(field, "INVALID_EMAIL", reason)])
+    return found
+
+
+def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for field in given:
+        name = HEADER_PREFIX + field.name.removeprefix(PREFIX).title()
+        if name in values:
+            raise RequestInvalid([FieldError(name, "TWICE", "occurs more than once")])
+        values[name] = field.value
+    return values
+
+
+def _raw_content(email: RawEmail, outbox_id: str, author: Mailbox, now: Instant) -> RawContent:
+    """Return the bytes that leave. Only whole header fields are removed or prepended."""
+    kept = [field for field in email.fields if field.name != "bcc" and not _is_option(field)]
+    added = []
+    if email.identity is None:
+        added.append(message_id_line(message_id(outbox_id, address.domain_of(author.address))))
+        kept = [field for field in kept if field.name != "message-id"]
+    if not email.first("date"):
+        added.append(date_line(now))
+        kept = [field for field in kept if field.name != "date"]
+    content = b"".join([*[f"{line}\r\n".encode() for line in added], email.to_bytes(kept)])
+    return RawContent(hashlib.sha256(content).hexdigest(), content)
+
+
+def _is_option(field: HeaderField) -> bool:
+    return field.name.startswith(PREFIX) and field.name != OUR_ID
+
+
+def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
+    """Return what the pipeline and the pages need besides the bytes."""
+    author, options = submission.author, submission.options
+    sender = {"email": author.address, "name": author.name} if author.name else {"email": author.address}
+    values = {
+        "tags": options.tags,
+        "campaign": options.campaign,
+        "metadata": {"campaign": options.campaign} if options.campaign else None,
+        LIFETIME_FIELD: options.lifetime_minutes,
+        WARNINGS: [{"code": each.code, "detail": each.detail} for each in submission.warnings],
+    }
+    fixed = {"from": sender, ENVELOPE_FROM: submission.envelope.sender, RAW_BYTES: len(raw.content)}
+    return {**fixed, **{name: value for name, value in values.items() if value}}
+
+
+def _to_recipient(first: NewMessage, outbox_id: str, recipient: str, key: str | None) -> NewMessage:
+    email = address.normal(recipient)
+    dedupe_key = f"api:raw:{hashlib.sha256(key.encode()).hexdigest()[:40]}:{email}" if key else None
+    payload = {"to": recipient, **first.payload}
+    return replace(first, outbox_id=outbox_id, to_email=email, payload=payload, dedupe_key=dedupe_key)

@@ -1,0 +1,290 @@
+"""An email that an application wrote leaves with its own bytes, once for each recipient of its envelope."""
+
+from collections.abc import AsyncIterator
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import dkim
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from sqlalchemy import func, select
+
+from mailwright.access.roles import Scope
+from mailwright.audience import erasure
+from mailwright.content.raw import MAX_RAW_BYTES
+from mailwright.domain.clock import DAY, ManualClock, isoformat
+from mailwright.pipeline.rerender import render_message
+from mailwright.storage.database import Database
+from mailwright.storage.tables import raw_contents
+from mailwright.web.app import create_app
+from tests.api import Api, an_api, client_of
+from tests.builders import Bench, a_bench, suppress
+from tests.conftest import DatabaseAddress
+from tests.standins.provider import ScriptedProvider
+
+RAW = "/v1/email/raw"
+MIME = {"Content-Type": "message/rfc822"}
+HEAD = (
+    b"From: Shop <shop@example.com>\r\n"
+    b"To: Ada <ada@example.com>, bob@example.com\r\n"
+    b"Cc: eve@example.com\r\n"
+    b"Subject: =?utf-8?b?UmVjaG51bmcgZsO8cg==?=\r\n Ada\r\n"
+    b"Date: Mon, 16 Nov 2026 10:00:00 +0000\r\n"
+    b"Message-ID: <order-7@shop.example.com>\r\n"
+)
+BODY = b"\r\n.dots\r\n..more \t\r\n8-bit: \xc3\xa9 \xff\r\n\r\n\r\n"
+EMAIL = HEAD + BODY
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+async def post(api: Api, content: bytes = EMAIL, query: Any = None, **headers: str) -> httpx.Response:
+    return await api.client.post(RAW, params=query, content=content, headers={**MIME, **headers})
+
+
+async def sent_by(bench: Bench, *contents: bytes, query: Any = None) -> ScriptedProvider:
+    """Submit emails over HTTP and let a worker send them."""
+    key = await bench.engine.keys.create(1)
+    async with client_of(create_app(bench.engine), key) as client:
+        for content in contents:
+            answer = await client.post(RAW, params=query, content=content, headers=MIME)
+            assert answer.status_code == 202, answer.text
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    return provider
+
+
+async def count_contents(database: Database) -> int:
+    async with database.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(raw_contents)))[0][0])
+
+
+@pytest.mark.promise("raw-unchanged")
+async def test_bytes_leave_unchanged_to_each_recipient(bench: Bench) -> None:
+    provider = await sent_by(bench, EMAIL)
+    assert {message.content for message in provider.messages} == {EMAIL}
+    assert sorted(message.recipients for message in provider.messages) == [
+        ("ada@example.com",),
+        ("bob@example.com",),
+        ("eve@example.com",),
+    ]
+    assert await count_contents(bench.database) == 1
+
+
+@pytest.mark.promise("raw-unchanged")
+async def test_signature_is_the_only_change(engine: DatabaseAddress, tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000)  # A signature from the future is not valid.
+    private = generate_private_key(65537, 2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "dkim.pem").write_bytes(pem)
+    signing = {"dkim_key_file": tmp_path / "dkim.pem", "dkim_selector": "s1", "dkim_domain": "example.com"}
+    async with a_bench(engine.url, clock, **signing) as bench:
+        provider = await sent_by(bench, EMAIL, query={"to": "ada@example.com"})
+    [message] = provider.messages
+    assert message.content.endswith(EMAIL)
+    assert message.content.startswith(b"DKIM-Signature: ")
+    public = private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    record = b"v=DKIM1; k=rsa; p=" + b"".join(public.splitlines()[1:-1])
+    assert dkim.verify(message.content, dnsfunc=lambda *_args, **_options: record)
+
+
+@pytest.mark.promise("raw-envelope")
+async def test_envelope_decides_and_bcc_is_removed(bench: Bench) -> None:
+    hidden = b"Bcc: secret@example.com,\r\n spy@example.com\r\n" + EMAIL
+    by_headers = await sent_by(bench, hidden)
+    assert len(by_headers.messages) == 5
+    assert {message.content for message in by_headers.messages} == {EMAIL}
+    query = [("from", "bounces@example.com"), ("to", "x@example.com"), ("to", "X@EXAMPLE.com"), ("to", "y@example.com")]
+    by_query = await sent_by(bench, hidden, query=query)
+    assert [message.recipients for message in by_query.messages] == [("X@example.com",), ("y@example.com",)]
+    assert {message.sender for message in by_query.messages} == {"bounces@example.com"}
+
+
+async def test_bounce_address_names_each_message(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with a_bench(engine.url, clock, bounce_address="bounce@example.com") as bench:
+        provider = await sent_by(bench, EMAIL)
+    assert [m.sender for m in provider.messages] == [f"bounce+{m.outbox_id}@example.com" for m in provider.messages]
+
+
+async def test_missing_date_and_message_id_are_prepended(bench: Bench) -> None:
+    bare = b"From: shop@example.com\nTo: ada@example.com\n\nHello\n"
+    [message] = (await sent_by(bench, bare)).messages
+    added, _, rest = message.content.partition(b"From: ")
+    assert b"From: " + rest == bare.replace(b"\n", b"\r\n")
+    assert message_from_bytes(added).keys() == ["Message-ID", "Date"]
+    assert f"<{message.outbox_id}@example.com>".encode() in added
+
+
+@pytest.mark.promise("raw-idempotent")
+async def test_message_id_is_accepted_once_for_each_recipient(api: Api) -> None:
+    first = await post(api)
+    trace = b"Received: from app by relay; Mon, 16 Nov 2026 10:00:01 +0000\r\n"
+    again = await post(api, trace + EMAIL)
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.headers["Idempotent-Replay"] == "true"
+    assert again.json()["messages"] == first.json()["messages"]
+    wider = await post(api, query={"to": ["ada@example.com", "new@example.com"]})
+    assert wider.status_code == 202
+    assert wider.json()["messages"][0] == first.json()["messages"][0]
+
+
+@pytest.mark.promise("raw-idempotent")
+async def test_different_email_with_the_key_stores_nothing(api: Api) -> None:
+    await post(api, query={"to": "ada@example.com"})
+    before = await api.stored()
+    answer = await post(api, EMAIL + b"P.S.\r\n", query={"to": ["new@example.com", "ada@example.com"]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "IDEMPOTENCY_CONFLICT")
+    assert await api.stored() == before
+    named = {"Idempotency-Key": "other"}
+    assert (await post(api, EMAIL + b"P.S.\r\n", query={"to": "ada@example.com"}, **named)).status_code == 202
+
+
+async def test_subject_is_shown_decoded(api: Api) -> None:
+    outbox_id = (await post(api)).json()["messages"][0]["outboxId"]
+    shown = (await api.client.get(f"/v1/email/{outbox_id}")).json()
+    assert (shown["to"], shown["subject"]) == ("ada@example.com", "Rechnung für Ada")
+    tampered = HEAD.replace(b"UmVjaG51bmcgZsO8cg==", b"AAoNe3sgeCB9fQ==").replace(b"order-7", b"order-8") + BODY
+    other = (await post(api, tampered)).json()["messages"][0]["outboxId"]
+    assert (await api.client.get(f"/v1/email/{other}")).json()["subject"] == "{{ x }} Ada"
+
+
+async def test_options_are_read_and_removed(api: Api, clock: ManualClock) -> None:
+    later = isoformat(clock.now() + DAY)
+    options = f"X-Mailwright-Tags: receipt, shop\r\nx-mailwright-send-at: {later}\r\nX-Mailwright-Tracking: off\r\n"
+    outbox_id = (await post(api, options.encode() + EMAIL)).json()["messages"][0]["outboxId"]
+    shown = (await api.client.get(f"/v1/email/{outbox_id}")).json()
+    assert (shown["tags"], shown["scheduledAt"]) == (["receipt", "shop"], later)
+    engine = api.engine
+    source = await render_message(
+        engine.database, engine.templates, engine.identity, outbox_id, tenant_id=1, at=clock.now()
+    )
+    assert source == EMAIL
+
+
+async def test_bulk_email_gets_list_headers(bench: Bench) -> None:
+    bulk = b"X-Mailwright-List: news\r\n" + EMAIL
+    key = await bench.engine.keys.create(1)
+    async with client_of(create_app(bench.engine), key) as client:
+        await client.post("/v1/lists", json={"listKey": "news", "name": "News"})
+        assert (await client.post(RAW, content=bulk, headers=MIME)).status_code == 202
+        unknown = await client.post(RAW, content=bulk.replace(b"news", b"nobody"), headers=MIME)
+    assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "X-Mailwright-List")
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    for message in provider.messages:
+        added, _, _ = message.content.partition(EMAIL)
+        names = ["List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Feedback-ID"]
+        assert message_from_bytes(added).keys() == names
+
+
+async def test_suppressed_recipient_gets_no_raw_email(bench: Bench) -> None:
+    await suppress(bench.database, "bob@example.com")
+    provider = await sent_by(bench, EMAIL)
+    assert [message.recipients for message in provider.messages] == [("ada@example.com",), ("eve@example.com",)]
+
+
+async def test_large_emails_are_built_one_after_another(bench: Bench) -> None:
+    large = EMAIL + b"".join([b"%076d\r\n" % number for number in range(20_000)])
+    provider = await sent_by(bench, large)
+    assert {message.content for message in provider.messages} == {large}
+
+
+@pytest.mark.promise("from-foreign")
+async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
+    answer = await post(api, EMAIL.replace(b"shop@example.com", b"boss@bank.example"))
+    assert [each["code"] for each in answer.json()["warnings"]] == ["FOREIGN_FROM"]
+
+
+@pytest.mark.promise("raw-erased")
+async def test_erasing_a_recipient_deletes_the_bytes(bench: Bench) -> None:
+    provider = await sent_by(bench, EMAIL)
+    await erasure.erase(bench.database, bench.clock, 1, "ada@example.com", actor="console")
+    assert await count_contents(bench.database) == 0
+    engine, other = bench.engine, provider.messages[1].outbox_id
+    shown = await render_message(
+        engine.database, engine.templates, engine.identity, other, tenant_id=1, at=bench.clock.now()
+    )
+    assert shown == "The message cannot be rendered: The content of this message no longer exists."
+
+
+@pytest.mark.promise("raw-erased")
+async def test_bytes_that_others_wait_for_are_kept(api: Api, clock: ManualClock) -> None:
+    messages = (await post(api)).json()["messages"]
+    with pytest.raises(erasure.MessageInProgress, match=messages[1]["outboxId"]):
+        await erasure.erase(api.engine.database, clock, 1, "ada@example.com", actor="console")
+    for message in messages[1:]:
+        await api.client.post(f"/v1/email/{message['outboxId']}/cancel")
+    await erasure.erase(api.engine.database, clock, 1, "ada@example.com", actor="console")
+    assert await count_contents(api.engine.database) == 0
+
+
+BAD = {
+    "empty": b"",
+    "no header": b"\r\nHello\r\n",
+    "no from": EMAIL.replace(b"From", b"X-From"),
+    "two from": b"From: eve@example.com\r\n" + EMAIL,
+    "two message ids": b"Message-ID: <a@b.c>\r\n" + EMAIL,
+    "no colon": b"Hello\r\n" + EMAIL,
+    "mbox": b"From shop@example.com Mon Nov 16\r\n" + EMAIL,
+    "folded first line": b" x\r\n" + EMAIL,
+    "NUL": EMAIL + b"\0\r\n",
+    "bare LF": EMAIL + b"a\nb\r\n",
+    "bare CR": EMAIL + b"a\rb\r\n",
+    "long line": EMAIL + b"x" * 999 + b"\r\n",
+    "long headers": b"X-A: " + b"x\r\n " * 70_000 + b"\r\n" + EMAIL,
+    "invalid address": EMAIL.replace(b"bob@example.com", b"bob@example"),
+    "unknown option": b"X-Mailwright-Colour: red\r\n" + EMAIL,
+    "option twice": b"X-Mailwright-Tags: a\r\nX-Mailwright-Tags: b\r\n" + EMAIL,
+    "past": b"X-Mailwright-Send-At: 2001-01-01T00:00:00Z\r\n" + EMAIL,
+    "tracking": b"X-Mailwright-Tracking: links\r\n" + EMAIL,
+    "provider command": b'X-SMTPAPI: {"to": ["eve@example.com"]}\r\n' + EMAIL,
+    "no recipients": EMAIL.replace(b"To:", b"X-To:").replace(b"Cc:", b"X-Cc:"),
+}
+
+
+@pytest.mark.promise("raw-bad-input")
+@pytest.mark.parametrize("case", BAD)
+async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:
+    before = await api.stored()
+    answer = await post(api, BAD[case])
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["message"]
+    assert await api.stored() + await count_contents(api.engine.database) == before
+
+
+@pytest.mark.promise("raw-bad-input")
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"to": "not an address"}, "to"),
+        ({"to": ["ada@example.com"] * 101}, "to"),
+        ({"to": "jürgen@example.com"}, "to"),
+        ({"from": "nobody"}, "from"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+async def test_bad_envelope_is_422_and_stores_nothing(api: Api, query: Any, field: str) -> None:
+    before = await api.stored()
+    answer = await post(api, query=query)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+    assert await api.stored() == before
+
+
+async def test_media_type_size_and_scope_are_checked(api: Api) -> None:
+    plain = await api.client.post(RAW, content=EMAIL, headers={"Content-Type": "text/plain"})
+    large = await post(api, EMAIL + b"x\r\n" * (MAX_RAW_BYTES // 3))
+    key = await api.engine.keys.create(1, scopes=frozenset({Scope.READ}))
+    async with client_of(api.app, key) as reader:
+        denied = await reader.post(RAW, content=EMAIL, headers=MIME)
+    assert [plain.status_code, large.status_code, denied.status_code] == [415, 413, 403]
