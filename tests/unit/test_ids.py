@@ -1,5 +1,6 @@
 """IDs: valid UUIDv7, sorted by time, in one spelling."""
 
+import os
 import uuid
 
 import pytest
@@ -27,6 +28,18 @@ def test_ids_sort_by_creation_time(earlier: int, later: int) -> None:
 
 def test_ids_of_the_same_time_differ() -> None:
     assert len({uuid7(1) for _ in range(10_000)}) == 10_000
+
+
+def test_child_process_makes_other_ids() -> None:
+    uuid7(1)
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        os.write(writer, uuid7(1).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as sent:
+        assert sent.read() not in {uuid7(1) for _ in range(1_000)}
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,11 @@ class Reports:
             if report.type not in REPORTABLE:
                 raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
         group_commit = self._by_address if by_address else self._by_id
-        batches = await asyncio.gather(*(group_commit.submit(batch) for batch in _batches(reports)))
-        effects = [effect for batch in batches for effect in batch]
+        if len(reports) <= LARGEST_COMMIT:
+            effects = await group_commit.submit(reports)
+        else:
+            batches = await asyncio.gather(*(group_commit.submit(batch) for batch in _batches(reports)))
+            effects = [effect for batch in batches for effect in batch]
         counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
         return ReportCounts(*counts)
 

@@ -267,17 +267,19 @@ def _feedback_id(message: _SesMessage, part: Mapping[str, Any]) -> str:
 
 def _outbox_id(message: Mapping[str, Any]) -> str | None:
     """Find our id. Tags come first: SES replaces the Message-ID header with its own."""
+    return next((found for candidate in _possible_ids(message) if (found := parse_outbox_id(candidate))), None)
+
+
+def _possible_ids(message: Mapping[str, Any]) -> Iterator[Any]:
     tags, headers, common = message.get("tags"), message.get("headers"), message.get("commonHeaders")
-    candidates: list[Any] = []
     if isinstance(tags, dict):
         values = tags.get(TAG)
-        candidates += values if isinstance(values, list) else [values]
+        yield from values if isinstance(values, list) else [values]
     if isinstance(headers, list):
         named = [(str(each.get("name")).lower(), each.get("value")) for each in headers if isinstance(each, dict)]
-        candidates += [value for wanted in ID_HEADERS for name, value in named if name == wanted]
+        yield from [value for wanted in ID_HEADERS for name, value in named if name == wanted]
     if isinstance(common, dict):
-        candidates.append(common.get("messageId"))
-    return next((found for candidate in candidates if (found := parse_outbox_id(candidate))), None)
+        yield common.get("messageId")
 
 
 def _object(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -71,6 +71,7 @@ SIGNED_FIELDS: Mapping[SnsMessageType, tuple[str, ...]] = {
     SnsMessageType.SUBSCRIPTION: _CONFIRMED,
     SnsMessageType.UNSUBSCRIPTION: _CONFIRMED,
 }
+_MESSAGE_TYPES = {kind.value: kind for kind in SnsMessageType}
 _OPTIONAL = frozenset({"Subject"})
 _ALWAYS = ("SignatureVersion", "Signature", "SigningCertURL")
 # The limit of every field except the message, which may be as long as the body.
@@ -260,6 +261,7 @@ class FolderCertificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._cached: OrderedDict[str, SnsCertificate] = OrderedDict()
         log.warning(
             "sns_certificates_from_folder",
             setting="MAILWRIGHT_SNS_CERTS",
@@ -267,11 +269,15 @@ class FolderCertificates:
         )
 
     async def find(self, url: str) -> "SnsCertificate":
+        if url in self._cached:
+            return self._cached[url]
         try:
             content = await asyncio.to_thread((self._folder / url.rpartition("/")[2]).read_bytes)
         except OSError as error:
             raise ForgedEvent("The folder MAILWRIGHT_SNS_CERTS has no such certificate.") from error
-        return _load_certificate(content)
+        certificate = _load_certificate(content)
+        _put(self._cached, url, certificate)
+        return certificate
 
 
 def _load_certificate(content: bytes) -> "SnsCertificate":
@@ -298,8 +304,8 @@ def _check_subscribe_url(url: str, envelope: SnsEnvelope) -> None:
 
 
 def _message_type(value: object) -> SnsMessageType:
-    if isinstance(value, str) and value in tuple(SnsMessageType):
-        return SnsMessageType(value)
+    if isinstance(value, str) and value in _MESSAGE_TYPES:
+        return _MESSAGE_TYPES[value]
     raise MalformedEvent("Type is not an SNS message type.")
 
 

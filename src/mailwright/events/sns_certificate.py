@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from functools import cached_property
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.events.rejected_events import ForgedEvent
 
 MIN_KEY_BITS = 2_048
@@ -25,6 +25,8 @@ _PEM = re.compile(
 
 _HASHES: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - SNS chooses
 
+_PADDING = PKCS1v15()
+
 
 class SnsCertificate:
     def __init__(self, content: bytes) -> None:
@@ -36,6 +38,18 @@ class SnsCertificate:
         except ValueError as error:
             raise ForgedEvent("SigningCertURL does not lead to a certificate.") from error
 
+    @cached_property
+    def _validity(self) -> tuple[Instant, Instant]:
+        certificate = self._certificate
+        return to_instant(certificate.not_valid_before_utc), to_instant(certificate.not_valid_after_utc)
+
+    @cached_property
+    def _key(self) -> RSAPublicKey:
+        key = self._certificate.public_key()
+        if not isinstance(key, RSAPublicKey) or key.key_size < MIN_KEY_BITS:
+            raise ForgedEvent("The certificate's key is not an RSA key of at least 2048 bits.")
+        return key
+
     def check_names(self) -> None:
         subject = _names(self._certificate.subject, NameOID.COMMON_NAME)
         issuer = _names(self._certificate.issuer, NameOID.ORGANIZATION_NAME)
@@ -44,14 +58,11 @@ class SnsCertificate:
 
     def check_signature(self, signature: bytes, text: bytes, *, version: str, now: Instant) -> None:
         """Raise `ForgedEvent` unless the signature is valid. `version`: one of `sns.SIGNATURE_VERSIONS`."""
-        time = datetime.fromtimestamp(now / 1000, UTC)
-        if not self._certificate.not_valid_before_utc <= time <= self._certificate.not_valid_after_utc:
+        begins, ends = self._validity
+        if not begins <= now <= ends:
             raise ForgedEvent("The certificate is not valid at this time.")
-        key = self._certificate.public_key()
-        if not isinstance(key, RSAPublicKey) or key.key_size < MIN_KEY_BITS:
-            raise ForgedEvent("The certificate's key is not an RSA key of at least 2048 bits.")
         try:
-            key.verify(signature, text, PKCS1v15(), _HASHES[version])
+            self._key.verify(signature, text, _PADDING, _HASHES[version])
         except InvalidSignature as error:
             raise ForgedEvent from error
 

@@ -21,7 +21,7 @@ from mailwright.schemas.inbound_events import InboundEventsResponse
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.errors import BodyTooLarge, problem
-from mailwright.web.state import EngineDep
+from mailwright.web.state import engine_of
 
 router = APIRouter(tags=["events"])
 
@@ -43,23 +43,23 @@ _RESPONSES = {status: response for status, response in _DESCRIBED.items() if sta
 
 
 @router.post("/ses-events", responses=_RESPONSES)
-async def ses_events(request: Request, engine: EngineDep) -> Response:
+async def ses_events(request: Request) -> Response:
     """Receive SES events from an SNS topic. Also confirms the subscription of a topic in SNS_TOPIC_ARNS."""
-    return await _receive(request, engine.inbound_webhooks, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
+    return await _receive(request, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
 
 
 @router.post("/sendgrid-events", responses=_RESPONSES)
-async def sendgrid_events(request: Request, engine: EngineDep) -> Response:
+async def sendgrid_events(request: Request) -> Response:
     """Receive events from SendGrid's signed event webhook."""
-    return await _receive(request, engine.inbound_webhooks, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
+    return await _receive(request, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
 
 
 async def _receive(
     request: Request,
-    webhooks: InboundWebhooks,
     receive: Callable[[InboundWebhooks, Mapping[str, str], bytes], Awaitable[ReportCounts]],
     max_bytes: int,
 ) -> Response:
+    webhooks = engine_of(request).inbound_webhooks
     try:
         received = await receive(webhooks, request.headers, await read_bytes(request, max_bytes))
     except tuple(STATUSES) as error:
