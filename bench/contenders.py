@@ -53,6 +53,15 @@ def on_sqlite(stage: Stage, count: int, setting: Setting) -> Run:
         return mailwright.drain(stage, url, count, processes=setting.processes)
 
 
+def receipts(*, has_text: bool) -> Callable[[Stage, int, Setting], Run]:
+    def run(stage: Stage, count: int, setting: Setting) -> Run:
+        with stage.sqlite_url() as url:
+            mailwright.prepare_receipts(url, count, has_text=has_text)
+            return mailwright.drain(stage, url, count, processes=setting.processes)
+
+    return run
+
+
 def on_postgresql(stage: Stage, count: int, setting: Setting) -> Run:
     with stage.postgresql_url() as url:
         part("bench.mailwright", "prepare")(url, count)
@@ -104,6 +113,28 @@ CONTENDERS = {
             "node worker.mjs, concurrency {concurrency}",
             peer(bullmq.run),
             settings=(Setting(1, 10), Setting(1, 50), Setting(2, 10)),
+        ),
+        Contender(
+            "html",
+            "Mailwright, SQLite, messages with their own HTML",
+            "mailwright worker --drain",
+            receipts(has_text=False),
+            composes=False,
+        ),
+        Contender(
+            "html-text",
+            "Mailwright, SQLite, messages with their own HTML and text",
+            "mailwright worker --drain",
+            receipts(has_text=True),
+            composes=False,
+        ),
+        Contender(
+            "bullmq-html",
+            "BullMQ + nodemailer, messages with their own HTML",
+            "node worker.mjs, concurrency {concurrency}",
+            peer(bullmq.run_receipts),
+            settings=(Setting(1, 10), Setting(1, 50), Setting(2, 10)),
+            composes=False,
         ),
         Contender(
             "celery",

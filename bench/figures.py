@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench import articles, campaigns, filling, importing, mailwright, notifications, pacing, pages
+from bench import articles, campaigns, filling, importing, mailwright, notifications, pacing, pages, webhooks
 from bench.accept import accepted_per_second
 from bench.children import NotMeasured
 from bench.contenders import CONTENDERS, Results
@@ -58,12 +58,18 @@ RACERS = {
     "processes": tuple(f"{engine}{number}" for engine in ("sqlite", "postgresql") for number in ("", "-2", "-4")),
     "cpu": ("sqlite", "postgresql"),
     "http-speed": ("ses", "sendgrid", "aiobotocore"),
+    "own-html": ("limit", "sqlite", "html", "html-text", "bullmq-html"),
 }
 OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
 OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
 # By messages per request and processes.
 ACCEPTED_PER_SECOND = {(1, 1): 1_500, (1, 2): 5_000, (1_000, 1): 20_000}
+OWN_HTML_SECONDS = {"html": 0.45, "html-text": 0.3}  # CPU per 1,000 messages
+OWN_HTML_OF_THE_LIMIT = 0.3
+OWN_HTML_OF_TEMPLATES = 0.6
+WEBHOOK_MILLISECONDS = {"ses": 0.7, "sendgrid": 0.1}  # CPU per event
+NOTIFIED_PER_SECOND = 3_000
 MATERIALISED_PER_SECOND = 50_000
 IMPORTED_PER_SECOND = 50_000
 IMPORT_MEGABYTES = 200
@@ -81,6 +87,7 @@ def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
         "processes": _processes,
         "cpu": _cpu,
         "http-speed": _against_aiobotocore,
+        "own-html": _own_html,
     }
     return measure[name](name, order, results)
 
@@ -142,6 +149,42 @@ def _cpu(name: str, order: Order, results: Results) -> Iterator[Figure]:
     yield _figure(order, name, f"{what}: worker, PostgreSQL", "≤ 0.15", found, "postgresql", worker, 0.15)
     yield _figure(order, name, f"{what}: with database, PostgreSQL", "≤ 0.25", found, "postgresql", with_database, 0.25)
     yield _figure(order, name, f"{what}: with database, SQLite", "≤ 0.25", found, "sqlite", with_database, 0.25)
+
+
+def _own_html(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    def cpu(racer: str) -> Found:
+        seconds = results.median(racer, lambda run: run.cpu_per_thousand)
+        return Found(f"{seconds:.3f} s", met=seconds <= OWN_HTML_SECONDS[racer])
+
+    def against(racer: str, other: str, goal: float) -> Found:
+        ratio = results.ratio(racer, other)
+        return Found(_rate(results, racer), _rate(results, other), ratio, ratio >= goal)
+
+    for racer, goal in OWN_HTML_SECONDS.items():
+        what = f"CPU seconds per 1,000 messages: {CONTENDERS[racer].title}"
+        yield _figure(order, name, what, f"≤ {goal}", cpu, racer)
+    for racer, other, ratio in (
+        ("html", "limit", OWN_HTML_OF_THE_LIMIT),
+        ("html-text", "sqlite", OWN_HTML_OF_TEMPLATES),
+        ("html", "bullmq-html", 1.0),
+    ):
+        what = f"{CONTENDERS[racer].title}, against {CONTENDERS[other].title}"
+        yield _figure(order, name, what, f"≥ {ratio}", against, racer, other, ratio)
+
+
+def inbound_webhooks(order: Order) -> Iterator[Figure]:
+    def found(source: str, goal: float) -> Found:
+        count, taken = 1_000 if source == "ses" else 10_000, []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: {count:,} events of {source}, round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                taken.append(webhooks.milliseconds_per_event(source, url, count))
+        return Found(f"{median(taken):.3f} ms, {1000 / median(taken):,.0f}/s", met=median(taken) <= goal)
+
+    for source, goal in WEBHOOK_MILLISECONDS.items():
+        size = "one event" if source == "ses" else f"{webhooks.EVENTS_PER_REQUEST:,} events"
+        what = f"SQLite: CPU time of an inbound event of {source}, {size} per request"
+        yield _figure(order, "webhooks", what, f"≤ {goal} ms", found, source, goal)
 
 
 def claim_cost(order: Order) -> Iterator[Figure]:
@@ -269,10 +312,11 @@ def fan_out(order: Order) -> Iterator[Figure]:
             rounds.append(notifications.measured(rows))
         rate, cpu = median(each.per_second for each in rounds), median(each.cpu_seconds for each in rounds)
         ours = f"{rate:,.0f}/s, {cpu:.1f} s of processor time, {sum(each.refused for each in rounds)} lock errors"
-        return Found(ours, met=all(each.messages == each.notifications == rows and not each.refused for each in rounds))
+        is_right = all(each.messages == each.notifications == rows and not each.refused for each in rounds)
+        return Found(ours, met=is_right and rate >= NOTIFIED_PER_SECOND)
 
     what = f"SQLite: {rows:,} notifications of a queue that another program is writing, until each row has its result"
-    yield _figure(order, "notifications", what, "each sent once, no lock error", found)
+    yield _figure(order, "notifications", what, f"≥ {NOTIFIED_PER_SECOND:,}/s, each sent once, no lock error", found)
 
 
 def even_pace(order: Order) -> Iterator[Figure]:
@@ -320,6 +364,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "notifications": fan_out,
     "pacing": even_pace,
     "pages": large_pages,
+    "webhooks": inbound_webhooks,
 }
 NAMES = (
     "sqlite-speed",
@@ -328,6 +373,8 @@ NAMES = (
     "peers",
     "cpu",
     "http-speed",
+    "own-html",
+    "webhooks",
     "claim-cost",
     "accept",
     "memory",

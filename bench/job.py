@@ -61,6 +61,28 @@ TEXT = (
 )
 
 
+# The other job: a receipt as an application sends it, with HTML of its own in every message and no text.
+RECEIPT_SUBJECT = "Your order @@"
+RECEIPT = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Receipt</title>\n'
+    "<style>body{margin:0} td{font-family:Arial}</style>\n</head>\n"
+    '<body style="margin:0;padding:0">\n<div style="display:none">Your order is on its way</div>\n'
+    '<table role="presentation" width="600">\n<tr>\n<td>\n<h1>Thank you, customer @@</h1>\n'
+    '<p>Your order <b>HL-@@</b> is on its way.</p>\n<table width="100%">\n<tr><th>Item</th><th>Price</th></tr>\n'
+    + "".join(
+        '<tr><td style="padding:8px;border-bottom:1px solid #eee">'
+        f'<a href="https://harbour.example/item/@@/{number}?source=receipt&amp;row={number}">Item number {number}</a>'
+        f'</td><td align="right">{number}.50 €</td></tr>\n'
+        for number in range(40)
+    )
+    + '</table>\n<p>Questions? <a href="https://harbour.example/help">Write to us</a>.</p>\n'
+    "</td>\n</tr>\n</table>\n</body>\n</html>\n"
+)
+RECEIPT_TEXT = "Thank you, customer @@\n\n" + "".join(
+    f"Item number {number} (https://harbour.example/item/@@/{number}) {number}.50 €\n" for number in range(40)
+)
+
+
 def recipient(number: int) -> dict[str, str]:
     """Return the same recipient for the same number, in every contender and run."""
     digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
@@ -87,6 +109,8 @@ def write(folder: Path, count: int) -> None:
         "html": HTML,
         "text": TEXT,
         "unsubscribe_base": UNSUBSCRIBE_BASE,
+        "receipt_subject": RECEIPT_SUBJECT,
+        "receipt": RECEIPT,
     }
     (folder / "job.json").write_text(json.dumps(content))
     with (folder / "recipients.jsonl").open("w") as lines:

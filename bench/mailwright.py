@@ -184,6 +184,35 @@ def _campaign_message(number: int, template_key: int) -> NewMessage:
     )
 
 
+def prepare_receipts(database_url: str, count: int, *, has_text: bool) -> None:
+    """Create a database with `count` due messages of the API, each with its own HTML."""
+    asyncio.run(_prepare_receipts(database_url, count, has_text=has_text))
+
+
+async def _prepare_receipts(database_url: str, count: int, *, has_text: bool) -> None:
+    async with open_engine(load(database_url=await migrated(database_url))) as engine:
+        for start in range(0, count, ACCEPT_BATCH):
+            numbers = range(start, min(count, start + ACCEPT_BATCH))
+            await engine.acceptor.accept([_receipt(number, has_text=has_text) for number in numbers])
+
+
+def _receipt(number: int, *, has_text: bool) -> NewMessage:
+    to, own = job.recipient(number)["email"], str(number)
+    content = {"to": to, "subject": job.RECEIPT_SUBJECT.replace("@@", own), "html": job.RECEIPT.replace("@@", own)}
+    if has_text:
+        content["text"] = job.RECEIPT_TEXT.replace("@@", own)
+    return NewMessage(
+        outbox_id=uuid7(SystemClock().now()),
+        tenant_id=1,
+        source=Source.API,
+        request_id=f"bench-{number}",
+        to_email=to,
+        subject=content["subject"],
+        payload=content,
+        external_id=own,
+    )
+
+
 def prepare_claims(database_url: str, rows: int) -> None:
     """Create an outbox of `rows` messages, of which 90 % are sent and 10 % are due."""
     asyncio.run(_prepare_claims(database_url, rows))

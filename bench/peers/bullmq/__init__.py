@@ -12,6 +12,15 @@ HERE = Path(__file__).parent
 
 
 def run(stage: Stage, count: int, processes: int, concurrency: int) -> Run:
+    return _run(stage, count, processes, {"BENCH_CONCURRENCY": str(concurrency)})
+
+
+def run_receipts(stage: Stage, count: int, processes: int, concurrency: int) -> Run:
+    """Send messages that have their own HTML, without a text part: nodemailer derives none."""
+    return _run(stage, count, processes, {"BENCH_CONCURRENCY": str(concurrency), "BENCH_RECEIPTS": "1"})
+
+
+def _run(stage: Stage, count: int, processes: int, options: dict[str, str]) -> Run:
     folder = _environment()
     stage.valkey.clear()
     return compete(
@@ -23,7 +32,7 @@ def run(stage: Stage, count: int, processes: int, concurrency: int) -> Run:
         processes=processes,
         queue_url=stage.valkey.url,
         database=stage.valkey.process,
-        env={"BENCH_CONCURRENCY": str(concurrency), "NODE_ENV": "production"},
+        env={**options, "NODE_ENV": "production"},
         cwd=folder,
     )
 

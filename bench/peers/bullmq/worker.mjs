@@ -21,6 +21,10 @@ const transport = nodemailer.createTransport({
 });
 
 async function send({ data }) {
+  if (data.html) {
+    await transport.sendMail({ from: job.sender, to: data.email, subject: data.subject, html: data.html });
+    return;
+  }
   const unsubscribe_url = job.unsubscribe_base + data.token;
   const values = { ...data, unsubscribe_url };
   await transport.sendMail({

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from mailwright.content.bounded_cache import BoundedCache
+
 MAX_BYTES = 512 * 1024
 
 _WORDS_NAMES_AND_MEASURES = """
@@ -42,6 +44,19 @@ class HtmlValue(NamedTuple):
 
 def html_problem(html: str) -> str | None:
     """Return why this HTML must not be sent, or None."""
+    return _judged.get(html, lambda: _Judged(_find_problem(html), len(html))).problem
+
+
+class _Judged(NamedTuple):
+    problem: str | None
+    characters: int
+
+
+# Messages often have the same content: a notice to all users, sent one by one.
+_judged = BoundedCache[_Judged](4 * 1024 * 1024, lambda judged: 2 * judged.characters + 256)
+
+
+def _find_problem(html: str) -> str | None:
     # HTML knows upper and lower case of ASCII letters only, and bytes are searched several times faster than text.
     lowered = html.encode("utf-8", "replace").lower()
     if len(lowered) > MAX_BYTES:

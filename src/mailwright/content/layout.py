@@ -5,9 +5,7 @@ rendered by the engine for each recipient. Both ways give the same email.
 """
 
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -18,6 +16,7 @@ from mailwright.content import headers, mime
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
+from mailwright.content.bounded_cache import BoundedCache
 from mailwright.content.headers import Mailbox, UnsubscribeTargets
 from mailwright.content.mime import Enclosure
 from mailwright.content.template import (
@@ -148,7 +147,7 @@ class Layout:
         return "\r\n".join(lines).encode("ascii")
 
 
-class LayoutCache:
+class LayoutCache(BoundedCache[Layout]):
     """Cache of layouts by version ID, which evicts the least recently used.
 
     Workers process the variants of an article in any order: with fewer layouts than variants, each email would
@@ -156,26 +155,7 @@ class LayoutCache:
     """
 
     def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._held_bytes = 0
-        self._layouts: OrderedDict[Hashable, Layout] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, version: Hashable, compiled: Callable[[], Layout]) -> Layout:
-        try:
-            self._layouts.move_to_end(version)
-            return self._layouts[version]
-        except KeyError:
-            pass
-        # Compiling takes milliseconds, and compiling twice does no harm, so there is no lock around it.
-        layout = compiled()
-        with self._lock:
-            known = self._layouts.setdefault(version, layout)
-            if known is layout:
-                self._held_bytes += layout.size_bytes
-            while self._held_bytes > self._most_bytes and len(self._layouts) > 1:
-                self._held_bytes -= self._layouts.popitem(last=False)[1].size_bytes
-        return known
+        super().__init__(most_bytes, lambda layout: layout.size_bytes)
 
 
 # The boundary needs no message ID: it cannot occur in encoded text, so one boundary serves every email.

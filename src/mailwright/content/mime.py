@@ -5,9 +5,11 @@ from binascii import b2a_base64, b2a_qp
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 from urllib.parse import quote
 
 from mailwright.content import headers, text
+from mailwright.content.bounded_cache import BoundedCache
 from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, message_id
 from mailwright.domain.clock import Instant
 
@@ -119,6 +121,9 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 does not allow base64 in these. The file name still shows the type.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
+# A boundary cannot occur in encoded text, so one serves every email.
+_CONTENT = "content"
+MAX_CACHED_BODIES = 8 * 1024 * 1024
 # One boundary serves every email with the same attachments; the mark stands for the body of each.
 _ENCLOSURE = "enclosure"
 _ENCLOSED = b"@@"
@@ -168,15 +173,30 @@ def _body(email: EmailParts) -> bytes:
 
 
 def _text_and_html(email: EmailParts, inline: list[EmailAttachment]) -> bytes:
-    if email.html is None:
+    html = email.html
+    if html is None:
         return text_part("plain", email.text or "")
-    plain = email.text if email.text is not None else text.from_html(email.html)
-    html = text_part("html", email.html)
     if inline:
-        html = _multipart(
-            "related", email.message_id, [html, *[_attachment(image) for image in inline]], 'type="text/html"'
-        )
-    return _multipart("alternative", email.message_id, [text_part("plain", plain), html])
+        return _alternatives(html, email.text, [_attachment(image) for image in inline])
+    return _bodies.get((html, email.text), lambda: _Body(_alternatives(html, email.text), len(html))).content
+
+
+def _alternatives(html: str, plain: str | None, images: Sequence[bytes] = ()) -> bytes:
+    shown = text_part("html", html)
+    if images:
+        shown = _multipart("related", _CONTENT, [shown, *images], 'type="text/html"')
+    return alternative(_CONTENT, [text_part("plain", text.from_html(html) if plain is None else plain), shown])
+
+
+class _Body(NamedTuple):
+    """The encoded text and HTML of an email, and the number of characters they were made of."""
+
+    content: bytes
+    characters: int
+
+
+# Messages often have the same content: a notice to all users, sent one by one.
+_bodies = BoundedCache[_Body](MAX_CACHED_BODIES, lambda body: len(body.content) + 2 * body.characters)
 
 
 def _multipart(subtype: str, identity: str, parts: Iterable[bytes], parameter: str = "") -> bytes:

@@ -130,6 +130,14 @@ def test_embedded_email_is_attached_as_a_file() -> None:
     assert attached.get_payload(decode=True) == b"From: x\n\nhello"
 
 
+def test_same_content_differs_only_in_the_headers() -> None:
+    one, two = (build_email(an_email(to=Mailbox(f"{name}@example.org"), text=None)) for name in ("ada", "bob"))
+    assert one != two
+    assert one.partition(b"\r\n\r\n")[2] == two.partition(b"\r\n\r\n")[2]
+    other = read(build_email(an_email(text="Own text")))
+    assert part(other, "text/plain") == "Own text"
+
+
 def test_same_email_gives_same_bytes_with_unique_boundaries() -> None:
     identity = an_email().message_id
     forged = f"--{boundary('alternative', identity)}--\r\n"
