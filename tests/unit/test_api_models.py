@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from mailwright.sources.api.messages import payload
+from mailwright.domain.message import Accepted
+from mailwright.domain.sender_domains import AcceptWarning
+from mailwright.outbox.sending_hold import HoldReason
+from mailwright.schemas.messages import BatchResponse, SendingHeldResponse, batch_content
+from mailwright.sources.api.messages import RejectedItem, payload
 from mailwright.sources.api.requests import parse_send
 from mailwright.sources.api.validation import RequestInvalid
 from tests.api import a_request
@@ -184,3 +188,14 @@ def test_payload_has_pipeline_names_and_no_empty_fields() -> None:
         "tags": ["receipt"],
         "metadata": {"order": 7},
     }
+
+
+def test_results_of_a_batch_have_the_form_of_their_model() -> None:
+    results = [
+        Accepted("0190-1", "r", "PENDING"),
+        Accepted("0190-2", "r", "PENDING", warnings=(AcceptWarning("FOREIGN_FROM", "Another domain."),)),
+        RejectedItem("INVALID_EMAIL", "is not an address", "to"),
+    ]
+    held = SendingHeldResponse(reason=HoldReason.RESTORED, since="2027-01-15T08:00:00Z", sentence="Nothing is sent.")
+    for content in (batch_content([*results]), batch_content([*results], held)):
+        assert BatchResponse.model_validate(content).to_dict() == content

@@ -248,7 +248,9 @@ def _digest(body: Any) -> str:
 
 
 def _has_local_time(body: Any) -> bool:
-    times = (body.get(name) for name in ("scheduledAt", "expiresAt")) if isinstance(body, dict) else ()
+    if not isinstance(body, dict) or not ("scheduledAt" in body or "expiresAt" in body):
+        return False
+    times = (body.get(name) for name in ("scheduledAt", "expiresAt"))
     return any(isinstance(time, str) and not has_zone(time) for time in times)
 
 

@@ -26,7 +26,7 @@ from mailwright.schemas.messages import (
     ResolveRequest,
     SendingHeldResponse,
     accepted_response,
-    batch_response,
+    batch_content,
     message_response,
     message_summary_response,
     raw_accepted_response,
@@ -82,7 +82,7 @@ async def send_batch(request: Request) -> Response:
     """
     context, engine = await request_context_of(request), engine_of(request)
     results = await engine.api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
-    return json_response(batch_response(results, await _held(engine)), HTTPStatus.ACCEPTED)
+    return json_response(batch_content(results, await _held(engine)), HTTPStatus.ACCEPTED)
 
 
 @router.post(
