@@ -1,5 +1,6 @@
 """API keys: each belongs to one tenant and has scopes. A key is shown once and stored as a digest."""
 
+import asyncio
 import hashlib
 import re
 import secrets
@@ -34,6 +35,7 @@ class Caller:
     tenant: str
     scopes: frozenset[Scope] = ALL_SCOPES
     actor: str | None = None  # the signed-in user; None for an API key
+    key_name: str = ""  # the name of the API key
 
     def require(self, scope: Scope) -> None:
         if not any(own.allows(scope) for own in self.scopes):
@@ -58,6 +60,7 @@ class ApiKeys:
         self._database = database
         self._clock = clock
         self._cached: dict[str, tuple[Caller, Instant]] = {}
+        self._looking: dict[str, asyncio.Task[Caller]] = {}
 
     async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> str:
         """Return the new key. It cannot be read again later."""
@@ -103,18 +106,32 @@ class ApiKeys:
     async def authenticate(self, authorization: str | None) -> Caller:
         """Return the caller of an `Authorization` header. One error for every reason, so that it reveals nothing."""
         bearer = _BEARER.fullmatch(authorization or "")
-        if bearer is None or not bearer[1].startswith(PREFIX):
+        if bearer is None:
             raise Unauthorized
-        digest, now = _digest(bearer[1]), self._clock.now()
+        return await self.authenticate_key(bearer[1])
+
+    async def authenticate_key(self, key: str) -> Caller:
+        """Return the caller with this API key."""
+        if not key.startswith(PREFIX):
+            raise Unauthorized
+        digest, now = _digest(key), self._clock.now()
         caller, until = self._cached.get(digest, (None, 0))
         if caller is None or now >= until:
-            caller = await self._look_up(digest)
+            caller = await self._look_up_once(digest)
             self._cache(digest, caller, now + CACHE_TIME)
         return caller
 
+    async def _look_up_once(self, digest: str) -> Caller:
+        """Let concurrent requests with one key share a lookup."""
+        looking = self._looking.get(digest)
+        if looking is None:
+            looking = self._looking[digest] = asyncio.create_task(self._look_up(digest))
+            looking.add_done_callback(lambda _: self._looking.pop(digest, None))
+        return await asyncio.shield(looking)
+
     async def _look_up(self, digest: str) -> Caller:
         query = (
-            select(tenants.c.id, tenants.c.name, api_keys.c.scopes)
+            select(tenants.c.id, tenants.c.name, api_keys.c.scopes, api_keys.c.name.label("key_name"))
             .select_from(api_keys.join(tenants, tenants.c.id == api_keys.c.tenant_id))
             .where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None))
         )
@@ -123,7 +140,7 @@ class ApiKeys:
         if not rows:
             self._cached.pop(digest, None)
             raise Unauthorized
-        return Caller(rows[0].id, rows[0].name, _split_scopes(rows[0].scopes))
+        return Caller(rows[0].id, rows[0].name, _split_scopes(rows[0].scopes), key_name=rows[0].key_name)
 
     def _cache(self, digest: str, caller: Caller, until: Instant) -> None:
         if len(self._cached) >= _MAX_CACHED:

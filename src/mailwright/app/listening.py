@@ -1,4 +1,4 @@
-"""The socket on which the server listens."""
+"""The sockets on which servers listen."""
 
 import os
 import socket
@@ -11,14 +11,18 @@ BACKLOG = 2_048
 
 def listen(host: str, port: int) -> socket.socket:
     """Listen before anything starts, so that a port in use is reported clearly."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return open_socket(host, port)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror)
         raise ConfigurationInvalid(
             f"MAILWRIGHT_HOST, MAILWRIGHT_PORT: cannot listen on {host}:{port}: {reason}; choose another with --port"
         ) from error
+
+
+def open_socket(host: str, port: int, *, shares_port: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=shares_port)
 
 
 def address_of(listener: socket.socket) -> str:

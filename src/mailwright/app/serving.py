@@ -22,6 +22,7 @@ from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.restore_checks import make_guard, run_guard
+from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.child_process import ChildProcess, runs_duties, this_child
@@ -83,7 +84,14 @@ class Shutdown:
         self.request()
 
 
-async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool) -> None:
+async def serve(
+    engine: Engine,
+    listener: socket.socket,
+    shutdown: Shutdown,
+    *,
+    with_worker: bool,
+    submission: SubmissionSockets | None = None,
+) -> None:
     """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
     create_app = import_from_string(WEB_APPLICATION)
     _log_settings(engine.settings)
@@ -104,11 +112,24 @@ async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, 
         server.config.app = api = create_app(replace(engine, is_worker_alive=is_worker_alive))
         shutdown.calls(api.state.stop)
         _run_until_stopped(tasks, _look_after(api), shutdown)
+        if submission is not None:
+            _run_until_stopped(tasks, run_submission(engine, submission), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
         _report_started()
     await api.state.finish()
     log.info("api_stopped")
+
+
+async def accept_over_smtp(engine: Engine, sockets: SubmissionSockets, shutdown: Shutdown) -> None:
+    """Accept email over SMTP until stopped. Workers of other processes send it."""
+    _capture_library_logs()
+    _freeze_loaded_modules()
+    _log_settings(engine.settings)
+    await _log_unsafe_settings(engine)
+    async with asyncio.TaskGroup() as tasks:
+        _run_until_stopped(tasks, run_submission(engine, sockets), shutdown)
+        _report_started()
 
 
 async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:

@@ -59,6 +59,7 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
     from mailwright.app.serving import Shutdown  # noqa: PLC0415
     from mailwright.app.serving import serve as serve_until_stopped  # noqa: PLC0415
+    from mailwright.app.submission import open_submission  # noqa: PLC0415
     from mailwright.app.wiring import open_engine  # noqa: PLC0415
     from mailwright.outbox.installation import save_address  # noqa: PLC0415
 
@@ -66,12 +67,13 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
     shutdown.listen()
     # Listen first, so that a port in use does not leave a new database behind.
     listener = _listener(settings)
+    submission = open_submission(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # The chosen port, if it was 0.
     async with open_engine(settings) as engine:
         await save_address(engine.database, engine.settings.public_url)
         if _greets():
             await _invite(engine, address_of(listener))
-        await serve_until_stopped(engine, listener, shutdown, with_worker=with_worker)
+        await serve_until_stopped(engine, listener, shutdown, with_worker=with_worker, submission=submission)
 
 
 def _listener(settings: Settings) -> socket.socket:

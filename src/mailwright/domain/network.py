@@ -19,6 +19,14 @@ def is_public_address(address: str) -> bool:
         return False
 
 
+def is_loopback_address(address: str) -> bool:
+    """Return whether a numeric IP address is this machine itself."""
+    ip = _parse_ip(address.partition("%")[0])
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return ip is not None and ip.is_loopback
+
+
 def is_private_host(host: str) -> bool:
     """Return whether a host is private, judged by its name or address without a DNS lookup."""
     name = host.rstrip(".").lower()

@@ -76,6 +76,39 @@ class Settings(BaseSettings):
     port: Annotated[
         int, Field(alias="MAILWRIGHT_PORT", ge=0, le=65535, description="Port on which the server listens.")
     ] = 8025
+    smtp_listen: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_SMTP_LISTEN",
+            description="Address on which `serve` and `smtp` accept email over SMTP, for example `127.0.0.1:2525`. "
+            "Off by default. Other addresses than loopback need a certificate, and clients STARTTLS.",
+        ),
+    ] = None
+    smtp_listen_tls: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_SMTP_LISTEN_TLS",
+            description="Address for SMTP that is encrypted from the first byte, for example `0.0.0.0:465`.",
+        ),
+    ] = None
+    smtp_certificate_file: Annotated[
+        Path | None,
+        Field(
+            alias="MAILWRIGHT_SMTP_CERTIFICATE_FILE",
+            description="PEM file with the certificate chain of the SMTP server.",
+        ),
+    ] = None
+    smtp_key_file: Annotated[
+        Path | None,
+        Field(alias="MAILWRIGHT_SMTP_KEY_FILE", description="PEM file with the private key of this certificate."),
+    ] = None
+    smtp_listen_connections: Annotated[
+        PositiveInt,
+        Field(
+            alias="MAILWRIGHT_SMTP_LISTEN_CONNECTIONS",
+            description="Maximum number of SMTP clients of a process. One remote address may use half of it.",
+        ),
+    ] = 500
     base_url: Annotated[
         str | None,
         Field(

@@ -248,7 +248,8 @@ class Composer:
         if content is None:
             raise InvalidTemplate("The content of this message no longer exists.")
         if claimed.is_bulk:
-            content = b"".join([*self._missing_list_headers(claimed, sender, content), content])
+            missing = _missing_list_headers(claimed, sender, content, self._unsubscribe_url(claimed))
+            content = b"".join([*missing, content])
         # The empty envelope sender of an automatic reply stays empty, so that nothing answers it.
         given = claimed.payload.get(ENVELOPE_FROM, sender.address)
         envelope = address.deliverable(self._identity.envelope_sender(claimed.outbox_id, given)) if given else ""
@@ -260,16 +261,6 @@ class Composer:
             uses_default_sender=self._identity.bounce_address is not None,
             uses_default_from=False,
         )
-
-    def _missing_list_headers(self, claimed: Claimed, sender: Mailbox, content: bytes) -> Iterator[bytes]:
-        given = {field.name for field in parse_raw(content).fields}
-        url = self._unsubscribe_url(claimed)
-        if url is not None and "list-unsubscribe" not in given:
-            yield f"{list_unsubscribe(UnsubscribeTargets(url))}\r\n".encode()
-        if "list-id" not in given:
-            yield f"List-Id: {_headers(claimed, sender)['List-Id']}\r\n".encode()
-        if "feedback-id" not in given:
-            yield f"{opaque('Feedback-ID', _feedback_id(claimed), field='feedback_id')}\r\n".encode()
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
         """Return the Cc and Bcc recipients, without suppressed addresses."""
@@ -348,6 +339,17 @@ class Composer:
             return claimed.payload.get("unsubscribeUrl")  # Of a notification, which another system manages.
         token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed), claimed.outbox_id)
+
+
+def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url: str | None) -> Iterator[bytes]:
+    """Yield the headers of bulk email that an application did not write itself."""
+    given = {field.name for field in parse_raw(content).fields}
+    if url is not None and "list-unsubscribe" not in given:
+        yield f"{list_unsubscribe(UnsubscribeTargets(url))}\r\n".encode()
+    if "list-id" not in given:
+        yield f"List-Id: {_headers(claimed, sender)['List-Id']}\r\n".encode()
+    if "feedback-id" not in given:
+        yield f"{opaque('Feedback-ID', _feedback_id(claimed), field='feedback_id')}\r\n".encode()
 
 
 def web_view_link(public_url: str, tokens: WebViewTokens | None, outbox_id: str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Annotated, Any, Final, Literal
 
@@ -164,25 +164,28 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
     key = context.idempotency_key or options.idempotency_key or email.identity
     raw = _raw_content(email, outbox_ids[0], submission.author, now)
     is_bulk = options.list_key is not None
-    first = NewMessage(
-        outbox_id=outbox_ids[0],
-        tenant_id=context.caller.tenant_id,
-        source=Source.API,
-        request_id=context.request_id,
-        to_email="",
-        subject=email.subject,
-        payload=_payload(submission, raw),
-        body_digest=hashlib.sha256(email.untraced).hexdigest() if key else None,
-        on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
-        priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
-        is_bulk=is_bulk,
-        list_key=options.list_key,
-        scheduled_at=options.send_at,
-        expires_at=options.expires_at,
-        raw=raw,
-    )
+    subject, payload = email.subject, _payload(submission, raw)
+    key_digest = hashlib.sha256(key.encode()).hexdigest()[:40] if key else None
+    body_digest = hashlib.sha256(email.untraced).hexdigest() if key else None
     return [
-        _to_recipient(first, outbox_id, recipient, key)
+        NewMessage(
+            outbox_id=outbox_id,
+            tenant_id=context.caller.tenant_id,
+            source=Source.API,
+            request_id=context.request_id,
+            to_email=(to_email := address.normal(recipient)),
+            subject=subject,
+            payload={"to": recipient, **payload},
+            dedupe_key=f"api:raw:{key_digest}:{to_email}" if key_digest else None,
+            body_digest=body_digest,
+            on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
+            priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
+            is_bulk=is_bulk,
+            list_key=options.list_key,
+            scheduled_at=options.send_at,
+            expires_at=options.expires_at,
+            raw=raw,
+        )
         for outbox_id, recipient in zip(outbox_ids, envelope.recipients, strict=True)
     ]
 
@@ -257,10 +260,3 @@ def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
     }
     fixed = {"from": sender, ENVELOPE_FROM: submission.envelope.sender, RAW_BYTES: len(raw.content)}
     return {**fixed, **{name: value for name, value in values.items() if value}}
-
-
-def _to_recipient(first: NewMessage, outbox_id: str, recipient: str, key: str | None) -> NewMessage:
-    email = address.normal(recipient)
-    dedupe_key = f"api:raw:{hashlib.sha256(key.encode()).hexdigest()[:40]}:{email}" if key else None
-    payload = {"to": recipient, **first.payload}
-    return replace(first, outbox_id=outbox_id, to_email=email, payload=payload, dedupe_key=dedupe_key)

@@ -1,0 +1,128 @@
+"""Split the bytes of a client into command lines, emails and chunks, in whatever pieces they arrive."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mailwright.sources.smtp import replies
+
+# Long enough for AUTH PLAIN with an API key and for every address.
+MAX_LINE_BYTES: Final = 2_048
+# A client that goes on sending an email that is too large is disconnected after this much.
+MAX_DISCARDED_BYTES: Final = 100 * 1024 * 1024
+# Less than this needs no reservation.
+SMALL_BYTES: Final = 256 * 1024
+
+_END: Final = b"\r\n.\r\n"
+
+
+class Memory(Protocol):
+    """The memory that all connections share for large emails."""
+
+    def reserve(self, size: int) -> bool:
+        """Return False if there is none left."""
+        ...
+
+    def release(self, size: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    reply: bytes
+    closes: bool = False  # Whether it is unclear where the next command begins.
+
+
+class Framing:
+    def __init__(self, max_bytes: int, memory: Memory) -> None:
+        self._max_bytes = max_bytes
+        self._memory = memory
+        self._buffer = bytearray()
+        self._searched = 0  # Up to here the buffer does not contain the end of the email.
+        self._discarded = 0  # Bytes of an email that is not kept.
+        self._reserved = 0
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def begin(self) -> None:
+        """Begin to read an email or a chunk."""
+        self._searched = self._discarded = 0
+
+    def free(self) -> None:
+        """Return the memory of an email that is stored or refused."""
+        if self._reserved:
+            self._memory.release(self._reserved)
+            self._reserved = 0
+
+    def read_line(self) -> bytes | Refusal | None:
+        """Return a command line without its end; None if it has not arrived."""
+        end = self._buffer.find(b"\n", 0, MAX_LINE_BYTES)
+        if end < 0:
+            return Refusal(replies.LINE_TOO_LONG, closes=True) if len(self._buffer) >= MAX_LINE_BYTES else None
+        line = self._cut(end + 1)
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2] or b"\0" in line:
+            # Two programs could see different commands here, so nothing that follows counts.
+            return Refusal(replies.BAD_LINE_END, closes=True)
+        return line[:-2]
+
+    def read_email(self) -> bytes | Refusal | None:
+        """Return the email before the line with only a dot; None if it has not arrived.
+
+        Only CRLF ends a line: if another end counted, an email could contain commands.
+        """
+        if not self._searched and not self._discarded and self._buffer.startswith(_END[2:]):
+            self._cut(3)
+            return b""
+        end = self._buffer.find(_END, max(self._searched - 4, 0))
+        if end < 0:
+            return self._keep_or_discard()
+        content = self._cut(end + 2)
+        self._cut(3)
+        size = self._discarded + len(content)
+        if size > self._max_bytes:
+            return Refusal(replies.too_large(self._max_bytes))
+        return Refusal(replies.NO_MEMORY) if self._discarded else content
+
+    def read_chunk(self, size: int, kept: int) -> bytes | Refusal | None:
+        """Return a chunk of this size; None if it has not arrived. `kept` is the size of the chunks before it."""
+        if len(self._buffer) < size:
+            is_kept = self._reserve(kept + len(self._buffer))
+            return None if is_kept else Refusal(replies.NO_MEMORY, closes=True)
+        return self._cut(size) if self._reserve(kept + size) else Refusal(replies.NO_MEMORY, closes=True)
+
+    def skip_chunk(self, size: int) -> int | Refusal:
+        """Drop the bytes of a refused chunk that have arrived, and return how many are missing."""
+        dropped = len(self._cut(min(size, len(self._buffer))))
+        self._discarded += dropped
+        if self._discarded > MAX_DISCARDED_BYTES:
+            return Refusal(replies.too_large(self._max_bytes), closes=True)
+        return size - dropped
+
+    def _keep_or_discard(self) -> Refusal | None:
+        """Drop an email that is too large while it arrives, so that it needs no memory."""
+        size = len(self._buffer)
+        if not self._discarded and size <= self._max_bytes + len(_END) and self._reserve(size):
+            self._searched = size
+            return None
+        self._discarded += len(self._cut(max(size - 4, 0)))
+        self._searched = len(self._buffer)
+        self.free()
+        if self._discarded > MAX_DISCARDED_BYTES:
+            return Refusal(replies.too_large(self._max_bytes), closes=True)
+        return None
+
+    def _reserve(self, size: int) -> bool:
+        more = size - self._reserved
+        if size <= SMALL_BYTES or more <= 0:
+            return True
+        if not self._memory.reserve(more):
+            return False
+        self._reserved = size
+        return True
+
+    def _cut(self, size: int) -> bytes:
+        found = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return found

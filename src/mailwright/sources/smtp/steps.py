@@ -1,0 +1,48 @@
+"""What a session tells its connection to do, and what it needs from its server."""
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from mailwright.sources.api.raw import Envelope
+
+
+class Next(Enum):
+    """What the connection reads or does after a step."""
+
+    COMMAND = auto()
+    DATA = auto()
+    CHUNK = auto()
+    START_TLS = auto()
+    CLOSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The result of a command: a reply, or work that takes time and ends in another step."""
+
+    reply: bytes = b""
+    then: Next = Next.COMMAND
+    work: "Coroutine[Any, Any, Step] | None" = None
+    chunk_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client that has signed in. All its messages have the request id of its connection."""
+
+    key: str
+    request_id: str
+
+
+class Submitter(Protocol):
+    max_bytes: int
+
+    async def sign_in(self, user: str, key: str, address: str) -> None:
+        """Raise unless this API key may send."""
+        ...
+
+    async def submit(self, client: Client, envelope: Envelope, content: bytes) -> bytes:
+        """Store an email durably, and return the reply with the ids of its messages."""
+        ...
