@@ -184,6 +184,7 @@ def mailout_setup(settings: Settings, tenant_id: int) -> MailoutSetup:
         is_local="mailbox" in providers_of(settings),
         allows_local=settings.mailbox_mailouts,
         rate_per_second=settings.send_rate_per_sec,
+        one_at_a_time=settings.mailout_one_at_a_time,
         batch_size=settings.batch_size,
         mailouts_database=settings.notion_db_mailouts,
         errors_database=settings.notion_db_errors,

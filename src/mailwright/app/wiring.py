@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
-from mailwright.domain.permits import DomainLimits, Limits
+from mailwright.domain.permits import DomainLimits, Limits, SendRate
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
@@ -59,6 +60,7 @@ from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import parse_domain_limits
+from mailwright.policies.pacing import throttled_rate
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
@@ -348,6 +350,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             Destinations(clock, engine.ledger, domains, settings.reserve_percent)
             if (domains := domain_limits(settings))
             else None,
+            throttled_rate=partial(_throttled_rate, route, name),
         ),
         route=route,
         maintenance=Maintenance(clock, duties, lease),
@@ -369,6 +372,12 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         doubt_grace=doubt_grace,
     )
     return Worker(parts, worker_settings)
+
+
+def _throttled_rate(route: Route, worker: str) -> SendRate | None:
+    provider = route.paced_provider()
+    rate = None if provider is None else route.learned_rate(provider)
+    return None if provider is None or rate is None else throttled_rate(rate, worker, provider)
 
 
 def _route(given: Provider | Route | None, settings: Settings, clock: Clock) -> Route:

@@ -32,6 +32,7 @@ def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
 
 QUOTA_EXHAUSTED = "quota_exhausted"
 PROVIDER_RATE = "provider_rate"
+THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate that a throttling provider accepts.
 
 
 @dataclass(frozen=True, slots=True)

@@ -525,6 +525,14 @@ class Settings(BaseSettings):
             description="Messages of a mailout per second, evenly spaced.",
         ),
     ] = 5.0
+    mailout_one_at_a_time: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_MAILOUT_ONE_AT_A_TIME",
+            description="Whether each message of a mailout waits for the response to the one before it. `false` "
+            "reaches `SEND_RATE_PER_SEC` also if a response takes longer than the interval between two messages.",
+        ),
+    ] = True
     batch_size: Annotated[
         int,
         Field(alias="BATCH_SIZE", gt=0, le=1000, description="Number of mailout recipients that are enqueued at once."),

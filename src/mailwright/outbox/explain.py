@@ -3,7 +3,7 @@
 The result is data without any English. It names only actions that would be accepted now.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,19 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason, split_defer_reason
+from mailwright.domain.permits import (
+    PROVIDER_RATE,
+    QUOTA_EXHAUSTED,
+    THROTTLED_RATE,
+    Deferral,
+    DeferReason,
+    split_defer_reason,
+)
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.sending_hold import SendingHold, load_hold
-from mailwright.outbox.workers import WorkerPresence, list_present, outage_of
+from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
@@ -366,6 +373,17 @@ def _provider_rate(facts: MessageFacts) -> MessageExplanation:
     return _lane_deferred(facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=limit)
 
 
+def _throttled_rate(facts: MessageFacts) -> MessageExplanation:
+    limit = reached_throttled_rate(facts.workers)
+    return _lane_deferred(facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=limit)
+
+
+def reached_throttled_rate(workers: Sequence[WorkerPresence]) -> ReachedLimit:
+    """Return the rate of throttled workers as a limit of their provider."""
+    rate = learned_rate_of(workers)
+    return ReachedLimit(THROTTLED_RATE, LimitScope.PROVIDER, allowed=None if rate is None else max(1, round(rate)))
+
+
 def _campaign_paused(facts: MessageFacts) -> MessageExplanation:
     actions = _on_campaign(facts.message, ActionKind.RESUME_CAMPAIGN)
     return _lane_deferred(facts, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
@@ -391,6 +409,7 @@ def _sender_rules(facts: MessageFacts) -> MessageExplanation:
 _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     QUOTA_EXHAUSTED: _quota_exhausted,
     PROVIDER_RATE: _provider_rate,
+    THROTTLED_RATE: _throttled_rate,
     PAUSED: _campaign_paused,
     CANCELLED: _campaign_cancelled,
     SCHEDULED: _campaign_scheduled,

@@ -34,6 +34,7 @@ class WorkerPresence:
     worker: str = ""  # Set when the registry is read.
     sent: int = 0  # Messages that it accepted from this worker. Not set when the registry is read.
     defer_reason: str = DeferReason.PROVIDER_UNAVAILABLE  # Why it is unavailable, if it is.
+    learned_rate: float | None = None  # Messages per second that the worker sends at most, because it was throttled.
 
     @property
     def is_unavailable(self) -> bool:
@@ -43,7 +44,8 @@ class WorkerPresence:
     @property
     def state(self) -> tuple[object, ...]:
         """What other processes show about the provider."""
-        return self.provider, self.unavailable_until, self.unavailable_reason, self.defer_reason
+        is_slowed = self.learned_rate is not None
+        return self.provider, self.unavailable_until, self.unavailable_reason, self.defer_reason, is_slowed
 
 
 class WorkerRegistry:
@@ -71,6 +73,7 @@ class WorkerRegistry:
                     unavailable_reason=presence.unavailable_reason,
                     defer_reason=presence.defer_reason if presence.is_unavailable else None,
                     per_second=self._per_second(presence, now),
+                    learned_rate=presence.learned_rate,
                 )
             await self._record_best(tx, sum(self._per_second(presence, now) for presence in providers), now)
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
@@ -117,6 +120,7 @@ async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
             row.unavailable_reason,
             row.worker_id.rpartition("/")[0],
             defer_reason=row.defer_reason or DeferReason.PROVIDER_UNAVAILABLE,
+            learned_rate=row.learned_rate,
         )
         for row in rows
     ]
@@ -128,6 +132,12 @@ def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | Non
         return None
     first = min(present, key=lambda presence: presence.unavailable_until or 0)
     return Deferral(max(first.unavailable_until or 0, now + SECOND), first.defer_reason)
+
+
+def learned_rate_of(present: Iterable[WorkerPresence]) -> float | None:
+    """Return the messages per second that throttled workers send together; None if no worker is throttled."""
+    rates = [presence.learned_rate for presence in present if presence.learned_rate is not None]
+    return sum(rates) if rates else None
 
 
 async def presence_by_provider(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from mailwright.domain.clock import HOUR, Instant, isoformat
+from mailwright.domain.clock import HOUR, SECOND, Instant, isoformat
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
@@ -41,6 +41,7 @@ class _DeferralTerms:
 
     probe_at: Instant | None  # When its provider is tried again, if the circuit breaker is open.
     lifetime: Instant
+    is_paced: bool  # Whether sending has slowed down to what the provider accepts.
 
 
 @dataclass(slots=True)
@@ -75,12 +76,14 @@ def conclude(
     fails_over: bool = False,
     probe_at: Instant | None = None,
     lifetimes: Lifetimes = DEFAULT_LIFETIMES,
+    is_paced: bool = False,
 ) -> Outcome:
     """Return the outcome of an attempt.
 
     `deferred_until` is the retry time of an unavailable provider; at `doubt_until` a message in doubt is decided.
     With `fails_over`, another provider may send the message at once if this one certainly did not accept it.
-    `probe_at` is when a provider whose circuit breaker is open is tried again.
+    `probe_at` is when a provider whose circuit breaker is open is tried again. With `is_paced`, sending has slowed down
+    to what a throttling provider accepts.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -102,7 +105,7 @@ def conclude(
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
             fails_over = fails_over and result.definitely_not_sent
-            deferral = _DeferralTerms(probe_at, lifetimes.of(ready.claimed))
+            deferral = _DeferralTerms(probe_at, lifetimes.of(ready.claimed), is_paced)
             return _retry_or_defer(ready, result, now, deferral, fails_over=fails_over)
         case _:
             assert_never(result.kind)
@@ -211,7 +214,7 @@ def _retry_or_defer(
     ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms, *, fails_over: bool
 ) -> Settlement:
     if result.category is ErrorCategory.QUOTA:
-        until = now if fails_over else now + _throttle_delay(ready.claimed, result, now)
+        until = now if fails_over else now + _throttle_delay(ready.claimed, result, now, is_paced=terms.is_paced)
         return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
     if fails_over and result.blames_provider:
         return _deferred(ready, result, now, now, DeferReason.PROVIDER_UNAVAILABLE)
@@ -381,10 +384,15 @@ def _retry_event(
     return Event(EventType.RETRY_SCHEDULED, now, metadata)
 
 
-def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant) -> Instant:
-    """Return how long a throttled message waits. The delay grows with its age, because no attempt is counted."""
+def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant, *, is_paced: bool) -> Instant:
+    """Return how long a throttled message waits.
+
+    A message that is throttled again waits longer the older it is, because no attempt is counted, unless it only met
+    the limit of a provider that accepts others.
+    """
     policy = _policy(claimed)
-    by_age = min((now - claimed.created_at) // 2, policy.delays[-1])
+    is_repeated = claimed.failed_provider == result.provider and not is_paced
+    by_age = min((now - claimed.created_at) // 2, policy.delays[-1] if is_repeated else SECOND)
     return policy.delay(claimed.outbox_id, 1, max(by_age, result.retry_after or 0))
 
 

@@ -2,9 +2,18 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.domain.permits import PROVIDER_RATE, DeferReason, LimitLevel, Limits, PacingRules, SendRate
+from mailwright.domain.permits import (
+    PROVIDER_RATE,
+    THROTTLED_RATE,
+    DeferReason,
+    LimitLevel,
+    Limits,
+    PacingRules,
+    SendRate,
+)
 
 INTERVAL = "interval"
 PER_SECOND = "rate_per_second"
@@ -18,12 +27,20 @@ _MAX_BATCHES = 50
 
 @lru_cache(maxsize=4_096)
 def pacing_rules(
-    levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = ""
+    levels: tuple[LimitLevel, ...],
+    provider_rate: int | None = None,
+    route: str = "",
+    throttled: SendRate | None = None,
 ) -> PacingRules | None:
-    """Return the pacing rules of a lane, or None. `provider_rate` is what the providers accept per second."""
+    """Return the pacing rules of a lane, or None. `provider_rate` is what the providers report to accept per second.
+
+    `throttled` is the rate that this worker has learned from throttling.
+    """
     rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
     if provider_rate is not None:
         rates.append(_per_second(provider_rate, f"mailwright:pace:provider:{route}", PROVIDER_RATE))
+    if throttled is not None:
+        rates.append(throttled)
     alone = tuple(level.owner for level in levels if level.limits.one_at_a_time)
     return PacingRules(tuple(rates), alone) if rates or alone else None
 
@@ -41,6 +58,17 @@ def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
     """Return the rate that decides how fast a lane is sent; None if no level has one."""
     rates = [rate for level in levels for rate in send_rates(level.limits, level.owner)]
     return min(rates, key=lambda rate: rate.per_second, default=None)
+
+
+def throttled_rate(per_second: float, worker: str, provider: str) -> SendRate:
+    """Return the rate that a worker has learned from throttling. No other worker uses it.
+
+    A slow rate is exact: a send that starts late delays the next one instead of losing its send time.
+    """
+    batch_size = ceil(per_second / _MAX_BATCHES)
+    interval_us = ceil(batch_size * 1_000_000 / per_second)
+    name = f"mailwright:pace:throttled:{provider}:{worker}"
+    return SendRate(name, interval_us, THROTTLED_RATE, batch_size, is_exact=batch_size == 1)
 
 
 def _per_second(rate: int, name: str, reason: str) -> SendRate:

@@ -43,12 +43,16 @@ class CircuitBreaker:
         self.explanation: str | None = None
         self.opened_at: Instant | None = None  # When the circuit breaker opened last; None if it is closed.
 
-    def record(self, result: SendResult, *, is_repeated: bool = False) -> None:
-        """Record a result. `is_repeated`: the same message failed before, so the failure may be its own fault."""
+    def record(self, result: SendResult, *, is_repeated: bool = False, is_paced: bool = False) -> None:
+        """Record a result.
+
+        `is_repeated`: the same message failed before, so the failure may be its own fault. `is_paced`: a learned rate
+        slows down sending, so that throttling without a retry-after needs no pause.
+        """
         if result.category is ErrorCategory.CONFIGURATION:
             self._fail(result)
         elif result.category is ErrorCategory.QUOTA:
-            self._throttle(result)
+            self._throttle(result, is_paced=is_paced)
         elif result.blames_provider and result.kind is not ResultKind.SENT:
             self._failures += not is_repeated
             self._throttles = 0
@@ -92,9 +96,9 @@ class CircuitBreaker:
             self._pause = min(2 * self._pause, LONGEST if is_misconfigured else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
-    def _throttle(self, result: SendResult) -> None:
+    def _throttle(self, result: SendResult, *, is_paced: bool) -> None:
         self._failures = 0
-        self._throttles += 1
+        self._throttles = 0 if is_paced and result.retry_after is None else self._throttles + 1
         if self._open_until is not None and self._clock.now() < self._open_until:
             return
         if result.retry_after is None and self._throttles < THROTTLES_TO_PAUSE and not self._is_slowed:

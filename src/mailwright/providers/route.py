@@ -11,6 +11,7 @@ from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import SendResult
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
+from mailwright.providers.learned_rate import LearnedRate
 from mailwright.providers.protocol import Provider
 
 # While one message probes a provider, other messages are deferred by this much.
@@ -55,6 +56,7 @@ class Route:
         self._clock = clock
         self._shared = shared
         self._by_name = {member.name: member for member in members}
+        self._learned = {member.name: LearnedRate(clock) for member in members}
 
     @classmethod
     def of(cls, provider: Provider, clock: Clock) -> "Route":
@@ -84,8 +86,23 @@ class Route:
         states = {member.breaker.state for member in self.members}
         return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
-    def record(self, result: SendResult, *, is_repeated: bool = False) -> None:
-        self._by_name[result.provider].breaker.record(result, is_repeated=is_repeated)
+    def record(self, result: SendResult, *, is_repeated: bool = False, attempted_at: Instant = 0) -> None:
+        self._learned[result.provider].record(result, attempted_at)
+        is_paced = self.is_paced(result.provider, attempted_at)
+        self._by_name[result.provider].breaker.record(result, is_repeated=is_repeated, is_paced=is_paced)
+
+    def learned_rate(self, provider: str) -> float | None:
+        """Return the messages per second that the provider accepts; None if it does not throttle."""
+        return self._learned[provider].per_second
+
+    def paced_provider(self) -> str | None:
+        """Return the provider whose learned rate limits all messages; None if another can send what it throttles."""
+        closed = [member.name for member in self.members if member.breaker.state is CircuitState.CLOSED]
+        return closed[0] if len(closed) == 1 and self.learned_rate(closed[0]) is not None else None
+
+    def is_paced(self, provider: str, attempted_at: Instant) -> bool:
+        """Return whether the learned rate is the response to throttling, so that the provider need not be paused."""
+        return self.paced_provider() == provider and self._learned[provider].applied_to(attempted_at)
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
         """Return when a message is due again after this provider failed for reasons of its own."""

@@ -28,7 +28,7 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.domain.lifetimes import DELAYED_AFTER
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, THROTTLED_RATE, DeferReason, split_defer_reason
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
@@ -85,6 +85,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "domain_limit": "domain limit",
     QUOTA_EXHAUSTED: "provider quota",
     PROVIDER_RATE: "provider send rate",
+    DeferReason.PROVIDER_THROTTLED: "throttling by the provider",
     IN_LINE: "other campaigns first",
     PAUSED: "paused",
     SCHEDULED: "scheduled",
@@ -116,6 +117,7 @@ _LIMIT_REACHED: Final[Mapping[str, str]] = {
     DeferReason.DOMAIN_CONCURRENCY: "Limit of simultaneous messages{of} reached.",
     QUOTA_EXHAUSTED: "Provider quota used up.",
     PROVIDER_RATE: "Provider send rate reached.",
+    THROTTLED_RATE: "Slowed down by the provider{usage}.",
 }
 _CHANGE_LIMIT: Final[Mapping[str, str]] = {
     "outside_hours": "Change the working hours{of}.",
@@ -149,6 +151,8 @@ def _limit_owner(limit: ReachedLimit, campaign: str | None = None) -> str:
 def _limit_usage(limit: ReachedLimit) -> str:
     if limit.allowed is None:
         return ""
+    if limit.name == THROTTLED_RATE:
+        return f" to about {count_text(limit.allowed, 'message')} per second"
     if limit.used is None:
         return f" ({limit.allowed:,})"
     reserved = f", {limit.reserved:,} reserved for transactional email" if limit.reserved else ""
@@ -613,6 +617,7 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ForecastAssumption.ONE_AT_A_TIME_RATE: (
         f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."
     ),
+    ForecastAssumption.LEARNED_RATE: "The provider throttles, and goes on to accept as many messages as it does now.",
     ForecastAssumption.HOURLY_QUOTA: "The providers' hourly quota is renewed at every full hour.",
     ForecastAssumption.DAILY_QUOTA: "The providers' quota is renewed a day after they reported it.",
     ForecastAssumption.NO_MORE_QUOTA: (

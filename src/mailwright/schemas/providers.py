@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from mailwright.outbox.quotas import ProviderQuota
-from mailwright.outbox.workers import WorkerPresence
+from mailwright.outbox.workers import WorkerPresence, learned_rate_of
 from mailwright.schemas.base import ResponseModel, Time
 
 
@@ -27,13 +27,17 @@ class QuotaResponse(ResponseModel):
 
 
 class ProviderResponse(ResponseModel):
-    """`left_alone`: no worker uses the provider until `unavailableUntil`. `unused`: no worker has it in its route."""
+    """`left_alone`: no worker uses the provider until `unavailableUntil`. `unused`: no worker has it in its route.
+
+    `learnedRate`: the messages per second that the workers send together, because the provider throttles them.
+    """
 
     provider: str
     status: Literal["ok", "left_alone", "unused"]
     workers: int
     unavailable_until: Time | None
     unavailable_reason: str | None
+    learned_rate: float | None
     quota: QuotaResponse | None
 
 
@@ -51,6 +55,7 @@ def provider_response(name: str, seen: Sequence[WorkerPresence], quota: Provider
         workers=len(seen),
         unavailable_until=first.unavailable_until if first else None,
         unavailable_reason=first.unavailable_reason if first else None,
+        learned_rate=None if (rate := learned_rate_of(seen)) is None else round(rate, 1),
         quota=_quota(quota) if quota else None,
     )
 

@@ -485,6 +485,7 @@ workers = Table(
     Column(
         "per_second", Double, nullable=False, server_default=text("0")
     ),  # Messages per second since the last report.
+    Column("learned_rate", Double),  # Messages per second that a throttling provider accepts. Null if it does not.
 )
 
 # Values that the installation generated: the secret of its unsubscribe links, its address, tally cursors.

@@ -1,12 +1,12 @@
 """The gate between claim and build: ask the policies, reserve permits and defer what may not be sent yet."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.message import Admitted, Claimed
-from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow
+from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.defer import defer, defer_lane, end_lane_deferral
@@ -54,6 +54,8 @@ class Gate:
         ledger: Ledger,
         defaults: DefaultLimits,
         destinations: Destinations | None = None,
+        *,
+        throttled_rate: Callable[[], SendRate | None] = lambda: None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -69,6 +71,7 @@ class Gate:
         self._exhausted: dict[int, _Exhausted] = {}  # By lane number.
         self._destinations = destinations  # None if no domain has a limit.
         self._hours = WorkingHoursCache()
+        self._throttled_rate = throttled_rate  # The rate that this worker has learned, if its provider throttles.
         self._paced: dict[int, int] = {}  # The lanes of paced messages that have not started, by message key.
         self.has_deferred = (
             False  # Whether single messages of the last batch were deferred; other messages of their lanes may be due.
@@ -212,7 +215,7 @@ class Gate:
 
     def _pace(self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant) -> _LaneDecision:
         """If the lane is paced, admit only about one second of messages ahead."""
-        pacing = pacing_rules(levels, self._rules.provider_rate, self._rules.route)
+        pacing = pacing_rules(levels, self._rules.provider_rate, self._rules.route, self._throttled_rate())
         if pacing is None:
             return _LaneDecision([Admitted(claimed, claimed.tenant_limit) for claimed in waiting], [])
         lane = waiting[0].lane

@@ -13,7 +13,12 @@ IDLE_PROBE_GRACE: Instant = 5 * SECOND
 
 
 def provider_presence(
-    member: RouteMember, unanswered_since: Instant | None, *, sent: int, now: Instant
+    member: RouteMember,
+    unanswered_since: Instant | None,
+    *,
+    sent: int,
+    now: Instant,
+    learned_rate: float | None = None,
 ) -> WorkerPresence:
     """Return the state of a provider. `unanswered_since` is since when messages in flight got no response."""
     outage = member.breaker.outage()
@@ -23,4 +28,4 @@ def provider_presence(
     if unanswered_since is not None and now - unanswered_since >= STALLED_AFTER:
         explanation = f"NO_RESPONSE: no response since {isoformat(unanswered_since)}"
         return WorkerPresence(member.name, unanswered_since + LONGEST_OUTAGE_DELAY, explanation, sent=sent)
-    return WorkerPresence(member.name, sent=sent)
+    return WorkerPresence(member.name, sent=sent, learned_rate=learned_rate)

@@ -226,7 +226,7 @@ class Sender:
 
     def _conclude(self, ready: ReadyMessage, result: SendResult) -> Outcome:
         now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed
-        route.record(result, is_repeated=repeats_failure(claimed, result))
+        route.record(result, is_repeated=repeats_failure(claimed, result), attempted_at=ready.attempted_at)
         if result.kind is ResultKind.SENT:
             return conclude(ready, result, now, deferred_until=now, doubt_until=now)
         outcome = conclude(
@@ -238,6 +238,7 @@ class Sender:
             fails_over=route.fails_over(claimed, result.provider),
             probe_at=route.probe_at(result.provider),
             lifetimes=self._settings.lifetimes,
+            is_paced=route.is_paced(result.provider, ready.attempted_at),
         )
         self._settler.is_due_again |= isinstance(outcome, Settlement) and 0 < outcome.due_at <= now
         return outcome

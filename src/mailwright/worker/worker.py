@@ -89,10 +89,16 @@ class Worker:
         )
 
     def _presence(self) -> list[WorkerPresence]:
-        now, sent = self.parts.clock.now(), self._settler.sent_by_provider
+        now, sent, route = self.parts.clock.now(), self._settler.sent_by_provider, self.parts.route
         return [
-            provider_presence(member, self.queues.unanswered_since(member.name), sent=sent[member.name], now=now)
-            for member in self.parts.route.members
+            provider_presence(
+                member,
+                self.queues.unanswered_since(member.name),
+                sent=sent[member.name],
+                now=now,
+                learned_rate=route.learned_rate(member.name),
+            )
+            for member in route.members
         ]
 
     def _update_metrics(self) -> None:

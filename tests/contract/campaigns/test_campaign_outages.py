@@ -9,10 +9,13 @@ from mailwright.app.wiring import default_limits
 from mailwright.domain.campaign import PAUSED
 from mailwright.domain.clock import SECOND
 from mailwright.domain.explanation import CampaignState, Remedy
+from mailwright.domain.permits import THROTTLED_RATE
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
+from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import progress
+from mailwright.sources.campaigns.announce import announce_queue
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
@@ -104,3 +107,29 @@ async def test_one_usable_provider_means_no_outage(bench: Bench) -> None:
         WorkerPresence("smtp", until, "NETWORK_ERROR"), WorkerPresence("ses")
     )
     assert await shown_reasons(bench, campaign) == {None}
+
+
+@pytest.mark.promise("throttled-rate")
+async def test_throttled_campaign_shows_the_learned_rate(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 120)
+    for worker in ("a", "b"):
+        await WorkerRegistry(bench.database, bench.clock, worker).report(WorkerPresence("ses", learned_rate=6.0))
+    await defer_lane(bench.database, campaign.lane, THROTTLED_RATE, bench.clock.now() + SECOND)
+    assert await shown_reasons(bench, campaign) == {"provider_throttled"}
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    found = await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=None)
+    assert found.limit is not None
+    assert (found.limit.allowed, found.remedy) == (12, Remedy.HIGHER_PROVIDER_RATE)
+    assert "to about 12 messages per second" in campaign_text(found).sentence
+    foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    assert foreseen.rate == 12
+    assert ForecastAssumption.LEARNED_RATE in foreseen.assumptions
+
+
+async def test_throttled_campaign_that_is_sent_is_not_announced_as_held(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 5)
+    await defer_lane(bench.database, campaign.lane, THROTTLED_RATE, bench.clock.now() + SECOND)
+    await announce_queue(bench.database, bench.clock.now())
+    async with bench.database.read() as tx:
+        [position] = await progress.list_positions(tx, bench.clock.now(), tenant_id=DEFAULT_TENANT)
+    assert position.announced is None or not position.announced.startswith("held")

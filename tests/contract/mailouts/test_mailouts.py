@@ -424,13 +424,14 @@ async def test_recipients_are_enqueued_in_configured_batches(opened: Open) -> No
         assert [row.accepted for row in rows] == [50, 50, 20]
 
 
-async def test_campaign_has_the_interval_of_the_rate(opened: Open) -> None:
-    async with opened(send_rate_per_sec=3) as bench:
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_campaign_has_the_interval_of_the_rate(opened: Open, is_alone: bool) -> None:
+    async with opened(send_rate_per_sec=3, mailout_one_at_a_time=is_alone) as bench:
         bench.subscribe("ada@example.com")
         run = await bench.send(bench.page())
         await bench.work()
         campaign = await _campaigns(bench).find(run.mailout_id, tenant_id=None)
-        assert (campaign.definition.limits.interval_ms, campaign.definition.limits.one_at_a_time) == (334, True)
+        assert (campaign.definition.limits.interval_ms, campaign.definition.limits.one_at_a_time) == (334, is_alone)
 
 
 class Timed(ScriptedProvider):

@@ -12,20 +12,21 @@ from typing import cast
 import pytest
 from sqlalchemy import insert
 
-from mailwright.domain.clock import SECOND, ManualClock, SystemClock
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock, SystemClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import LimitLevel, Limits
 from mailwright.domain.results import SendResult
-from mailwright.domain.states import Status
+from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.ledger import TAKE_OVER, DatabaseLedger
 from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.policies.pacing import GRACE, pacing_rules, send_rates
+from mailwright.providers.route import Route
 from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
 from mailwright.worker import pacing, rates_in_use
 from mailwright.worker.pacing import Pacing, Timer
-from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
+from tests.builders import SENT, THROTTLE, Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
@@ -166,6 +167,38 @@ async def test_one_at_a_time_starts_after_the_previous_send_ends(bench: Bench) -
     assert provider.most_under_way == 1
 
 
+@pytest.mark.promise("throttled-rate")
+async def test_learned_rate_paces_and_lets_transactional_messages_overtake(bench: Bench) -> None:
+    provider = ScriptedProvider()
+    route = Route.of(provider, bench.clock)
+    for response in (SENT, THROTTLE, THROTTLE):
+        route.record(response, attempted_at=bench.clock.now())
+    assert route.learned_rate("scripted") == pytest.approx(0.95)
+    await bench.accept(*(a_newsletter() for _ in range(3)))
+    urgent = await bench.accept(a_message())
+    sent = []
+    for _ in range(4):
+        await (await bench.worker(route, "worker-1")).run(drain=True)
+        sent.append(len(provider.messages))
+        bench.clock.advance(1_100)
+    assert sent == [1, 2, 3, 4]
+    assert provider.outbox_ids[:1] == urgent
+
+
+@pytest.mark.promise("throttle-free")
+async def test_first_throttling_delays_an_old_message_briefly(bench: Bench) -> None:
+    [outbox_id] = await bench.accept(a_message())
+    bench.clock.advance(HOUR)
+    provider = ScriptedProvider(THROTTLE, THROTTLE)
+    await bench.drain(provider)
+    bench.clock.advance(1_250)
+    await bench.drain(provider)
+    record = await bench.record(outbox_id)
+    waits = [event.metadata["backoffDelay"] for event in record.events if event.type is EventType.RETRY_SCHEDULED]
+    assert waits[0] <= 1_250
+    assert waits[1] > MINUTE
+
+
 # Rates, simulated: the clock and the timers move only when the test advances them.
 
 COMMIT_MS = 4
@@ -189,12 +222,14 @@ class ManualTimer(Timer):
             action()
 
 
-async def starts_in_three_seconds(database: Database, limit: int, flight_ms: int, reported: int | None) -> int:
-    """Send one at a time at this limit, to a provider that reports a rate and responds after `flight_ms`."""
+async def starts_in_three_seconds(
+    database: Database, limit: int, flight_ms: int, reported: int | None, *, is_alone: bool = True
+) -> int:
+    """Send a mailout at this limit, to a provider that reports a rate and responds after `flight_ms`."""
     clock = ManualClock()
     timer = ManualTimer(clock)
     pacing = Pacing(clock, DatabaseLedger(database, clock), timer)
-    limits = Limits(interval_ms=ceil(1_000 / limit), one_at_a_time=True)
+    limits = Limits(interval_ms=ceil(1_000 / limit), one_at_a_time=is_alone)
     rules = pacing_rules((LimitLevel(f"campaign {limit}", limits),), reported, f"route {limit}")
     for key in range(3 * limit):
         claimed = SimpleNamespace(lane=1, resends=0, message_key=key)
@@ -227,6 +262,14 @@ async def test_higher_limit_never_gives_lower_rate(database: Database, flight_ms
     assert all(after >= 0.9 * before for before, after in pairwise(counts)), counts
     possible = min(500, reported or 500, 1_000 / (flight_ms + COMMIT_MS + 1))
     assert counts[-1] >= 0.8 * 3 * possible, counts
+
+
+@pytest.mark.promise("mailout-overlap")
+@pytest.mark.parametrize("flight_ms", [60, 300])
+async def test_overlapping_sends_reach_the_limit(database: Database, flight_ms: int) -> None:
+    counts = [await starts_in_three_seconds(database, limit, flight_ms, None, is_alone=False) for limit in (14, 50)]
+    assert counts[0] >= 0.9 * 3 * 14
+    assert counts[1] >= 0.9 * 3 * 50
 
 
 # The ledger.

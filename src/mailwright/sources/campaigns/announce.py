@@ -11,7 +11,7 @@ from sqlalchemy import or_, update
 from mailwright.domain.campaign import SCHEDULED
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.message import Event
-from mailwright.domain.permits import PROVIDER_RATE, DeferReason, split_defer_reason
+from mailwright.domain.permits import PROVIDER_RATE, THROTTLED_RATE, DeferReason, split_defer_reason
 from mailwright.domain.states import EventType
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
@@ -27,6 +27,7 @@ _NOT_HELD: Final = frozenset(
         INTERVAL,
         ONE_AT_A_TIME,
         PROVIDER_RATE,
+        THROTTLED_RATE,
         RETRY_SCHEDULED,
         "rate_per_second",
         "domain_limit",
@@ -88,7 +89,7 @@ def _is_other(position: QueuePosition) -> bool:
 
 
 def _hold(position: QueuePosition) -> str | None:
-    return None if position.defer_reason in _NOT_HELD else position.defer_reason
+    return None if {position.defer_reason, position.stored_reason} & _NOT_HELD else position.defer_reason
 
 
 async def _publish(tx: Transaction, campaign: AnnouncedCampaign, state: str, event: Event) -> None:

@@ -26,8 +26,15 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason, split_defer_reason
-from mailwright.outbox.explain import LIMIT_COLUMNS
+from mailwright.domain.permits import (
+    PROVIDER_RATE,
+    QUOTA_EXHAUSTED,
+    THROTTLED_RATE,
+    Deferral,
+    DeferReason,
+    split_defer_reason,
+)
+from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, list_present
@@ -264,6 +271,9 @@ _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     ),
     PROVIDER_RATE: lambda facts: _deferred(
         facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=ReachedLimit(PROVIDER_RATE, LimitScope.PROVIDER)
+    ),
+    THROTTLED_RATE: lambda facts: _deferred(
+        facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=reached_throttled_rate(facts.workers)
     ),
 }
 

@@ -23,7 +23,7 @@ from mailwright.domain.permits import (
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.sending_hold import load_hold
-from mailwright.outbox.workers import best_rate, list_present, sending_rate
+from mailwright.outbox.workers import best_rate, learned_rate_of, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import size_of_test_group
@@ -77,9 +77,14 @@ async def forecast(
         queue = await _load_queue(tx, rules, defaults.domains, now)
         is_held = await load_hold(tx) is not None
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
-    workers = {presence.worker for presence in await list_present(database, now)}
+    present = await list_present(database, now)
+    workers = {presence.worker for presence in present}
     rate, source = await _full_rate(database, queue, now, measured_rate, len(workers))
-    reason = None
+    reason: str | None = None
+    # Sending at the learned rate was measured too, so the measured rate may be equal or slightly lower.
+    learned = learned_rate_of(present)
+    if learned is not None and learned <= 1.1 * rate:
+        rate, reason = min(rate, learned), DeferReason.PROVIDER_THROTTLED
     if rules.provider_rate is not None and rules.provider_rate < rate:
         rate, reason = rules.provider_rate, PROVIDER_RATE
     result = simulate(queue, SimulationConditions(now, rate, used, rules.quota, horizon, reason))
@@ -91,7 +96,9 @@ async def forecast(
         is_rate_measured=source is None,
         workers=len(workers),
         campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
-        assumptions=tuple(_assumptions(queue, rules, source, has_worker=bool(workers), is_held=is_held)),
+        assumptions=tuple(
+            _assumptions(queue, rules, source, has_worker=bool(workers), is_held=is_held, learned=learned)
+        ),
     )
 
 
@@ -155,7 +162,7 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         tenant=tenant,
         own=_in_sender_zone(own[0]) if own else None,
         weight=row.weight,
-        deferral=Deferral(row.deferred_until, row.defer_reason) if is_deferred else _without_detail(message_deferral),
+        deferral=_without_detail(Deferral(row.deferred_until, row.defer_reason) if is_deferred else message_deferral),
         ab_test=ab_test,
         max_in_flight=row.max_in_flight,
         has_begun=row.recipients > unsent,
@@ -200,13 +207,16 @@ def _assumptions(
     *,
     has_worker: bool,
     is_held: bool,
+    learned: float | None,
 ) -> Iterator[ForecastAssumption]:
     if is_held:
         yield ForecastAssumption.SENDING_HELD
     if not has_worker:
         yield ForecastAssumption.NO_WORKER
     yield ForecastAssumption.NO_OTHER_MESSAGES
-    if any(queued.deferral and queued.deferral.reason in _OUTAGES for queued in queue):
+    if learned is not None:
+        yield ForecastAssumption.LEARNED_RATE
+    elif any(queued.deferral and queued.deferral.reason in _OUTAGES for queued in queue):
         yield ForecastAssumption.PROVIDER_RECOVERS
     if source is not None:
         yield source

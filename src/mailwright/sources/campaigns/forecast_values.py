@@ -21,7 +21,16 @@ _MIN_TURN: Instant = MINUTE
 # More segments than this with the same limit are joined.
 _MAX_DETAILED = 6
 # The reasons of segments in which messages are sent.
-_SENDING_REASONS = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME, PROVIDER_RATE, MAX_IN_FLIGHT, DOMAIN_LIMIT)
+_SENDING_REASONS = (
+    None,
+    INTERVAL,
+    PER_SECOND,
+    ONE_AT_A_TIME,
+    PROVIDER_RATE,
+    DeferReason.PROVIDER_THROTTLED,
+    MAX_IN_FLIGHT,
+    DOMAIN_LIMIT,
+)
 
 
 class ForecastAssumption(StrEnum):
@@ -32,6 +41,7 @@ class ForecastAssumption(StrEnum):
     LAST_RATE = "last_rate"
     ASSUMED_RATE = "assumed_rate"
     ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
+    LEARNED_RATE = "learned_rate"
     HOURLY_QUOTA = "hourly_quota"
     DAILY_QUOTA = "daily_quota"
     NO_MORE_QUOTA = "no_more_quota"

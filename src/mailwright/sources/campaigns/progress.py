@@ -117,6 +117,7 @@ class QueuePosition:
     planned: int
     recipients: int
     announced: str | None = None  # the last state that webhooks were notified of
+    stored_reason: str | None = None  # the reason of the deferral with its detail
     awaits_recipients: bool = False  # the rest is enqueued after the A/B test, or by another source
 
 
@@ -255,6 +256,7 @@ def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePositi
         campaign_status=CampaignStatus(row.campaign_status),
         status=_status(row.completed_at, until),
         defer_reason=split_defer_reason(reason)[0],
+        stored_reason=reason,
         deferred_until=until,
         is_enqueued=row.enqueue_ended_at is not None,
         planned=row.planned,

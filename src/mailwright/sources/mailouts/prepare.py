@@ -292,7 +292,7 @@ class MailoutPreparation:
             template_id=run.template_id,
             template_key=template_key,
             planned=planned,
-            limits=CampaignLimits(interval_ms=self._setup.interval_ms, one_at_a_time=True),
+            limits=CampaignLimits(interval_ms=self._setup.interval_ms, one_at_a_time=self._setup.one_at_a_time),
         )
 
     async def _enqueue(self, lease: RunLease) -> MailoutRun:

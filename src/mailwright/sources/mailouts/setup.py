@@ -57,6 +57,7 @@ class MailoutSetup:
     is_local: bool = False  # email goes to the local mailbox and reaches nobody
     allows_local: bool = False  # real mailouts may go to the local mailbox
     rate_per_second: float = 5.0
+    one_at_a_time: bool = True  # each message waits for the response to the one before it
     batch_size: int = 50
     mailouts_database: str | None = None
     errors_database: str | None = None

@@ -335,6 +335,7 @@ CREATE TABLE workers (
   unavailable_reason TEXT,
   defer_reason TEXT,
   per_second $double DEFAULT 0 NOT NULL,
+  learned_rate $double,
   CONSTRAINT pk_workers PRIMARY KEY (worker_id)
 );
 

@@ -17,7 +17,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
-from mailwright.outbox.workers import presence_by_provider
+from mailwright.outbox.workers import learned_rate_of, presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
@@ -256,7 +256,7 @@ async def _limits_page(
 async def show_providers(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     known = {each.provider: each for each in await quotas.load_quotas(engine.database)}
     seen = await presence_by_provider(engine.database, engine.clock.now(), engine.defaults.providers)
-    return await _page(request, visitor, "providers", None, seen=seen, quotas=known)
+    return await _page(request, visitor, "providers", None, seen=seen, quotas=known, learned_rate=learned_rate_of)
 
 
 @router.get("/domain")
