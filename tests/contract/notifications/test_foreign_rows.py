@@ -50,6 +50,22 @@ async def test_status_words_ignore_case_and_spaces(setup: QueueSetup, before: st
     assert await setup.owner.statuses() == {"sent": 1}
 
 
+@pytest.mark.parametrize("status", ["PENDING", " Pending", "pending  "])
+async def test_pending_rows_are_claimed_in_any_spelling(setup: QueueSetup, status: str) -> None:
+    await setup.owner.notification(fanout_status=status)
+    await setup.owner.notification()
+    await setup.owner.notification(fanout_status="Sent")
+    await setup.round(ScriptedProvider())
+    assert await setup.owner.statuses() == {"sent": 2, "Sent": 1}
+    assert await setup.queue.count_by_status() == {"sent": 3}
+    assert len(await setup.queue.newest(status="sent", before=1_000, limit=10)) == 3
+
+
+async def test_ended_rows_are_requeued_in_any_spelling(setup: QueueSetup) -> None:
+    numbers = [await setup.owner.notification(fanout_status=status) for status in ("FAILED", " skipped ", "Sent")]
+    assert await setup.queue.requeue(numbers) == set(numbers[:2])
+
+
 @pytest.mark.parametrize(("before", "after"), [("Open", "CLOSED"), ("Open", "Wait"), ("Open", "Open"), ("Closed", "?")])
 async def test_only_an_opening_is_announced(setup: QueueSetup, before: str, after: str) -> None:
     number = await setup.owner.notification(event={"status_before": before, "status_after": after})

@@ -4,12 +4,13 @@ Another program owns and writes these tables, so every read and write is one sho
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, Text, cast, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, cast, func, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import results, times
@@ -104,8 +105,9 @@ class NotificationQueue:
         n = self.tables.notifications.c
         expired = n.locked_at < times.format_time(locked_before)
         free = or_(n.locked_at.is_(None), expired, n.locked_at.not_like(OWN_TIME_FORMAT))
-        query = self._rows().where(n.fanout_status == FanoutStatus.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
+            is_pending = await self._has_status(tx, FanoutStatus.PENDING)
+            query = self._rows().where(is_pending, free, n.notification_id > after)
             return self._columns.build_rows(await tx.execute(query.order_by(n.notification_id).limit(limit)))
 
     async def find(self, notification_ids: Collection[int]) -> dict[int, NotificationRow]:
@@ -122,18 +124,21 @@ class NotificationQueue:
         """
         n = self.tables.notifications.c
         query = self._rows().where(n.notification_id < before)
-        if status is not None:
-            query = query.where(n.fanout_status == status)
         if kind is not None and kind != OPEN_SEAT and "payload" in self.tables.events.c:
             query = query.where(cast(self.tables.events.c.payload, Text).contains(f'"{kind}"', autoescape=True))
         async with self.database.read() as tx:
+            if status is not None:
+                query = query.where(await self._has_status(tx, status))
             return self._columns.build_rows(await tx.execute(query.order_by(n.notification_id.desc()).limit(limit)))
 
     async def count_by_status(self) -> dict[str, int]:
         n = self.tables.notifications.c
         query = select(n.fanout_status, func.count().label("rows")).group_by(n.fanout_status)
+        counts: Counter[str] = Counter()
         async with self.database.read() as tx:
-            return {row.fanout_status: row.rows for row in await tx.execute(query)}
+            for row in await tx.execute(query):
+                counts[status_word(row.fanout_status)] += row.rows
+        return dict(counts)
 
     async def related(self, rows: Sequence[NotificationRow]) -> RelatedRows:
         async with self.database.read() as tx:
@@ -187,6 +192,18 @@ class NotificationQueue:
             .outerjoin(s, s.c.subscription_id == n.c.subscription_id)
         )
 
+    async def _has_status(self, tx: Transaction, status: str) -> ColumnElement[bool]:
+        """Return the condition that a row has this status in any case, with any spaces around it.
+
+        The stored spellings are looked up first, one index lookup for each, so that the condition can use the index.
+        """
+        stored = self.tables.notifications.c.fanout_status
+        spellings = select(func.min(stored).label("spelling")).cte("spellings", recursive=True)
+        following = select(func.min(stored)).where(stored > spellings.c.spelling).scalar_subquery()
+        found = spellings.union_all(select(following).where(spellings.c.spelling.is_not(None)))
+        rows = await tx.execute(select(found.c.spelling).where(found.c.spelling.is_not(None)))
+        return stored.in_([row.spelling for row in rows if status_word(row.spelling) == status] or [status])
+
     async def _sent(self, tx: Transaction, subscriptions: Collection[int]) -> dict[int, int]:
         t = self.tables.timeline.c
         query = (
@@ -207,7 +224,8 @@ class NotificationQueue:
         )
         found: dict[tuple[str, int], list[DuplicateRow]] = {}
         for row in await tx.execute(query.order_by(n.notification_id)):
-            duplicate = DuplicateRow(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
+            status = status_word(row.fanout_status)
+            duplicate = DuplicateRow(row.notification_id, status, row.created_at, row.locked_at)
             found.setdefault((row.dedupe_key, row.subscription_id), []).append(duplicate)
         return found
 
@@ -276,6 +294,11 @@ def _create(connection: Any, schema: str | None) -> None:
         contract_tables(schema).create_all(connection)
 
 
+def status_word(stored: Any) -> str:
+    """Return a status as the statements compare it: without spaces around it and in lower case."""
+    return str(stored or "").strip(" ").lower()
+
+
 def _lock_row(link: MessageLink) -> dict[str, Any]:
     return {"notification_id": link.notification_id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
@@ -288,7 +311,7 @@ def _row(
         open_event_id=own["open_event_id"],
         subscription_id=own["subscription_id"],
         dedupe_key=str(own["dedupe_key"] or ""),
-        status=own["fanout_status"],
+        status=status_word(own["fanout_status"]),
         attempts=own["fanout_attempts"] or 0,
         last_attempt_at=own["last_attempt_at"],
         locked_by=own["locked_by"],

@@ -1,11 +1,11 @@
 -- Lock rows that are unchanged since they were read: of two workers, the second finds the row changed.
--- COALESCE around the status keeps SQLite from using the index on the status: it would scan it once per row, while the
--- primary key finds each row directly.
+-- The producer may write the status in another case or with spaces. The functions around it also keep SQLite from using
+-- the index on the status: it would scan it once per row, while the primary key finds each row directly.
 UPDATE queue.open_event_notifications
 SET locked_by = :worker, locked_at = :at
 FROM rows(:wanted: notification_id bigint, attempts int, locked_at text) AS w
 WHERE open_event_notifications.notification_id = w.notification_id
-  AND COALESCE(open_event_notifications.fanout_status, '') = 'pending'
+  AND LOWER(TRIM(open_event_notifications.fanout_status)) = 'pending'
   AND COALESCE(open_event_notifications.fanout_attempts, 0) = w.attempts
   AND COALESCE(open_event_notifications.locked_at, '') = w.locked_at
 RETURNING open_event_notifications.notification_id

@@ -7,7 +7,7 @@ SET fanout_status = r.fanout_status, fanout_attempts = COALESCE(open_event_notif
 FROM rows(:results: notification_id bigint, locked_by text, locked_at text, fanout_status text, completed int,
   attempted_at text, error text) AS r
 WHERE open_event_notifications.notification_id = r.notification_id
-  AND COALESCE(open_event_notifications.fanout_status, '') = 'pending'
+  AND LOWER(TRIM(open_event_notifications.fanout_status)) = 'pending'
   AND open_event_notifications.locked_by = r.locked_by
   AND open_event_notifications.locked_at = r.locked_at
 RETURNING open_event_notifications.notification_id

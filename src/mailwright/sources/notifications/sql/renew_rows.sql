@@ -4,7 +4,7 @@ UPDATE queue.open_event_notifications
 SET locked_at = :at
 FROM rows(:held: notification_id bigint, locked_by text, locked_at text) AS h
 WHERE open_event_notifications.notification_id = h.notification_id
-  AND COALESCE(open_event_notifications.fanout_status, '') = 'pending'
+  AND LOWER(TRIM(open_event_notifications.fanout_status)) = 'pending'
   AND open_event_notifications.locked_by = h.locked_by
   AND open_event_notifications.locked_at = h.locked_at
 RETURNING open_event_notifications.notification_id
