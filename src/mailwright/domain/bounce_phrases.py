@@ -69,7 +69,7 @@ ABOUT_SENDER = (
     r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
     r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
     r"sender (?:address )?(?:is )?(?:unknown|invalid|not found)",
-    r"(?:too many|maximum (?:number of )?|max) (?:\w{1,12} )?recipients",
+    r"(?:too many|max(?:imum)?(?: number of)?) (?:\w{1,12} )?recipients",
 )
 
 # The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a passing

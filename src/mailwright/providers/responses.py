@@ -86,8 +86,8 @@ def addresses_in(text: str) -> set[str]:
 
 
 def one_line(text: str) -> str:
-    """Make text safe for logs and pages: no control characters, limited length."""
-    return _CONTROL.sub(" ", text)[:2_000]
+    """Make text safe for logs and pages: no control characters, single blanks, limited length."""
+    return " ".join(_CONTROL.sub(" ", text).split())[:2_000]
 
 
 def with_status(status: int, text: str) -> str:

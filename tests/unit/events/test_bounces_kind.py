@@ -1,10 +1,18 @@
 """Hard or soft bounces, by enhanced status and then by text."""
 
+import re
+import re._constants as op  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.domain.bounce import BounceKind, classify_bounce, judge_bounce
+from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
@@ -249,3 +257,40 @@ def test_sender_problems_and_limits_are_soft_despite_their_codes(status: str, te
 )
 def test_explicit_words_about_the_address_outrank_codes(status: str | None, text: str) -> None:
     assert classify_bounce(status, 550, text) is BounceKind.HARD
+
+
+# Texts are compared with single blanks, so a phrase must not need two.
+
+
+def texts_of(tokens: Iterable[tuple[Any, Any]]) -> Iterator[str]:
+    """Yield texts for a parsed pattern, with and without each optional part."""
+    yield from map("".join, islice(product(*(list(islice(_texts_of_token(*each), 9)) for each in tokens)), 3_000))
+
+
+def _texts_of_token(kind: Any, value: Any) -> Iterator[str]:
+    if kind is op.LITERAL:
+        yield chr(value)
+    elif kind is op.BRANCH:
+        for branch in value[1]:
+            yield from islice(texts_of(branch), 9)
+    elif kind is op.SUBPATTERN:
+        yield from texts_of(value[-1])
+    elif kind is op.MAX_REPEAT:
+        least, most, repeated = value
+        for count in sorted({least, min(most, max(1, least))}):
+            yield from (text * count for text in islice(texts_of(repeated), 4))
+    elif kind is op.IN:
+        yield chr(value[0][1]) if value[0][0] is op.LITERAL else "x"
+    else:
+        yield "x" if kind in (op.ANY, op.NOT_LITERAL) else ""  # Assertions have no text of their own.
+
+
+@pytest.mark.parametrize("phrase", [*UNKNOWN_ADDRESS, *CLOSED, *PASSING, *SUGGESTIVE, *ABOUT_SENDER])
+def test_phrase_needs_no_two_blanks_in_a_row(phrase: str) -> None:
+    matched = [text for text in texts_of(parser.parse(phrase)) if re.search(phrase, text)]
+    assert all(re.search(phrase, re.sub(" +", " ", text)) for text in matched), matched
+
+
+@pytest.mark.parametrize("text", ["maximum number of recipients exceeded", "Max  recipients\r\n exceeded"])
+def test_too_many_recipients_is_soft(text: str) -> None:
+    assert classify_bounce("5.1.1", 550, text) is SOFT

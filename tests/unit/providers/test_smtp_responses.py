@@ -6,7 +6,7 @@ from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply
-from mailwright.providers.smtp.responses import RESPONSE_RULES, UNKNOWN, SmtpResponseRule
+from mailwright.providers.smtp.responses import RESPONSE_RULES, UNKNOWN, SmtpResponseRule, interpret_rejection
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
 
@@ -150,6 +150,16 @@ def deciding(phase: SmtpPhase, code: str, text: str) -> SmtpResponseRule | None:
     subject = f"{reply.code} {reply.enhanced or '-'}"
     fitting = (row for row in RESPONSE_RULES if phase in row.phases and row.replies.match(subject))
     return next((row for row in fitting if row.text.search(reply.text)), None)
+
+
+@pytest.mark.parametrize("blanks", ["  ", "\t"])
+@pytest.mark.parametrize(
+    ("reply", "code"), [(reply, code) for step, reply, code, *_ in ANSWERS if step is DOT and reply.count(" ") > 2]
+)
+def test_blanks_do_not_change_the_meaning(reply: str, code: str, blanks: str) -> None:
+    number, words = reply.split(" ", 1)
+    spaced = words.replace(" ", blanks).encode()
+    assert interpret_rejection(SmtpPhase.DOT, SmtpReply(int(number), [spaced])).code == code
 
 
 def test_every_rule_of_the_table_is_tested() -> None:

@@ -153,9 +153,9 @@ EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
 def interpret_rejection(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
     """Return the result of a message, or of all waiting ones, for a negative reply in a phase."""
     status, text = reply.status, reply.text
-    subject = f"{reply.code} {reply.enhanced or '-'}"
+    subject, words = f"{reply.code} {reply.enhanced or '-'}", " ".join(text.split())
     for candidate in RESPONSE_RULES:
-        if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
+        if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(words):
             return _classified(candidate.meaning.result(text, status), reply)
     return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
 
