@@ -16,7 +16,7 @@ from sqlalchemy import insert, select, update
 from mailwright.app.mailouts import MailoutService, drain_mailouts
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.erasure import erase
-from mailwright.domain.clock import DAY, HOUR, SECOND
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
@@ -138,6 +138,20 @@ async def test_non_ascii_address_is_sent_or_reported(bench: MailoutBench) -> Non
     assert [line.split(",")[1] for line in lines if line.startswith("Éva@")] == ["FAILED"]
     assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("Éva@example.com", "INVALID_EMAIL")]
     assert (bench.cells(page)["Sent Count"], bench.cells(page)["Failed Count"]) == (2, 1)
+
+
+async def test_real_figures_outrank_later_figures_of_a_test(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com", "cleo@example.com")
+    page = bench.page(Test=True)
+    await bench.finish(await bench.send(page))
+    bench.notion.set_cell(page, "Test", False)
+    await bench.finish(await bench.send(page))
+    assert bench.cells(page)["Sent Count"] == 3
+    await bench.report("delivered", "tester@example.com")
+    bench.clock.advance(MINUTE)
+    await bench.work()
+    cells = bench.cells(page)
+    assert (cells["Sent Count"], cells["Delivered Count"], cells["Status"]) == (3, 0, "Send")
 
 
 @pytest.mark.promise("mailout-test")
@@ -1101,6 +1115,13 @@ async def test_dry_run_names_who_a_send_would_reach(bench: MailoutBench, is_test
     assert list(found.recipients) == bench.reached == ["tester@example.com"]
     assert found.excluded["second@example.com"] == Exclusion.UNSUBSCRIBED
     assert set(found.excluded) == set(emails[1:2] if is_test else emails[1:])
+
+
+async def test_dry_run_states_why_everybody_is_excluded(bench: MailoutBench) -> None:
+    bench.subscribe("not an address")
+    found = await (await bench.mailouts()).dry_run(bench.page())
+    assert found.recipients == {}
+    assert found.excluded["not an address"].startswith("invalid address")
 
 
 @pytest.mark.promise("mailout-consent")

@@ -151,7 +151,7 @@ class MailoutPreparation:
             people = deduplicate(_wanted(members))
             excluded = {each.email: each.excluded for each in members if each.excluded is not None}
             excluded |= await self._audience.excluded(tenant_id)
-            if not people:
+            if not people and not excluded:
                 raise no_recipients(self._audience.empty_reason)
         excluded |= await find_exclusions(self._database, tenant_id, list(people))
         recipients = {email: name for email, name in people.items() if email not in excluded}

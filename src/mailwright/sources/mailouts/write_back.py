@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from sqlalchemy import or_, select
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.ops.logs import logger
@@ -28,6 +29,7 @@ from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import Supabase
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
+from mailwright.storage.tables import mailouts
 
 FIGURES = statement(__package__, "figures")
 UNSUBSCRIBED_SINCE = statement(__package__, "unsubscribed_since")
@@ -195,7 +197,7 @@ class WriteBack:
     async def _write_figures_if_changed(self, lease: RunLease) -> bool:
         run = lease.run
         cells = self._cells(run, await self.figures(run))
-        if cells == run.figures and run.error_code is None:
+        if (cells == run.figures and run.error_code is None) or await self._is_superseded(run):
             return False
         try:
             page = await self._write_figures(run, cells)
@@ -211,6 +213,17 @@ class WriteBack:
         async with self._database.write() as tx:
             await lease.change(tx, **written, error_code=None, error_message=None)
         return False
+
+    async def _is_superseded(self, run: MailoutRun) -> bool:
+        """Return whether the page shows the results of another run: of its real run, or of a later test."""
+        if not run.is_test and not run.is_local:
+            return False
+        m = mailouts.c
+        is_later = (m.id > run.key) & (m.status != MailoutRunStatus.REFUSED)
+        is_other = (m.page_id == run.page_id) & (m.id != run.key)
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(m.id).where(is_other, or_(m.sent_page.is_not(None), is_later)).limit(1))
+        return bool(rows)
 
     async def _write_figures(self, run: MailoutRun, cells: Mapping[str, Cell]) -> NotionPage | None:
         source = await self._source_of(await self._notion.page(run.page_id))
