@@ -81,8 +81,7 @@ from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
     CampaignCheck,
     check_campaign,
-    require_audience,
-    require_template,
+    require_existing,
 )
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
@@ -154,9 +153,7 @@ def create(
     async def work(at: Installation) -> Campaign:
         owner = await find_tenant(at, tenant)
         definition = parse_strict(CampaignRequest, given, display.zone)
-        async with at.database.read() as tx:
-            await require_audience(tx, owner.id, definition)
-        await require_template(at.database, owner.id, definition)
+        await require_existing(at.database, owner.id, definition)
         return await _campaigns(at).create(ACTOR, owner.id, definition, attachments=files)
 
     made = run(work, creates=True)
@@ -427,7 +424,7 @@ def edit(
             changed = campaign_definition(campaign) if given is None else given
             changed |= {"variables": {**changed.get("variables", {}), **variables}} if variables else {}
             wanted = parse_strict(CampaignRequest, changed, display.zone)
-            await require_template(at.database, campaign.tenant_id, wanted)
+            await require_existing(at.database, campaign.tenant_id, wanted)
             campaign = await campaigns.edit(ACTOR, campaign_id, wanted)
         for attachment_id in removed:
             campaign = await campaigns.detach(ACTOR, campaign_id, attachment_id)

@@ -17,7 +17,7 @@ from mailwright.web import live
 from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench
-from tests.campaigns import BODY, NEWS, address_of, join
+from tests.campaigns import BODY, NEWS, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
 
 NOW = "2027-01-15T08:00:00.000Z"
@@ -26,6 +26,7 @@ PATH = "/v1/campaigns"
 
 @pytest.fixture
 async def api(bench: Bench, clock: ManualClock) -> AsyncIterator[Api]:
+    await a_list(bench.database)
     async with an_api(bench.database, clock) as api:
         yield api
 
@@ -188,12 +189,18 @@ async def test_errors_name_the_field_and_the_fix(api: Api) -> None:
     assert (error["field"], error["code"]) == ("limits.workingHours", "INVALID")
     assert error["message"].startswith("working hours are invalid: use opening and closing times such as 09:00-18:00")
     campaign_id = await created(api)
-    unknown = a_campaign(content={"templateId": "nope"})
-    for answer in (
-        await api.client.post(PATH, json=unknown),
-        await api.client.put(f"{PATH}/{campaign_id}", json=unknown),
+    for unknown, field in (
+        (a_campaign(content={"templateId": "nope"}), "content.templateId"),
+        (a_campaign(lists=[NEWS, "nope"]), "lists"),
+        (a_campaign(segment="nope"), "segment"),
     ):
-        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "content.templateId")
+        for answer in (
+            await api.client.post(PATH, json=unknown),
+            await api.client.put(f"{PATH}/{campaign_id}", json=unknown),
+        ):
+            [error] = answer.json()["errors"]
+            assert (answer.status_code, error["field"]) == (422, field)
+            assert error["message"].endswith("nope. Create it first, or check the name.")
     await join(api.engine.database, ["zoe@example.com"], attributes={"plan": None})
     body = {"subject": "Hello {{ name", "body": "<p>{{ plan }}</p>"}
     broken = await created(api, content=body)

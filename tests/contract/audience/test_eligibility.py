@@ -23,7 +23,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.exclusions import exclusion_text
-from mailwright.sources.campaigns.checks import require_audience
+from mailwright.sources.campaigns.checks import require_existing
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 from tests.builders import DEFAULT_TENANT, Bench, a_contact, a_message, a_subscriber, suppress
@@ -252,12 +252,11 @@ async def test_list_of_a_running_campaign_is_not_deleted(bench: Bench) -> None:
 
 
 async def test_unknown_list_or_segment_is_refused_before_creation(database: Database) -> None:
-    async with database.read() as tx:
-        for wrong, field in (({"lists": ["nowhere"]}, "lists"), ({"lists": [GENERAL], "segment": "none"}, "segment")):
-            with pytest.raises(InvalidInput, match="Create it first") as refused:
-                await require_audience(tx, DEFAULT_TENANT, a_definition(**wrong))
-            assert refused.value.field == field
-        await require_audience(tx, DEFAULT_TENANT, a_definition(lists=[GENERAL]))
+    for wrong, field in (({"lists": ["nowhere"]}, "lists"), ({"lists": [GENERAL], "segment": "none"}, "segment")):
+        with pytest.raises(InvalidInput, match="Create it first") as refused:
+            await require_existing(database, DEFAULT_TENANT, a_definition(**wrong))
+        assert refused.value.field == field
+    await require_existing(database, DEFAULT_TENANT, a_definition(lists=[GENERAL]))
 
 
 # Names of attributes.

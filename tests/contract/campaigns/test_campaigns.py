@@ -542,6 +542,24 @@ async def test_test_send_is_not_counted(desk: CampaignHarness) -> None:
             await desk.campaigns.test_send(OPERATOR, campaign_id, wrong)
 
 
+@pytest.mark.parametrize(
+    ("broken", "field"),
+    [({"subject": "News for {{ name"}, "subject"), ({"body": "<p>{% if %}</p>"}, "body")],
+    ids=["subject", "body"],
+)
+async def test_broken_variant_is_reported_at_its_own_field(
+    desk: CampaignHarness, broken: dict[str, str], field: str
+) -> None:
+    await join(desk.database, [address_of(number) for number in range(10)])
+    campaign_id = await desk.create(experiment={**TEST, "variants": [{"name": "A"}, {"name": "B", **broken}]})
+    with pytest.raises(CampaignNotStartable) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {problem.field for problem in refused.value.problems} == {f"experiment.variants[1].{field}"}
+    with pytest.raises(CampaignNotStartable) as not_sent:
+        await desk.campaigns.test_send(OPERATOR, campaign_id, ["desk@example.com"])
+    assert {problem.field for problem in not_sent.value.problems} == {f"experiment.variants[1].{field}"}
+
+
 async def test_test_send_of_an_ab_test_contains_every_variant(desk: CampaignHarness) -> None:
     await a_contact(desk.database, "ann@example.com")
     campaign_id = await desk.create(experiment=TEST)

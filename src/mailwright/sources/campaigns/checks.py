@@ -28,6 +28,7 @@ from mailwright.sources.campaigns.attachments import CampaignAttachment, check_a
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.variants import (
+    UNKNOWN_TEMPLATE,
     CampaignProblem,
     LocalizedContent,
     VariantDraft,
@@ -108,8 +109,11 @@ async def check_campaign(
         if not audience_problems:
             found.problems += _check_size(definition, planned)
             found.warn(_check_test_group(definition, planned))
-        for text in texts:
-            found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts))
+        checked = {
+            (text, draft.subject_field, draft.body_field): draft for draft in drafts for text in draft.texts.values()
+        }
+        for (text, *_), draft in checked.items():
+            found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts), draft)
         if planned:
             found.problems += [_missing(each, lacking, planned) for each, lacking in missing.items() if lacking.number]
         else:
@@ -149,8 +153,8 @@ class _Findings:
     def warn(self, issues: Iterable[PresendIssue]) -> None:
         self.warnings.update(dict.fromkeys(issues))
 
-    def sort(self, issues: Sequence[PresendIssue]) -> None:
-        self.problems.extend(_problem(issue) for issue in issues if issue.level is IssueLevel.ERROR)
+    def sort(self, issues: Sequence[PresendIssue], draft: VariantDraft) -> None:
+        self.problems.extend(_problem(issue, draft) for issue in issues if issue.level is IssueLevel.ERROR)
         self.warn(issue for issue in issues if issue.level is IssueLevel.WARNING)
 
     def add_unmet_rules(self, text: str, *, is_overridden: bool) -> None:
@@ -160,24 +164,17 @@ class _Findings:
             self.problems.append(CampaignProblem("from", CODE, text))
 
 
-async def require_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> None:
-    """Raise if the definition names a list or a segment that does not exist."""
+async def require_existing(database: Database, tenant_id: int, definition: CampaignDefinition) -> None:
+    """Raise if the definition names a list, a segment or a template that does not exist."""
     problems: list[CampaignProblem] = []
-    await _load_filter(tx, tenant_id, definition, problems)
-    await _check_lists(tx, tenant_id, definition, problems)
-    for problem in problems:
-        if problem.code in (UNKNOWN_LIST, UNKNOWN_SEGMENT):
-            raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
-
-
-async def require_template(database: Database, tenant_id: int, definition: CampaignDefinition) -> None:
-    """Raise if the definition names a template that does not exist."""
-    problems: list[CampaignProblem] = []
-    if definition.content.template_id is not None:
-        async with database.read() as tx:
+    async with database.read() as tx:
+        await _load_filter(tx, tenant_id, definition, problems)
+        await _check_lists(tx, tenant_id, definition, problems)
+        if definition.content.template_id is not None:
             await build_drafts(tx, tenant_id, definition, {}, problems)
     for problem in problems:
-        raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
+        if problem.code in (UNKNOWN_LIST, UNKNOWN_SEGMENT, UNKNOWN_TEMPLATE):
+            raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
 
 
 async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:
@@ -365,11 +362,12 @@ def _has_locale(required: RequiredVariable) -> ColumnElement[bool]:
 
 # Problems.
 
-_FIELDS = {"subject": "content.subject", "html": "content.body", "text": "content.text", "sender": "from"}
+_FIELDS = {"text": "content.text", "sender": "from"}
 
 
-def _problem(issue: PresendIssue) -> CampaignProblem:
-    return CampaignProblem(_FIELDS[issue.where], issue.code, issue.sentence)
+def _problem(issue: PresendIssue, draft: VariantDraft) -> CampaignProblem:
+    fields = {**_FIELDS, "subject": draft.subject_field, "html": draft.body_field}
+    return CampaignProblem(fields[issue.where], issue.code, issue.sentence)
 
 
 def _missing(required: RequiredVariable, lacking: LackingRecipients, planned: int) -> CampaignProblem:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.content.template import RenderedEmail, Template
+from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
 from mailwright.domain import address, locales
@@ -16,7 +16,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
 from mailwright.sources.campaigns.definition import CampaignDefinition
-from mailwright.sources.campaigns.variants import CampaignNotStartable, VariantDraft, draft_variants
+from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem, VariantDraft, draft_variants
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 
@@ -45,14 +45,17 @@ async def build_test_messages(
 ) -> list[NewMessage]:
     """Build a message for each variant and address. The audience of the campaign may be incomplete."""
     addresses = _addresses(test.addresses)
-    rendered = await render_variants(database, store, test)
+    try:
+        rendered = await render_variants(database, store, test)
+    except InvalidTemplate as error:
+        raise CampaignNotStartable([CampaignProblem(error.field or "content.body", error.code, str(error))]) from error
     return [_message(test, each, to, now) for each in rendered.values() for to in addresses]
 
 
 async def render_variants(database: Database, store: TemplateStore, test: CampaignTestSend) -> dict[str, RenderedEmail]:
     """Render each variant, by its name; a campaign without an A/B test has one variant named `""`."""
     drafts, problems = await draft_variants(database, store, test.definition, tenant_id=test.tenant_id)
-    if not drafts:
+    if problems:
         raise CampaignNotStartable(problems)
     recipient = await _sample_recipient(database, test)
     return {draft.name: _rendered(draft, test.definition, recipient, store.standard) for draft in drafts}
@@ -90,10 +93,14 @@ def _rendered(
 ) -> RenderedEmail:
     text = locales.best(draft.texts, recipient.locale)
     html = text.html if has_unsubscribe_link(text.html) else with_unsubscribe_link(text.html, recipient.locale or "")
-    template = Template(subject=text.subject, html=html, text=text.text)
     given = {**standard, **definition.variables, **recipient.values}
-    samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
-    return template.render({**samples, **given})
+    try:
+        template = Template(subject=text.subject, html=html, text=text.text)
+        samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
+        return template.render({**samples, **given})
+    except InvalidTemplate as error:
+        error.field = draft.field_of(error)
+        raise
 
 
 def _message(test: CampaignTestSend, rendered: RenderedEmail, to: str, now: Instant) -> NewMessage:

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mailwright.content.preheader import with_preheader
-from mailwright.content.template import InvalidTemplate
+from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.storage.database import Database, Transaction
+
+UNKNOWN_TEMPLATE = "UNKNOWN_TEMPLATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class VariantDraft:
     name: str
     texts: Mapping[str, LocalizedContent]
     share: int
+    # The fields of the campaign that have its subject and body.
+    subject_field: str = "content.subject"
+    body_field: str = "content.body"
+
+    def field_of(self, error: InvalidTemplate) -> str:
+        return self.subject_field if isinstance(error, InvalidSubject) else self.body_field
 
 
 async def draft_variants(
@@ -100,11 +108,13 @@ async def build_drafts(
     drafts: list[VariantDraft] = []
     for number, variant in enumerate(ab_test.variants):
         texts = base if variant.subject is None else _with_subject(base, variant.subject)
+        fields = {} if variant.subject is None else {"subject_field": f"experiment.variants[{number}].subject"}
         if html := bodies.get(_body_field(number)):
             default = texts[DEFAULT_LOCALE]
             own = {DEFAULT_LOCALE: LocalizedContent(default.subject, html, default.text)}
             texts = _with_preheader(own, preheader)
-        drafts.append(VariantDraft(variant.name, texts, share + (number < rest)))
+            fields["body_field"] = _body_field(number)
+        drafts.append(VariantDraft(variant.name, texts, share + (number < rest), **fields))
     return drafts
 
 
@@ -122,7 +132,7 @@ async def _base_content(
     stored = await latest_by_locale(tx, tenant_id, content.template_id)
     if not stored:
         message = f"There is no template {content.template_id}"
-        problems.append(CampaignProblem("content.templateId", "UNKNOWN_TEMPLATE", message))
+        problems.append(CampaignProblem("content.templateId", UNKNOWN_TEMPLATE, message))
         return {}
     texts = {locale: LocalizedContent(each.subject, each.html, each.text, each.key) for locale, each in stored.items()}
     return texts if content.subject is None else _with_subject(texts, content.subject)

@@ -48,7 +48,7 @@ from mailwright.schemas.paging import decode_cursor
 from mailwright.schemas.recipient_report import report_csv as csv_lines
 from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_template
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_existing
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
@@ -94,7 +94,7 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) 
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Create a draft. It is checked when it starts, or by its preflight."""
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
-    await require_template(engine.database, caller.tenant_id, wanted)
+    await require_existing(engine.database, caller.tenant_id, wanted)
     made = await engine.campaigns.create(_actor(caller), caller.tenant_id, wanted)
     return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
 
@@ -115,7 +115,7 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
 async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Replace a draft. After the start, only the limits of a campaign can be changed."""
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
-    await require_template(engine.database, caller.tenant_id, wanted)
+    await require_existing(engine.database, caller.tenant_id, wanted)
     return json_response(
         await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
     )

@@ -17,7 +17,7 @@ from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.schedule import is_past
 from mailwright.sources.api.validation import RequestInvalid
-from mailwright.sources.campaigns.checks import PAST_SEND_TIME_WARNING, require_template
+from mailwright.sources.campaigns.checks import PAST_SEND_TIME_WARNING, require_existing
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
@@ -64,7 +64,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, visitor.zone)
-        await require_template(engine.database, visitor.tenant_id, definition)
+        await require_existing(engine.database, visitor.tenant_id, definition)
         made = await engine.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, error=error)
@@ -88,7 +88,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, campaign
     form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, visitor.zone, campaign.definition)
-        await require_template(engine.database, visitor.tenant_id, definition)
+        await require_existing(engine.database, visitor.tenant_id, definition)
         saved = await engine.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, engine, visitor, form, on_lists, campaign=campaign, error=error)

@@ -39,7 +39,7 @@ class Fields(dict[str, str]):
         if not text:
             return None
         if not text.isascii() or not text.isdecimal() or len(text) > 12:
-            raise InvalidInput("Enter a whole number.", field=name)
+            raise InvalidInput("Enter a whole number, 0 or more, with at most 12 digits.", field=name)
         return int(text)
 
 
