@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.states import Status
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import SendResult, sent
+from mailwright.domain.retry import ARTICLES
+from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.message_records import dead_letters
+from mailwright.providers.route import Route
 from mailwright.sources.articles import enqueue, recipients
 from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice, narrowest_scope
 from mailwright.sources.articles.enqueue import ArticleScheduler
@@ -53,7 +58,18 @@ from tests.articles import (
     two_recipients,
     write_slices,
 )
-from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, SENT, UNKNOWN, Bench, a_tenant, suppress
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    REFUSAL,
+    SENT,
+    UNKNOWN,
+    Bench,
+    a_message,
+    a_tenant,
+    deliveries_of,
+    suppress,
+)
 from tests.standins.provider import ScriptedProvider
 
 
@@ -453,6 +469,37 @@ async def test_retries_of_one_recipient_do_not_pause_the_provider(bench: Bench) 
         bench.clock.advance(pause * SECOND)
     await bench.drain(provider)
     assert len(await dead_letters(bench.database, tenant_id=DEFAULT_TENANT, limit=10)) == 3
+
+
+async def test_attempts_keep_their_times_while_others_are_sent(bench: Bench) -> None:
+    """The errors of some recipients never open the circuit breaker."""
+    await write_slices(bench)
+    failing = {f"{name}@example.com" for name in ("ada", "bob", "cleo", "dan")}
+    for email in (*failing, "eve@example.com"):
+        await a_recipient(bench, email, US)
+    await begin(bench)
+    fault = replace(FAULT, provider="sendgrid", blames_provider=True, is_deferral=True)
+
+    def respond(message: OutgoingMessage) -> SendResult:
+        return fault if failing.intersection(message.recipients) else sent("sendgrid", "<1@sendgrid>")
+
+    provider = ScriptedProvider(*[respond] * 99, name="sendgrid")
+    route = Route.of(provider, bench.clock)
+    await bench.drain(route)
+    while due := [
+        row.next_attempt_at for row in await deliveries_of(bench.database) if row.status == "RETRY_SCHEDULED"
+    ]:
+        bench.clock.advance(max(0, min(due) - bench.clock.now()))
+        [urgent] = await bench.accept(a_message())
+        await bench.drain(route)
+        assert (await bench.record(urgent)).summary.status == Status.SENT
+    retried = {message.outbox_id for message in provider.messages if failing.intersection(message.recipients)}
+    assert len(retried) == 4
+    for outbox_id in retried:
+        events = (await bench.record(outbox_id)).events
+        began = [event.at for event in events if event.type is EventType.SENT_ATTEMPT]
+        pauses = [after - before for before, after in pairwise(began)]
+        assert [round(pause / delay) for pause, delay in zip(pauses, ARTICLES.delays, strict=True)] == [1, 1, 1]
 
 
 async def test_variant_is_described_by_its_narrowest_slice() -> None:
