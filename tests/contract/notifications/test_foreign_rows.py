@@ -61,6 +61,24 @@ async def test_pending_rows_are_claimed_in_any_spelling(setup: QueueSetup, statu
     assert len(await setup.queue.newest(status="sent", before=1_000, limit=10)) == 3
 
 
+async def test_numbers_and_texts_are_exchangeable(setup: QueueSetup) -> None:
+    await setup.owner.notification(payload={"sectionNumber": 7, "courseTitle": 101})
+    window = {"startMinutes": "0", "endMinutes": "0"}
+    await setup.owner.notification(preferences={"maxNotifications": " 3 ", "deliveryWindow": window})
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    assert await setup.owner.statuses() == {"sent": 2}
+    assert "101" in html_of(provider.messages[0])
+
+
+async def test_used_up_row_without_an_error_gets_one(setup: QueueSetup) -> None:
+    number = await setup.owner.notification(fanout_attempts=9)
+    before = await setup.owner.notification(fanout_attempts=9, error='{"code": "OTHER"}')
+    await setup.round(ScriptedProvider())
+    assert (await setup.owner.error(number))["code"] == "MAX_ATTEMPTS_EXCEEDED"
+    assert (await setup.owner.error(before))["code"] == "OTHER"
+
+
 async def test_ended_rows_are_requeued_in_any_spelling(setup: QueueSetup) -> None:
     numbers = [await setup.owner.notification(fanout_status=status) for status in ("FAILED", " skipped ", "Sent")]
     assert await setup.queue.requeue(numbers) == set(numbers[:2])

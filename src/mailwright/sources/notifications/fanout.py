@@ -38,7 +38,13 @@ from mailwright.sources.notifications.jobs import NotificationRow, RowError, Sec
 from mailwright.sources.notifications.links import PARKED, MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
 from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock
-from mailwright.sources.notifications.results import NotificationResult, is_recorded, result_of, result_of_error
+from mailwright.sources.notifications.results import (
+    NotificationResult,
+    is_recorded,
+    result_of,
+    result_of_error,
+    result_without_attempts,
+)
 from mailwright.sources.notifications.row_locks import RowLocks
 from mailwright.sources.notifications.statuses import FanoutStatus as Status
 from mailwright.sources.notifications.statuses import MessageLinkState
@@ -263,7 +269,7 @@ class NotificationFanout:
             case WaitDecision():
                 return None
             case GiveUpDecision():
-                return RecordResult(NotificationResult(Status.FAILED, None, None, 0), parked)
+                return RecordResult(result_without_attempts(row), parked)
             case EndDecision(status, reason):
                 return RecordResult(result_of_error(reason, status, now), parked)
             case SendDecision() if parked is not None:

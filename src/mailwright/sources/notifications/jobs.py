@@ -181,7 +181,9 @@ def validate_job(job: Mapping[str, Any], kind: EventKind) -> RowError | None:
         if path.startswith("/template/variables") and error.instance_path[-1:] == ["variables"]:
             return _missing_variable(error.message)
         code = "INVALID_RECIPIENT" if path.startswith("/recipient") else "INVALID_PAYLOAD"
-        return RowError(code, f"{path}: {_without_value(error)}", path)
+        is_address = path == "/recipient/email" and isinstance(error.instance, str)
+        reason = "the value is not an email address" if is_address else _without_value(error)
+        return RowError(code, f"{path}: {reason}", path)
     return None
 
 
@@ -224,7 +226,11 @@ def _variables(
     named = {
         name: event_payload[name] for name in kind.variables if isinstance(event_payload.get(name), str | int | float)
     }
-    seat = _seat_variables(event_fields, event_payload, details) if kind.name == OPEN_SEAT else {}
+    seat: dict[str, Any] = {}
+    if kind.name == OPEN_SEAT:
+        # The contract has texts only, but a producer may write a section number as a number.
+        named = {name: text for name, value in named.items() if (text := _text(value)) is not None}
+        seat = _seat_variables(event_fields, event_payload, details)
     # An invalid time is reported for the event itself, not for this variable.
     detected_at = event_fields.get("eventAt")
     detected = {"eventDetectedAt": detected_at} if times.parse(detected_at) is not None else {}

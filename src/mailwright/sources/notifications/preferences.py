@@ -10,6 +10,8 @@ from mailwright.domain.clock import Instant, to_instant
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.statuses import WaitReason
 
+_NUMBERS = frozenset({"maxNotifications", "startMinutes", "endMinutes"})
+
 DAY_MINUTES = 24 * 60
 
 
@@ -76,12 +78,17 @@ class PreferenceFacts:
 
 
 def normalise(given: Any) -> Any:
-    """Return preferences as the schema expects them: texts trimmed, blank ones absent, 3.0 as 3, times with a zone."""
+    """Return preferences as the schema expects them.
+
+    Texts are trimmed, blank ones are absent, 3.0 and "3" are 3, and times have a zone.
+    """
     match given:
         case Mapping():
             fields = {name: normalise(value) for name, value in given.items()}
             if (snooze := times.parse(fields.get("snoozeUntil"))) is not None:
                 fields["snoozeUntil"] = times.format_time(snooze)
+            for name in _NUMBERS & fields.keys():
+                fields[name] = _to_number(fields[name])
             return {name: value for name, value in fields.items() if value is not None}
         case list():
             return [value for each in given if (value := normalise(each)) is not None]
@@ -172,6 +179,11 @@ def _parse_window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
     if (start, end) == (0, DAY_MINUTES):
         return None
     return DeliveryWindow(start % DAY_MINUTES, end if end != DAY_MINUTES else 0)
+
+
+def _to_number(value: Any) -> Any:
+    """Return a number that is written as text; leave other values unchanged for validation to reject."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
 
 
 def _is_whole_number(value: Any) -> bool:

@@ -11,7 +11,7 @@ from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import Status
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.jobs import RowError
+from mailwright.sources.notifications.jobs import NotificationRow, RowError
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.statuses import FanoutStatus, MessageLinkState
 from mailwright.sources.notifications.tables import QueueStatements
@@ -67,6 +67,13 @@ def result_of_error(row_error: RowError, status: FanoutStatus, now: Instant) -> 
         error["path"] = row_error.path
     has_expired = status is FanoutStatus.EXPIRED
     return NotificationResult(status, error, None if has_expired else now, 0 if has_expired else 1)
+
+
+def result_without_attempts(row: NotificationRow) -> NotificationResult:
+    """Return the result of a row whose attempts are used up. It keeps the error of the last one, if there is any."""
+    message = f"All {row.attempts} attempts of the row are used up. Requeue it to send it."
+    error = None if row.error else {"code": "MAX_ATTEMPTS_EXCEEDED", "message": message}
+    return NotificationResult(FanoutStatus.FAILED, error, None, 0)
 
 
 def is_recorded(result: NotificationResult, last_attempt_at: str | None) -> bool:
