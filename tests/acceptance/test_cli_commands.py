@@ -326,6 +326,13 @@ async def test_check_reports_results_and_advice(here: Commands) -> None:
     assert failed.out.count("✗ problem") == 2
 
 
+async def test_check_names_settings_that_prevent_a_start(here: Commands) -> None:
+    wrong = {"FROM_EMAIL": "News <news@example.com>", "MAILWRIGHT_LIFETIMES": "soon"}
+    checked = await here.run("check", "--json", **wrong)
+    named = [each["summary"].partition(":")[0] for each in checked.json["findings"] if each["name"] == "settings"]
+    assert (checked.code, sorted(named)) == (1, sorted(wrong))
+
+
 @pytest.mark.parametrize(
     "credential", [{"SENDGRID_API_KEY": "SG.no.secret"}, {"AWS_ACCESS_KEY_ID": "AKIA"}, {"SMTPBZ_SMTP_URL": "smtp://a"}]
 )

@@ -1,15 +1,16 @@
 """Check the installation: settings, database, workers, Valkey, providers, DNS and mailouts. Sends nothing."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.wiring import verify
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.domain.clock import DAY, Clock, SystemClock, isoformat
-from mailwright.domain.errors import DatabaseDamaged, MailwrightError
+from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.ops.unknown_settings import find_unknown_settings
@@ -28,7 +29,8 @@ UNKNOWN_SENDS_SHOWN = 7 * DAY
 async def check(settings: Settings) -> AsyncIterator[Finding]:
     """Run all checks and yield their results one by one."""
     clock = SystemClock()
-    yield ok("settings", "all valid")
+    for finding in _settings(settings):
+        yield finding
     for unknown in find_unknown_settings(os.environ):
         yield warning("settings", f"{unknown.name} {unknown.problem}", "correct the name, or unset the variable")
     if settings.dry_run:
@@ -43,6 +45,17 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
     async for finding in check_mailouts(settings):
         yield finding
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    """Report every setting that would keep a command from starting."""
+    try:
+        verify(settings)
+    except ConfigurationInvalid as error:
+        for each in error.problems:
+            yield problem("settings", each, "correct the setting: until then, nothing starts")
+    else:
+        yield ok("settings", "all valid")
 
 
 async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:

@@ -17,7 +17,7 @@ from mailwright.web import live
 from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench
-from tests.campaigns import BODY, NEWS, a_list, address_of, join
+from tests.campaigns import BODY, NEWS, OPERATOR, a_definition, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
 
 NOW = "2027-01-15T08:00:00.000Z"
@@ -215,7 +215,9 @@ async def test_errors_name_the_field_and_the_fix(api: Api) -> None:
 
 async def test_start_and_preflight_list_every_problem(api: Api) -> None:
     content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
-    campaign_id = await created(api, content=content, lists=["other"], segment="nobody")
+    definition = a_definition(content=content, lists=["other"], segment="nobody")
+    draft = await api.engine.campaigns.create(OPERATOR, DEFAULT_TENANT, definition)  # Both were deleted since.
+    campaign_id = draft.campaign_id
     told = await acted(api, campaign_id, "preflight")
     codes = {each["code"] for each in told["problems"]}
     assert codes >= {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "RELATIVE_LINK"}

@@ -157,7 +157,7 @@ async def test_explanation_contains_no_address() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(400, "You have included <jane@example.org>\r\nmore than once."))
         message = (await sendgrid.send(a_mail())).message
-        assert message == "You have included <j***@e***.org>  more than once."
+        assert message == "You have included <j***@e***.org> more than once."
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,10 @@ def _rendered(
     draft: VariantDraft, definition: CampaignDefinition, recipient: SampleRecipient, standard: Mapping[str, str]
 ) -> RenderedEmail:
     text = locales.best(draft.texts, recipient.locale)
-    html = text.html if has_unsubscribe_link(text.html) else with_unsubscribe_link(text.html, recipient.locale or "")
     given = {**standard, **definition.variables, **recipient.values}
     try:
+        has_link = has_unsubscribe_link(text.html)
+        html = text.html if has_link else with_unsubscribe_link(text.html, recipient.locale or "")
         template = Template(subject=text.subject, html=html, text=text.text)
         samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
         return template.render({**samples, **given})

@@ -36,8 +36,11 @@ def parse_names(kind: type[Names], given: dict[str, str]) -> Names:
 
 
 def _check_address(text: str | None) -> None:
-    if text is not None:
-        address.parse(text)
+    try:
+        if text is not None:
+            address.parse(text)
+    except address.InvalidAddress as error:
+        raise ConfigurationInvalid(f"{error}; give the address alone, such as news@example.com") from error
 
 
 def _check_id(text: str | None, name: str) -> None:
