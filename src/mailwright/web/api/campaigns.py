@@ -115,6 +115,7 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
 async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Replace a draft. After the start, only the limits of a campaign can be changed."""
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
+    await _find(engine, caller, campaignId)
     await require_existing(engine.database, caller.tenant_id, wanted)
     return json_response(
         await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
