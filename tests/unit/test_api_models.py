@@ -8,7 +8,13 @@ import pytest
 from mailwright.domain.message import Accepted
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.outbox.sending_hold import HoldReason
-from mailwright.schemas.messages import BatchResponse, SendingHeldResponse, batch_content
+from mailwright.schemas.messages import (
+    AcceptedResponse,
+    BatchResponse,
+    SendingHeldResponse,
+    accepted_content,
+    batch_content,
+)
 from mailwright.sources.api.messages import RejectedItem, payload
 from mailwright.sources.api.requests import parse_send
 from mailwright.sources.api.validation import RequestInvalid
@@ -190,8 +196,8 @@ def test_payload_has_pipeline_names_and_no_empty_fields() -> None:
     }
 
 
-def test_results_of_a_batch_have_the_form_of_their_model() -> None:
-    results = [
+def test_responses_have_the_form_of_their_models() -> None:
+    results: list[Any] = [
         Accepted("0190-1", "r", "PENDING"),
         Accepted("0190-2", "r", "PENDING", warnings=(AcceptWarning("FOREIGN_FROM", "Another domain."),)),
         RejectedItem("INVALID_EMAIL", "is not an address", "to"),
@@ -199,3 +205,6 @@ def test_results_of_a_batch_have_the_form_of_their_model() -> None:
     held = SendingHeldResponse(reason=HoldReason.RESTORED, since="2027-01-15T08:00:00Z", sentence="Nothing is sent.")
     for content in (batch_content([*results]), batch_content([*results], held)):
         assert BatchResponse.model_validate(content).to_dict() == content
+    for message in results[:2]:
+        for content in (accepted_content(message), accepted_content(message, held)):
+            assert AcceptedResponse.model_validate(content).to_dict() == content

@@ -216,16 +216,17 @@ def sending_held_response(hold: SendingHold | None, now: Instant) -> SendingHeld
     return SendingHeldResponse(reason=hold.reason, since=hold.since, sentence=hold_text(hold, now))
 
 
-def accepted_response(message: Accepted, held: SendingHeldResponse | None = None) -> AcceptedResponse:
-    # Skip validation, because this is the most frequent response.
-    return AcceptedResponse.model_construct(
-        outbox_id=message.outbox_id,
-        job_id=message.outbox_id,
-        request_id=message.request_id,
-        status=Status(message.status),
-        warnings=_warnings(message),
-        sending_held=held,
-    )
+def accepted_content(message: Accepted, held: SendingHeldResponse | None = None) -> dict[str, Any]:
+    """Return the JSON of an `AcceptedResponse`, the most frequent response, without the cost of its model."""
+    content: dict[str, Any] = {
+        "outboxId": message.outbox_id,
+        "jobId": message.outbox_id,
+        "requestId": message.request_id,
+        "status": message.status,
+    }
+    if message.warnings:
+        content["warnings"] = [each.to_dict() for each in _warnings(message)]
+    return content if held is None else {**content, "sendingHeld": held.to_dict()}
 
 
 def raw_accepted_response(email: AcceptedRaw, held: SendingHeldResponse | None = None) -> RawAcceptedResponse:

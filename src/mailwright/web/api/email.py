@@ -25,7 +25,7 @@ from mailwright.schemas.messages import (
     RawQuery,
     ResolveRequest,
     SendingHeldResponse,
-    accepted_response,
+    accepted_content,
     batch_content,
     message_response,
     message_summary_response,
@@ -39,9 +39,10 @@ from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep, request_context_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_file_body, describe_responses
 from mailwright.web.bodies import MAX_BATCH_BYTES, RAW_MEDIA_TYPE, json_response, read_json, read_message
+from mailwright.web.plain_route import PlainRoute
 from mailwright.web.state import EngineDep, engine_of
 
-router = APIRouter(prefix="/v1/email", tags=["email"])
+router = APIRouter(prefix="/v1/email", tags=["email"], route_class=PlainRoute)
 
 _ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -63,7 +64,7 @@ async def send(request: Request) -> Response:
     """
     context, engine = await request_context_of(request), engine_of(request)
     accepted = await engine.api_messages.send(context, await read_json(request))
-    response = accepted_response(accepted, await _held(engine))
+    response = accepted_content(accepted, await _held(engine))
     if accepted.is_replay:
         return json_response(response, HTTPStatus.OK, {"Idempotent-Replay": "true"})
     return json_response(response, HTTPStatus.ACCEPTED)

@@ -21,9 +21,10 @@ from mailwright.schemas.inbound_events import InboundEventsResponse
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.errors import BodyTooLarge, problem
+from mailwright.web.plain_route import PlainRoute
 from mailwright.web.state import engine_of
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=PlainRoute)
 
 log = logger(__name__)
 
