@@ -13,22 +13,24 @@ from tests.faults.stage import Stage
 
 SEED = 20_260_107
 PROCESSES = 3
-# Sends take at most 0.05 s; the rest is for a busy machine.
+# Long enough that most kills hit a process that is sending.
+LATENCY_SECONDS = 0.2
+# Sends take less than a second; the rest is for a busy machine.
 ORPHAN_SECONDS = 30
 
 
 async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int) -> Figures:
     """Kill a process `kills` times, and the supervisor instead at every turn of `supervisor_every`."""
     figures, chance = Figures(), random.Random(SEED)
-    await stage.open_sink(latency_seconds=0.05)
+    await stage.open_sink(LATENCY_SECONDS)
     supervisor = start(stage)
     killed: list[int] = []
     orphans_left = 0
     for turn in range(1, kills + 1):
-        await stage.accept(messages // kills)
         # Right after a kill the others work on, so the next kill need not wait for the restart.
         await supervisor.says("worker_started")
-        await asyncio.sleep(chance.uniform(0.0, 0.4))
+        await stage.accept(messages // kills)
+        await asyncio.sleep(chance.uniform(0.0, 2 * LATENCY_SECONDS))
         children = working(supervisor)
         if turn % supervisor_every:
             killed.append(_kill(chance.choice(children)))
