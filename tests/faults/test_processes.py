@@ -1,5 +1,6 @@
 """Several processes of one command: kills, shutdown, errors at the start and metrics."""
 
+import asyncio
 import signal
 import urllib.request
 
@@ -8,10 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mailwright.app.listening import listen
+from mailwright.domain.states import Status
 from tests.faults import supervised
 from tests.faults.books import standing
 from tests.faults.processes import until
 from tests.faults.stage import Stage
+from tests.faults.supervised import PATIENCE_SECONDS
 
 
 @pytest.mark.promise("never-lost")
@@ -29,37 +32,38 @@ async def test_stopped_supervisor_drains_every_process(stage: Stage) -> None:
     stage.settings = {"MAILWRIGHT_LOCK_TTL_SECONDS": "600"}
     await stage.accept(200)
     supervisor = supervised.start(stage)
-    await until(lambda: bool(stage.received()), 30, "the first message")
+    await until(lambda: bool(stage.received()), PATIENCE_SECONDS, "the first message")
     supervisor.signal(signal.SIGTERM)
-    assert await supervisor.ended() == 0
+    assert await supervisor.ended(PATIENCE_SECONDS) == 0
     rows = (await standing(stage)).values()
     assert all(row.locked_by is None and row.status in ("SENT", "PENDING") for row in rows)
     assert sum(row.status == "SENT" for row in rows) == stage.received().total()
 
 
 async def test_second_signal_ends_every_process_at_once(stage: Stage) -> None:
-    await stage.open_sink(latency_seconds=20)
+    await stage.open_sink(latency_seconds=600)
     await stage.accept(10)
-    supervisor = supervised.start(stage, MAILWRIGHT_LOCK_TTL_SECONDS=600)
-    await supervisor.says("supervisor_started")
+    supervisor = supervised.start(stage, MAILWRIGHT_LOCK_TTL_SECONDS=600, SHUTDOWN_GRACE_SECONDS=600)
+    while not any(row.status == Status.SENT_ATTEMPT for row in (await standing(stage)).values()):
+        await asyncio.sleep(0.05)
     children = supervised.working(supervisor)
     supervisor.signal(signal.SIGTERM)
-    await supervisor.says("stopping")
+    await supervisor.says("stopping", PATIENCE_SECONDS)
     supervisor.signal(signal.SIGTERM)
-    assert await supervisor.ended(seconds=15) == 128 + signal.SIGTERM
+    assert await supervisor.ended(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert not any(child.is_running() for child in children)
 
 
 async def test_invalid_settings_are_reported_once(file_stage: Stage) -> None:
     supervisor = supervised.start(file_stage, MAILWRIGHT_SMTP_URL="smtp://:nowhere")
-    assert await supervisor.ended() == 2
+    assert await supervisor.ended(PATIENCE_SECONDS) == 2
     assert supervisor.said.count("The configuration has an error") == 1
     assert _events(supervisor.said, "process_cannot_start") == [{"process": 1, "processes": 3, "exitCode": 2}]
 
 
 async def test_too_few_connections_for_the_processes_are_refused(file_stage: Stage) -> None:
     supervisor = supervised.start(file_stage, MAILWRIGHT_SMTP_CONNECTIONS=2)
-    assert await supervisor.ended() == 2
+    assert await supervisor.ended(PATIENCE_SECONDS) == 2
     assert supervisor.said.count("2 connections are too few for 3 processes") == 1
 
 
@@ -68,13 +72,13 @@ async def test_metrics_add_up_over_processes_and_their_restarts(file_stage: Stag
     stage, port = file_stage, _free_port()
     await stage.open_sink()
     supervisor = supervised.start(stage, processes=2, MAILWRIGHT_METRICS_PORT=port, MAILWRIGHT_CONCURRENCY=2)
-    await supervisor.says('"process": 2')
+    await supervisor.says('"process": 2', PATIENCE_SECONDS)
     for total in (60, 120):
         await stage.accept(60)
-        await stage.all_done(seconds=30)
-        await until(lambda: _sent(port) == total, 10, f"{total} messages in the metrics")  # noqa: B023
+        await stage.all_done(PATIENCE_SECONDS)
+        await until(lambda: _sent(port) == total, PATIENCE_SECONDS, f"{total} messages in the metrics")  # noqa: B023
         supervised.working(supervisor)[0].kill()
-        await supervisor.says("process_ended")
+        await supervisor.says("process_ended", PATIENCE_SECONDS)
         assert _sent(port) == total
 
 
@@ -82,25 +86,25 @@ async def test_drained_processes_end_together(stage: Stage) -> None:
     await stage.open_sink()
     await stage.accept(100)
     supervisor = supervised.start(stage, "--drain")
-    assert await supervisor.ended() == 0
+    assert await supervisor.ended(PATIENCE_SECONDS) == 0
     assert stage.received().total() == 100
 
 
 @pytest.mark.promise("processes-supervised")
 async def test_server_goes_on_while_a_process_restarts(file_stage: Stage) -> None:
     api, port = await file_stage.api("--processes", "2", "--no-worker")
-    await until(lambda: api.said.count("api_started") == 2, 30, "both processes")
+    await until(lambda: api.said.count("api_started") == 2, PATIENCE_SECONDS, "both processes")
     assert api.said.count("/set-up?token=") == 1
     first, second = supervised.working(api)
     first.kill()
-    await api.says("process_ended")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as response:
+    await api.says("process_ended", PATIENCE_SECONDS)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SECONDS) as response:
         assert orjson.loads(response.read())["status"] == "ready"
-    await until(lambda: api.said.count("api_started") == 3, 30, "the restarted process")
+    await until(lambda: api.said.count("api_started") == 3, PATIENCE_SECONDS, "the restarted process")
     assert api.said.count("/set-up?token=") == 1
     assert second.is_running()
     api.signal(signal.SIGTERM)
-    assert await api.ended() == 0
+    assert await api.ended(PATIENCE_SECONDS) == 0
 
 
 def _events(said: str, event: str) -> list[dict[str, object]]:
