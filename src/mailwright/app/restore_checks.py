@@ -1,6 +1,5 @@
 """Compare the database with the markers outside it, before and while a process sends."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import Clock, isoformat
@@ -8,7 +7,7 @@ from mailwright.domain.errors import NotDurable
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox.restore_guard import ADVANCE_SECONDS, FileMarker, MarkerStore, RestoreGuard, ValkeyMarker
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -30,7 +29,7 @@ async def run_guard(guard: RestoreGuard) -> None:
 
 def require_known_file(settings: Settings, database: Database) -> None:
     """Refuse to create an empty database in place of one that was used before and is missing."""
-    if database.dialect != "sqlite" or Path(str(database.url.database)).exists():
+    if not is_missing(database):
         return
     mark = FileMarker(settings.state, database.url).read()
     if mark is not None:
@@ -42,5 +41,5 @@ def require_known_file(settings: Settings, database: Database) -> None:
 
 def forget_missing_file(settings: Settings, database: Database) -> None:
     """Forget a database that is missing, so that an empty one may take its place."""
-    if database.dialect == "sqlite" and not Path(str(database.url.database)).exists():
+    if is_missing(database):
         FileMarker(settings.state, database.url).forget()

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -17,7 +16,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox import tenants
 from mailwright.outbox.sending_hold import find_hold
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import known_revision
 
 Result = TypeVar("Result")
@@ -97,7 +96,7 @@ def settings_for_service(**overrides: Any) -> Settings:
 
 async def _require_file(settings: Settings, database: Database, *, creates: bool) -> None:
     """Refuse to read a missing SQLite file: creating an empty one would hide a wrong folder."""
-    if not _is_missing(database):
+    if not is_missing(database):
         return
     if not creates:
         raise NotDurable(
@@ -109,7 +108,3 @@ async def _require_file(settings: Settings, database: Database, *, creates: bool
 
     require_known_file(settings, database)
     await prepare(database)
-
-
-def _is_missing(database: Database) -> bool:
-    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()

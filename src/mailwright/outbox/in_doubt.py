@@ -7,6 +7,7 @@ from typing import Any
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
@@ -55,11 +56,11 @@ class InDoubtHandler:
         return len(rows)
 
     async def decide_due(self) -> int:
-        """Decide what is due: resend once, wait for a report, or close as unknown."""
+        """Decide what is due: resend once, wait for a report, or close as unknown. Nothing while sending is held."""
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(FIND_IN_DOUBT, now=now, limit=BATCH)
-            if not rows:
+            if not rows or await is_held(tx):
                 return 0
             await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
             decisions = {row.message_key: (row, decide(row, now)) for row in rows if not row.is_reported}

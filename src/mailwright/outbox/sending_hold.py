@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
-from sqlalchemy import delete, insert
+from sqlalchemy import Insert, delete, insert
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import SECOND, Clock, Instant
@@ -91,10 +91,9 @@ class HoldWatch:
 
 async def hold_sending(database: Database, hold: SendingHold) -> None:
     """Stop every worker of this database from claiming messages. The first hold stays."""
-    value = orjson.dumps({"reason": hold.reason, "since": hold.since, "detail": hold.detail}).decode()
     try:
         async with database.write() as tx:
-            await tx.execute(insert(installation).values(name=HOLD, value=value))
+            await tx.execute(insert_hold(hold))
             await audit_log.record(
                 tx,
                 hold.since,
@@ -106,6 +105,11 @@ async def hold_sending(database: Database, hold: SendingHold) -> None:
             )
     except IntegrityError:
         pass  # Another process found the same.
+
+
+def insert_hold(hold: SendingHold) -> Insert:
+    value = orjson.dumps({"reason": hold.reason, "since": hold.since, "detail": hold.detail}).decode()
+    return insert(installation).values(name=HOLD, value=value)
 
 
 async def release_hold(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> int:

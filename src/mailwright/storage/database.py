@@ -160,6 +160,11 @@ class Database:
         await self._connections.close()
 
 
+def is_missing(database: Database) -> bool:
+    """Return whether the SQLite file does not exist. Opening it would create an empty one."""
+    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
+
+
 def parse_url(text: str) -> URL:
     """Parse `sqlite:///file.db` or `postgresql://…`. Mailwright chooses the driver."""
     try:

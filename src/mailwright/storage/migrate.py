@@ -62,6 +62,13 @@ async def upgrade(database: Database) -> None:
         await database.run_sync_ddl(_run)
 
 
+async def create_schema(database: Database, revision: str) -> None:
+    """Create the schema of a revision in an empty database, to load a backup that was made with it."""
+    if revision not in _down_revisions():
+        raise UnknownSchema(revision)
+    await database.run_sync_ddl(lambda connection: _run(connection, revision))
+
+
 async def needs_upgrade(database: Database) -> bool:
     """Return whether the schema is older than this version; raise UnknownSchema if it is newer."""
     return await known_revision(database) != newest_revision()
@@ -114,13 +121,14 @@ def _recorded(connection: Any) -> str | None:
     return revision
 
 
-def _run(connection: Any) -> None:
+def _run(connection: Any, revision: str | None = None) -> None:
+    revision = revision or newest_revision()
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-    if newest_revision() == _INITIAL_REVISION and _recorded(connection) is None:
+    if revision == _INITIAL_REVISION and _recorded(connection) is None:
         _create(connection)
     else:
-        _migrate(connection)
+        _migrate(connection, revision)
     connection.commit()
 
 
@@ -135,11 +143,11 @@ def _create(connection: Any) -> None:
     connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{_INITIAL_REVISION}')")  # noqa: S608
 
 
-def _migrate(connection: Any) -> None:
+def _migrate(connection: Any, revision: str) -> None:
     from alembic import command  # noqa: PLC0415 - imported only when it is needed, as in `_create`
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

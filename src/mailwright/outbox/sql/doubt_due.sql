@@ -1,9 +1,14 @@
--- Puts messages in doubt that were accepted and due before the hold began: they may have been sent after the backup.
--- Those that a provider has reported were sent; with :only_reported, no others are affected. None is resent automatically: see find_in_doubt.sql.
+-- Puts messages in doubt that were accepted before the hold began and were due or being sent then: they may have been sent
+-- after the backup. Those that a provider has reported were sent; with :only_reported, no others are affected. None is
+-- resent automatically: see find_in_doubt.sql.
 WITH due AS MATERIALIZED (
   SELECT d.message_key FROM deliveries AS d
   JOIN messages AS m ON m.id = d.message_key
-  WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.next_attempt_at <= :since AND m.created_at <= :since
+  WHERE (
+      d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.next_attempt_at <= :since
+      OR d.status IN ('SENT_ATTEMPT', 'IN_DOUBT') AND coalesce(d.error_code, '') <> CAST(:error_code AS text)
+    )
+    AND m.created_at <= :since
     AND (:only_reported = 0 OR EXISTS (SELECT 1 FROM reports AS r WHERE r.message_key = d.message_key AND r.is_proof))
   ORDER BY d.message_key
   LIMIT :limit

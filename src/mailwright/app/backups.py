@@ -1,0 +1,165 @@
+"""Write backups of an installation: its database and its images."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.ops.settings import Settings
+from mailwright.outbox.audit import Audit, audit
+from mailwright.outbox.installation import get_or_create_secret
+from mailwright.outbox.restore_guard import DATABASE_ID
+from mailwright.storage.backup import load_tables, write_tables
+from mailwright.storage.backup_encryption import can_decrypt, decrypted, encrypted
+from mailwright.storage.backup_file import BackupContents, BackupHeader, BackupInvalid, BackupReader, BackupWriter
+from mailwright.storage.database import Database
+from mailwright.storage.migrate import create_schema, known_revision, upgrade
+
+SUFFIX: Final = ".mwbackup"
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was written. `audit` is None if only the holder of the secret key can read it back."""
+
+    file: Path
+    size_bytes: int
+    contents: BackupContents
+    audit: Audit | None
+    deleted: list[Path]
+
+
+async def back_up(
+    settings: Settings,
+    database: Database,
+    clock: Clock,
+    target: Path,
+    *,
+    key: Path | None,
+    keep: int | None,
+    on_rows: Progress,
+) -> Backup:
+    """Write a backup while everything runs, read it back and audit the copy. Nothing is left of a failed one."""
+    header = await _header(database, clock.now())
+    file = _file(target, header.created_at)
+    with _partial_file(file) as partial:
+        with _output(partial, key, header) as writer:
+            await write_tables(database, writer, on_rows)
+            _write_images(settings.images, writer)
+        found = await audit_of(partial, key) if key is None or can_decrypt(key) else None
+        if found is not None and not found.ok:
+            raise BackupInvalid("The audit of the backup failed. Run `mailwright audit` on the database.")
+        partial.replace(file)
+    deleted = _rotate(target, keep) if keep is not None and file != target else []
+    return Backup(file, file.stat().st_size, writer.contents, found, deleted)
+
+
+async def audit_of(file: Path, key: Path | None) -> Audit:
+    """Load a backup into a temporary database and audit that."""
+    with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=file.parent) as folder:
+        copy = Database(f"sqlite:///{folder}/copy.db")
+        try:
+            await load(copy, file, key)
+            return await audit(copy)
+        finally:
+            await copy.close()
+
+
+async def load(
+    database: Database, file: Path, key: Path | None, finish: Callable[[Connection], object] = lambda connection: None
+) -> None:
+    """Replace the content of a database in one transaction, which `finish` completes, and upgrade its schema."""
+
+    def work(connection: Connection) -> None:
+        with opened(file, key) as reader, connection.begin():
+            load_tables(connection, reader.tables())
+            finish(connection)
+
+    with opened(file, key) as reader:
+        revision = reader.header.revision
+    current = await known_revision(database)
+    if current is None:
+        await create_schema(database, revision)
+    elif current != revision:
+        raise BackupInvalid(
+            f"The backup has the schema revision {revision} and the database {current}. Restore into an empty database."
+        )
+    await database.run_sync_ddl(work)
+    await upgrade(database)
+
+
+@contextmanager
+def opened(file: Path, key: Path | None) -> Iterator[BackupReader]:
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise BackupInvalid(f"The file {file} cannot be read ({error.strerror}).") from error
+    with source, decrypted(source, key) as stream:
+        yield BackupReader(stream)
+
+
+async def _header(database: Database, now: Instant) -> BackupHeader:
+    revision = await known_revision(database)
+    if revision is None:
+        raise NotDurable("The database is empty: there is nothing to back up.")
+    return BackupHeader(now, revision, database.dialect, await get_or_create_secret(database, DATABASE_ID))
+
+
+@contextmanager
+def _output(file: Path, key: Path | None, header: BackupHeader) -> Iterator[BackupWriter]:
+    try:
+        with file.open("wb") as target:
+            with encrypted(target, key) as stream:
+                writer = BackupWriter(stream, header)
+                yield writer
+                writer.finish()
+            target.flush()
+            os.fsync(target.fileno())
+    except OSError as error:
+        reason = error.strerror or error
+        raise NotDurable(f"The backup could not be written ({reason}). Nothing is left of it.") from error
+
+
+def _write_images(folder: Path, writer: BackupWriter) -> None:
+    for image in sorted(folder.glob("*")) if folder.is_dir() else ():
+        if image.is_file():
+            writer.write_file(image.name, image.read_bytes())
+
+
+@contextmanager
+def _partial_file(file: Path) -> Iterator[Path]:
+    """Yield a file beside the given one that only its owner can read, and delete it unless it was renamed."""
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise NotDurable(f"The folder {file.parent} cannot be written ({error.strerror}).") from error
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _file(target: Path, now: Instant) -> Path:
+    """Return the file to write: the target itself, or a file named by the time if the target is a folder."""
+    name = f"mailwright-{datetime.fromtimestamp(now / 1000, UTC):%Y%m%dT%H%M%SZ}{SUFFIX}"
+    return target / name if target.is_dir() else target
+
+
+def _rotate(folder: Path, keep: int) -> list[Path]:
+    """Delete all but the newest backups of a folder. Their names sort by time."""
+    old = sorted(folder.glob(f"mailwright-*{SUFFIX}"))[:-keep]
+    for file in old:
+        file.unlink()
+    return old

@@ -1,0 +1,121 @@
+"""Restore a backup. Sending is held afterwards, until a person decides about the messages that were due."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection, delete
+
+from mailwright.app.backups import audit_of, load, opened
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.ops.settings import Settings
+from mailwright.outbox.audit import Audit, audit
+from mailwright.outbox.sending_hold import HOLD, HoldReason, SendingHold, insert_hold
+from mailwright.outbox.workers import list_present
+from mailwright.storage.backup_file import BackupHeader, BackupInvalid
+from mailwright.storage.database import Database, parse_url
+from mailwright.storage.migrate import current_revision
+from mailwright.storage.sqlite_file import replace_file
+from mailwright.storage.tables import installation
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did. `kept` is the SQLite file that it replaced."""
+
+    created_at: Instant
+    audit: Audit
+    images: int
+    kept: Path | None
+
+
+def header_of(file: Path, key: Path | None) -> BackupHeader:
+    with opened(file, key) as reader:
+        return reader.header
+
+
+async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | None, verify: bool) -> Restored:
+    """Replace the database with a backup at once: an error or a crash leaves the previous one as it is.
+
+    `verify`: load the backup into a temporary database first, and refuse it if its audit fails.
+    """
+    header = header_of(file, key)
+    if verify and not (await audit_of(file, key)).ok:
+        raise BackupInvalid("The audit of the backup failed: messages are missing. Restore another backup.")
+    hold = _hold(header, clock)
+    url = parse_url(settings.database_url)
+    kept = None
+    if url.get_backend_name() == "sqlite":
+        kept = await _replace_file(Path(str(url.database)), file, key, hold)
+    else:
+        async with _opened(settings) as database:
+            await _require_no_worker(database, clock)
+            await load(database, file, key, partial(_hold_in, hold))
+    images = _restore_images(settings.images, file, key)
+    async with _opened(settings) as database:
+        return Restored(header.created_at, await audit(database), images, kept)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Database]:
+    database = Database(settings.database_url)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def _hold(header: BackupHeader, clock: Clock) -> SendingHold:
+    detail = (
+        f"The database was restored from a backup of {isoformat(header.created_at)}. "
+        "Messages sent since then are unknown."
+    )
+    return SendingHold(HoldReason.RESTORED, clock.now(), detail)
+
+
+async def _require_no_worker(database: Database, clock: Clock) -> None:
+    if await current_revision(database) is None:
+        return
+    if present := await list_present(database, clock.now()):
+        raise NotPossibleNow(
+            f"The worker {present[0].worker} is running. Stop all processes of Mailwright, wait 30 seconds, then "
+            "restore again."
+        )
+
+
+def _hold_in(hold: SendingHold, connection: Connection) -> None:
+    """Hold sending in the transaction that loads the backup."""
+    connection.execute(delete(installation).where(installation.c.name == HOLD))
+    connection.execute(insert_hold(hold))
+
+
+async def _replace_file(current: Path, file: Path, key: Path | None, hold: SendingHold) -> Path | None:
+    """Load the backup into a new SQLite file and put it in place. Return where the previous one is kept."""
+    current.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=current.parent) as folder:
+        new = Path(folder) / "new.db"
+        copy = Database(f"sqlite:///{new}")
+        try:
+            await load(copy, file, key, partial(_hold_in, hold))
+        finally:
+            await copy.close()
+        kept = current.with_name(f"{current.name}.before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
+        return kept if replace_file(current, new, kept) else None
+
+
+def _restore_images(folder: Path, file: Path, key: Path | None) -> int:
+    """Write the images that are missing. Their names are digests of their content."""
+    count = 0
+    with opened(file, key) as reader:
+        for image in reader.files():
+            target = folder / Path(image.name).name
+            if not target.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(image.content)
+                count += 1
+    return count

@@ -1,0 +1,99 @@
+"""`mailwright quarantine`: what may have been sent between a backup and its restore."""
+
+from mailwright.app.sending import release_sending
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Yes, confirm, group
+from mailwright.cli.output import out, print_json, table
+from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.states import Resolution
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.outbox.quarantine import Quarantine, find_quarantine, resolve_quarantined
+from mailwright.outbox.sending_hold import DueMessages
+
+app = group("After a restore: list, send or drop the messages that may have been sent since the backup.")
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """List the messages that may have been sent since the backup, and whether sending is held."""
+    found = run(_find)
+    if as_json:
+        print_json(_as_json(found))
+        return
+    if found.hold is not None:
+        out.print(f"Sending is held since {isoformat(found.hold.since)}: {found.hold.detail}")
+    if not found.messages:
+        out.print("No message may have been sent since the backup.")
+        return
+    shown = table("TENANT", "SOURCE", "CAMPAIGN", "MAY HAVE BEEN SENT#", "REPORTED AS SENT#")
+    for each in found.messages:
+        shown.add_row(each.tenant, each.source, each.campaign_id or "–", f"{each.messages:,}", f"{each.reported:,}")
+    out.print(shown)
+    out.print("`quarantine release` sends them, `quarantine drop` does not. Reported ones are never sent again.")
+
+
+@app.command()
+def release(yes: Yes = False) -> None:
+    """Resume sending, and send the messages that may have been sent: some people may get an email twice.
+
+    Messages that a provider has reported as sent are not sent again.
+    """
+    count = _unreported(run(_find))
+    confirm(f"Send {count:,} messages although some may have been sent before?", yes=yes)
+    resent = run(_release)
+    out.print(f"Sending resumed. {resent:,} messages in doubt are sent again.")
+
+
+@app.command()
+def drop(yes: Yes = False) -> None:
+    """Resume sending without the messages that may have been sent: some people may get nothing.
+
+    They are closed as unknown. Running campaigns are paused: resume each when its report is right.
+    """
+    count = _unreported(run(_find))
+    confirm(f"Close {count:,} messages without sending them?", yes=yes)
+    dropped, paused = run(_drop)
+    out.print(f"Sending resumed. {dropped:,} messages were closed as unknown.")
+    if paused:
+        out.print(f"{paused:,} campaigns are paused: `mailwright campaign list`.")
+
+
+def _unreported(found: Quarantine) -> int:
+    if found.hold is None and not found.messages:
+        raise NotPossibleNow("Nothing is in quarantine, and sending is not held.")
+    return sum(each.messages - each.reported for each in found.messages)
+
+
+async def _find(at: Installation) -> Quarantine:
+    return await find_quarantine(at.database)
+
+
+async def _release(at: Installation) -> int:
+    resent = await resolve_quarantined(at.database, at.clock, Resolution.RESEND, actor=CONSOLE)
+    if (await find_quarantine(at.database)).hold is not None:
+        await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.SEND)
+    return resent
+
+
+async def _drop(at: Installation) -> tuple[int, int]:
+    paused = 0
+    if (await find_quarantine(at.database)).hold is not None:
+        _, paused = await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.IN_DOUBT)
+    return await resolve_quarantined(at.database, at.clock, Resolution.CLOSE, actor=CONSOLE), paused
+
+
+def _as_json(found: Quarantine) -> dict[str, object]:
+    hold = found.hold
+    held = None if hold is None else {"reason": hold.reason, "since": isoformat(hold.since), "detail": hold.detail}
+    messages = [
+        {
+            "tenant": each.tenant,
+            "source": each.source,
+            "campaignId": each.campaign_id,
+            "messages": each.messages,
+            "reportedAsSent": each.reported,
+        }
+        for each in found.messages
+    ]
+    return {"sendingHeld": held, "messages": messages}

@@ -1,0 +1,55 @@
+"""`mailwright restore`: replace the database with a backup."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mailwright.app.restoring import header_of
+from mailwright.app.restoring import restore as restore_backup
+from mailwright.cli.audit import print_identity
+from mailwright.cli.exit_codes import NEGATIVE
+from mailwright.cli.opening import settings_for_command
+from mailwright.cli.options import Json, Yes, command, confirm
+from mailwright.cli.output import out, print_json
+from mailwright.domain.clock import SystemClock, isoformat
+
+app = command()
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mailwright backup` wrote.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Load it into a temporary database first, and audit that.")
+    ] = False,
+    key: Annotated[
+        Path | None, typer.Option(metavar="KEYFILE", help="File with the secret key of an encrypted backup.")
+    ] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Replace the database with a backup. Stop all processes of Mailwright first.
+
+    Sending is held afterwards, because messages that were due may have been sent after the backup: `mailwright
+    quarantine list` shows them. A SQLite file that is replaced is kept beside the new one.
+    """
+    settings, clock = settings_for_command(), SystemClock()
+    header = header_of(file, key)
+    confirm(f"Replace the database with the backup of {isoformat(header.created_at)}?", yes=yes)
+    restored = asyncio.run(restore_backup(settings, clock, file, key=key, verify=verify))
+    if as_json:
+        kept = None if restored.kept is None else str(restored.kept)
+        created_at = isoformat(restored.created_at)
+        print_json(
+            {"createdAt": created_at, "audit": restored.audit.as_dict(), "images": restored.images, "kept": kept}
+        )
+    else:
+        out.print(f"✓ Restored the backup of {isoformat(restored.created_at)}.")
+        print_identity(restored.audit)
+        if restored.kept is not None:
+            out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)
+        out.print("  Sending is held: `mailwright quarantine list` shows what may have been sent since the backup.")
+    if not restored.audit.ok:
+        raise typer.Exit(NEGATIVE)

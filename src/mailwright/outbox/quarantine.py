@@ -1,0 +1,69 @@
+"""Messages that may have been sent between a backup and its restore: list them, send them again, or drop them."""
+
+from dataclasses import dataclass
+
+from mailwright.domain.clock import Clock
+from mailwright.domain.message import Event
+from mailwright.domain.states import Resolution
+from mailwright.outbox import audit_log
+from mailwright.outbox.operations import count_final_state, outcome_of
+from mailwright.outbox.sending_hold import SendingHold, load_hold
+from mailwright.outbox.settle import append_events, event_row
+from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
+
+QUARANTINED = statement(__package__, "quarantined")
+RESOLVE_RESTORED = statement(__package__, "resolve_restored")
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedMessages:
+    """Messages of one source or campaign that may have been sent. `reported` ones were: a provider says so."""
+
+    tenant: str
+    source: str
+    campaign_id: str | None
+    messages: int
+    reported: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    hold: SendingHold | None
+    messages: list[QuarantinedMessages]
+
+
+async def find_quarantine(database: Database) -> Quarantine:
+    async with database.read() as tx:
+        hold = await load_hold(tx)
+        rows = await tx.run(QUARANTINED, since=0 if hold is None else hold.since)
+    found = [
+        QuarantinedMessages(row.tenant, row.source, row.campaign_id, int(row.messages), int(row.reported))
+        for row in rows
+    ]
+    return Quarantine(hold, found)
+
+
+async def resolve_quarantined(database: Database, clock: Clock, resolution: Resolution, *, actor: str) -> int:
+    """Resolve every message in doubt since a restore; return how many there were. Expired ones are not sent again."""
+    status, event = outcome_of(resolution)
+    count = 0
+    while True:
+        now = clock.now()
+        resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": "quarantine"})
+        async with database.write() as tx:
+            rows = await tx.run(RESOLVE_RESTORED, status=status, now=now, limit=BATCH)
+            if not rows:
+                break
+            await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])
+            count += len(rows)
+            if len(rows) < BATCH:
+                detail = {"as": resolution, "messages": count}
+                await audit_log.record(
+                    tx, now, actor=actor, action="quarantine.resolve", subject="installation", tenant_id=None,
+                    detail=detail,
+                )  # fmt: skip
+    count_final_state(status, count)
+    return count

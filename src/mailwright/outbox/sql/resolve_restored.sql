@@ -1,0 +1,20 @@
+-- Applies an operator's decision to a batch of messages that may have been sent before a restore, as `resolve` does to
+-- one. Expired messages are not sent again.
+WITH doubted AS MATERIALIZED (
+  SELECT message_key FROM deliveries
+  WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND status = 'IN_DOUBT'
+    AND error_code = 'DATABASE_RESTORED'
+    AND (
+      CAST(:status AS text) <> 'RETRY_SCHEDULED'
+      OR NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = deliveries.message_key AND m.expires_at <= :now)
+    )
+  LIMIT :limit
+  for update
+)
+UPDATE deliveries
+SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
+    next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,
+    resends = resends + CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN 1 ELSE 0 END, claim_token = NULL
+FROM doubted
+WHERE deliveries.message_key = doubted.message_key
+RETURNING deliveries.message_key, tenant_id

@@ -1,0 +1,78 @@
+"""Copy all tables of the database to a backup, and load them into an empty database of either engine."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, MetaData, Table, delete, insert, inspect, select, text, tuple_
+
+from mailwright.storage.backup_file import BackupInvalid, BackupWriter, TableRows, decoded
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import metadata, sessions, workers
+
+_PAGE: Final = 2_000
+# Presence of processes, and sign-ins that may have ended since.
+_LEFT_OUT: Final = frozenset({workers.name, sessions.name})
+
+
+async def write_tables(
+    database: Database, writer: BackupWriter, on_rows: Callable[[int], None] = lambda count: None
+) -> None:
+    """Write every table as of one moment, while other processes go on. `on_rows` is called with each number of rows."""
+    async with database.read() as tx:
+        for table in _backed_up():
+            writer.start_table(table.name, table.columns.keys())
+            async for rows in _pages(tx, table):
+                writer.write_rows(table.name, rows)
+                on_rows(len(rows))
+
+
+def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
+    """Replace the content of all tables, in the transaction of the caller."""
+    tables = {table.name: _existing(connection, table.name) for table in metadata.sorted_tables}
+    for table in tables.values():
+        connection.execute(delete(table))
+    for part in parts:
+        if part.table not in tables:
+            raise BackupInvalid(f"The backup has the table {part.table!r}, which this version does not know.")
+        table = tables[part.table]
+        connection.execute(insert(table), [_values(part.columns, row) for row in part.rows])
+    if connection.dialect.name == "postgresql":
+        _continue_identities(connection)
+
+
+def _backed_up() -> list[Table]:
+    return [table for table in metadata.sorted_tables if table.name not in _LEFT_OUT]
+
+
+def _existing(connection: Connection, name: str) -> Table:
+    """Return a table with the columns of the database: the backup may have been made with an older schema."""
+    columns = inspect(connection).get_columns(name)
+    return Table(name, MetaData(), *(Column(column["name"], column["type"]) for column in columns))
+
+
+async def _pages(tx: Transaction, table: Table) -> Any:
+    """Yield the rows by primary key, which needs no cursor on the server and no sort."""
+    keys = list(table.primary_key)
+    query = select(table).order_by(*keys).limit(_PAGE)
+    rows: Sequence[Any] = await tx.execute(query)
+    while rows:
+        yield rows
+        last = [getattr(rows[-1], key.name) for key in keys]
+        rows = () if len(rows) < _PAGE else await tx.execute(query.where(tuple_(*keys) > tuple_(*last)))
+
+
+def _values(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    return {column: decoded(value) for column, value in zip(columns, row, strict=True)}
+
+
+def _continue_identities(connection: Connection) -> None:
+    """Let new rows get higher numbers than the loaded ones."""
+    for table in metadata.sorted_tables:
+        for column in table.primary_key:
+            if column.identity is not None:
+                connection.execute(
+                    text(
+                        f"SELECT setval(pg_get_serial_sequence('{table.name}', '{column.name}'), "  # noqa: S608 - our names
+                        f"coalesce(max({column.name}), 0) + 1, false) FROM {table.name}"
+                    )
+                )

@@ -1,0 +1,80 @@
+"""After a restore, a person sends or drops the messages that may have been sent, on both engines."""
+
+import pytest
+from sqlalchemy import update
+
+from mailwright.app.sending import release_sending
+from mailwright.domain.clock import DAY, MINUTE
+from mailwright.domain.states import OnDoubt, Resolution, Status
+from mailwright.outbox.quarantine import QuarantinedMessages, find_quarantine, resolve_quarantined
+from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
+from mailwright.storage.tables import deliveries
+from tests.builders import Bench, a_message, a_newsletter
+from tests.standins.provider import ScriptedProvider
+
+pytestmark = pytest.mark.promise("quarantine-decided")
+
+
+async def held(bench: Bench) -> None:
+    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+    bench.clock.advance(MINUTE)
+
+
+async def set_status(bench: Bench, status: Status) -> None:
+    """Leave every message as a backup has it that was made during a send."""
+    async with bench.database.write() as tx:
+        now = bench.clock.now()
+        values = {"status": status, "attempted_at": now, "in_doubt_since": now, "claimable_at": now}
+        await tx.execute(update(deliveries).values(**values))
+
+
+async def test_quarantine_lists_what_may_have_been_sent(bench: Bench) -> None:
+    await bench.accept(a_message(), a_message(), a_newsletter())
+    await held(bench)
+    await bench.accept(a_message())  # After the restore: certainly not sent.
+    found = await find_quarantine(bench.database)
+    assert found.hold is not None
+    assert found.messages == [
+        QuarantinedMessages("default", "api", None, 2, 0),
+        QuarantinedMessages("default", "campaign", None, 1, 0),
+    ]
+
+
+async def test_dropped_messages_are_never_sent(bench: Bench) -> None:
+    old = await bench.accept(a_message(), a_newsletter())
+    await held(bench)
+    [later] = await bench.accept(a_message())
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    assert await resolve_quarantined(bench.database, bench.clock, Resolution.CLOSE, actor="ada") == len(old)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    bench.clock.advance(DAY)
+    await bench.drain(provider)
+    assert provider.outbox_ids == [later]
+    assert {(await bench.record(each)).summary.status for each in old} == {Status.CLOSED_UNKNOWN}
+    assert (await find_quarantine(bench.database)).messages == []
+
+
+async def test_released_messages_are_sent_once(bench: Bench) -> None:
+    old = await bench.accept(a_message(), a_message())
+    await held(bench)
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    assert await resolve_quarantined(bench.database, bench.clock, Resolution.RESEND, actor="ada") == len(old)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert sorted(provider.outbox_ids) == sorted(old)
+
+
+@pytest.mark.parametrize("status", [Status.SENT_ATTEMPT, Status.IN_DOUBT])
+async def test_message_that_was_being_sent_is_not_resent(bench: Bench, status: Status) -> None:
+    [message] = await bench.accept(a_message(on_doubt=OnDoubt.RESEND))
+    await set_status(bench, status)
+    await held(bench)
+    provider = ScriptedProvider()
+    await bench.drain(provider)  # While sending is held, nothing is decided.
+    assert (await find_quarantine(bench.database)).messages[0].messages == 1
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    bench.clock.advance(MINUTE)
+    await bench.drain(provider)
+    assert provider.messages == []
+    assert (await bench.record(message)).summary.status == Status.IN_DOUBT

@@ -1,0 +1,349 @@
+"""A backup holds everything as of one moment, and a restore replaces everything or nothing, on both engines."""
+
+import asyncio
+import errno
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+
+from mailwright.app.backups import Backup, audit_of, back_up
+from mailwright.app.restoring import Restored, restore
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import MailwrightError, NotDurable, NotPossibleNow
+from mailwright.ops.settings import Settings
+from mailwright.outbox.audit import audit
+from mailwright.outbox.sending_hold import HoldReason, find_hold
+from mailwright.storage.backup_encryption import create_key
+from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupWriter
+from mailwright.storage.database import Database
+from mailwright.storage.tables import campaign_attachments, metadata, sessions, workers
+from tests.builders import a_bench, a_message, settings_for
+from tests.conftest import DatabaseAddress
+from tests.engines import PostgresServer
+from tests.standins.provider import ScriptedProvider
+
+pytestmark = pytest.mark.promise("backup-restores")
+
+
+async def filled(url: str, clock: ManualClock) -> None:
+    async with a_bench(url, clock) as bench:
+        await bench.accept(*[a_message() for _ in range(7)])
+        await bench.drain(ScriptedProvider())
+        await bench.accept(*[a_message(to=f"zoë{number}@exämple.com") for number in range(3)])
+        async with bench.database.write() as tx:
+            attachment = {"attachment_id": "x", "tenant_id": 1, "campaign_key": 1, "filename": "a.bin", "created_at": 1}
+            attachment |= {"content_type": "application/octet-stream", "size_bytes": 256, "content": bytes(range(256))}
+            await tx.execute(insert(campaign_attachments).values(**attachment))
+
+
+async def content(url: str) -> dict[str, Any]:
+    """Return every row of every table that a backup holds, except the hold of a restore."""
+    database = Database(url)
+    found = {}
+    try:
+        async with database.read() as tx:
+            for table in metadata.sorted_tables:
+                if table is not sessions and table is not workers:
+                    rows = await tx.execute(select(table).order_by(*table.primary_key))
+                    found[table.name] = [tuple(row) for row in rows if row[0] != "sending_hold"]
+    finally:
+        await database.close()
+    return found
+
+
+async def backed_up(url: str, clock: ManualClock, target: Path, **options: Any) -> Backup:
+    options = {"key": None, "keep": None, "on_rows": lambda count: None, **options}
+    database = Database(url)
+    try:
+        return await back_up(_settings(url, target), database, clock, target, **options)
+    finally:
+        await database.close()
+
+
+async def restored(url: str, clock: ManualClock, file: Path, **options: Any) -> Restored:
+    return await restore(_settings(url, file), clock, file, **{"key": None, "verify": True, **options})
+
+
+def _settings(url: str, near: Path) -> Settings:
+    folder = near if near.is_dir() else near.parent
+    return settings_for(url, images=folder / "images", state=folder / "state")
+
+
+@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+async def test_backup_of_either_engine_restores_into_either(
+    engine: DatabaseAddress, target: str, clock: ManualClock, tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    await filled(engine.url, clock)
+    file = tmp_path / "all.mwbackup"
+    written = await backed_up(engine.url, clock, file)
+    assert written.audit is not None
+    assert written.audit.ok
+    url = f"sqlite:///{tmp_path}/other.db" if target == "sqlite" else await postgres_server.create()
+    result = await restored(url, clock, file)
+    assert result.audit == written.audit
+    assert await content(url) == await content(engine.url)
+    async with a_bench(url, clock) as bench:  # New rows get new numbers.
+        await bench.accept(a_message())
+        assert (await audit(bench.database)).accepted == written.audit.accepted + 1
+    if target == "postgresql":
+        await postgres_server.drop(url)
+
+
+async def test_restored_database_is_held_from_the_start(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    await filled(engine.url, clock)
+    await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    async with a_bench(engine.url, clock) as bench:
+        await bench.drain(ScriptedProvider())  # Sent after the backup.
+    clock.advance(120_000)  # The worker is gone.
+    result = await restored(engine.url, clock, tmp_path / "a.mwbackup")
+    assert (result.kept is not None) == (engine.name == "sqlite")
+    async with a_bench(engine.url, clock) as bench:
+        hold = await find_hold(bench.database)
+        assert hold is not None
+        assert hold.reason is HoldReason.RESTORED
+        provider = ScriptedProvider()
+        await bench.drain(provider)
+        assert provider.messages == []
+
+
+async def test_backup_is_one_snapshot_while_messages_are_accepted(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with a_bench(engine.url, clock) as bench:
+        await bench.accept(*[a_message() for _ in range(50)])
+        stop = False
+
+        async def accept() -> None:
+            while not stop:
+                await bench.accept(a_message())
+
+        accepting = asyncio.create_task(accept())
+        written = await back_up(
+            _settings(engine.url, tmp_path),
+            bench.database,
+            clock,
+            tmp_path / "a.mwbackup",
+            key=None,
+            keep=None,
+            on_rows=lambda count: None,
+        )
+        stop = True
+        await accepting
+    assert written.audit is not None
+    assert written.audit.ok
+    assert written.audit.accepted >= 50
+
+
+async def test_damaged_backups_are_refused_and_change_nothing(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    await filled(engine.url, clock)
+    clock.advance(120_000)
+    good = tmp_path / "good.mwbackup"
+    await backed_up(engine.url, clock, good)
+    before = await content(engine.url)
+    whole = good.read_bytes()
+    changed = bytearray(whole)
+    changed[len(whole) // 2] ^= 0xFF
+    bad = {
+        "truncated": whole[: len(whole) * 2 // 3],
+        "without its last byte": whole[:-1],
+        "changed": bytes(changed),
+        "empty": b"",
+        "foreign": b"PK\x03\x04 some other archive",
+        "text": b"hello\n",
+    }
+    for name, data in bad.items():
+        file = tmp_path / f"{name}.mwbackup"
+        file.write_bytes(data)
+        for verify in (True, False):
+            with pytest.raises(BackupInvalid):
+                await restored(engine.url, clock, file, verify=verify)
+    with pytest.raises(BackupInvalid):
+        await restored(engine.url, clock, tmp_path / "missing")
+    assert await content(engine.url) == before
+    assert {each.name for each in tmp_path.glob(".*")} == set()
+
+
+async def test_rows_that_do_not_add_up_are_refused(engine: DatabaseAddress, clock: ManualClock, tmp_path: Path) -> None:
+    before = await content(engine.url)
+    for name, change in {
+        "newer": {"revision": "9999"},
+        "format": {"format_version": 2},
+    }.items():
+        file = tmp_path / name
+        with file.open("wb") as stream:
+            header = {"created_at": 1, "revision": "0001", "engine": "sqlite", "database_id": "x", **change}
+            writer = BackupWriter(stream, BackupHeader(**header))
+            writer.finish()
+        with pytest.raises(MailwrightError, match=r"newer version|reads format"):
+            await restored(engine.url, clock, file)
+    file = tmp_path / "unknown table"
+    with file.open("wb") as stream:
+        writer = BackupWriter(stream, BackupHeader(1, "0001", "sqlite", "x"))
+        writer.start_table("other", ["a"])
+        writer.write_rows("other", [(1,)])
+        writer.finish()
+    with pytest.raises(BackupInvalid, match="does not know"):
+        await restored(engine.url, clock, file, verify=False)
+    assert await content(engine.url) == before
+
+
+async def test_running_worker_prevents_a_restore(
+    clock: ManualClock, tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    url = await postgres_server.create()
+    await backed_up(url, clock, tmp_path / "a.mwbackup")
+    database = Database(url)
+    async with database.write() as tx:
+        row = {"worker_id": "one/mailbox", "provider": "mailbox", "seen_at": clock.now(), "started_at": clock.now()}
+        await tx.execute(insert(workers).values(**row))
+    await database.close()
+    with pytest.raises(NotPossibleNow, match="The worker one is running"):
+        await restored(url, clock, tmp_path / "a.mwbackup")
+    await postgres_server.drop(url)
+
+
+async def test_open_sqlite_file_is_not_replaced(clock: ManualClock, tmp_path: Path, empty_sqlite: bytes) -> None:
+    (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
+    url = f"sqlite:///{tmp_path}/mailwright.db"
+    await backed_up(url, clock, tmp_path / "a.mwbackup")
+    other = sqlite3.connect(tmp_path / "mailwright.db")
+    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM tenants").fetchall()
+    with pytest.raises(NotPossibleNow, match="Another process uses"):
+        await restored(url, clock, tmp_path / "a.mwbackup")
+    other.close()
+    await restored(url, clock, tmp_path / "a.mwbackup")
+
+
+async def test_damaged_database_is_replaced_and_kept(clock: ManualClock, tmp_path: Path, empty_sqlite: bytes) -> None:
+    file = tmp_path / "mailwright.db"
+    file.write_bytes(empty_sqlite)
+    url = f"sqlite:///{file}"
+    await filled(url, clock)
+    await backed_up(url, clock, tmp_path / "a.mwbackup")
+    before = await content(url)
+    file.write_bytes(b"not a database" * 1_000)
+    result = await restored(url, clock, tmp_path / "a.mwbackup")
+    assert result.kept is not None
+    assert result.kept.read_bytes().startswith(b"not a database")
+    assert await content(url) == before
+
+
+async def test_encrypted_backup_needs_its_key(engine: DatabaseAddress, clock: ManualClock, tmp_path: Path) -> None:
+    await filled(engine.url, clock)
+    clock.advance(120_000)
+    key, wrong = tmp_path / "key.txt", tmp_path / "wrong.txt"
+    create_key(key)
+    create_key(wrong)
+    file = tmp_path / "secret.mwbackup"
+    written = await backed_up(engine.url, clock, file, key=key)
+    assert written.audit is not None
+    assert b"reader" not in file.read_bytes()
+    with pytest.raises(BackupInvalid, match="--key KEYFILE"):
+        await restored(engine.url, clock, file)
+    with pytest.raises(BackupInvalid, match="key"):
+        await restored(engine.url, clock, file, key=wrong)
+    before = await content(engine.url)
+    await restored(engine.url, clock, file, key=key)
+    assert await content(engine.url) == before
+    public = tmp_path / "public.txt"
+    public.write_text(key.read_text().split("public key: ")[1].splitlines()[0])
+    written = await backed_up(engine.url, clock, tmp_path / "public.mwbackup", key=public)
+    assert written.audit is None  # Nobody here can read it.
+    assert (await audit_of(tmp_path / "public.mwbackup", key)).ok
+
+
+async def test_images_come_back_and_old_backups_are_deleted(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    (folder / "images").mkdir(parents=True)
+    (folder / "images" / "ab12.png").write_bytes(b"\x89PNG")
+    for _ in range(4):
+        clock.advance(1_000)
+        written = await backed_up(engine.url, clock, folder, keep=2)
+    assert len(list(folder.glob("*.mwbackup"))) == 2
+    assert len(written.deleted) == 1
+    (folder / "images" / "ab12.png").unlink()
+    assert (await restored(engine.url, clock, written.file)).images == 1
+    assert (folder / "images" / "ab12.png").read_bytes() == b"\x89PNG"
+
+
+async def test_full_disk_leaves_no_file(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(BackupWriter, "write_rows", fail)
+    for options in ({}, {"key": tmp_path / "key.txt"}):
+        if options:
+            create_key(options["key"])
+        with pytest.raises(NotDurable, match="No space left"):
+            await backed_up(engine.url, clock, tmp_path / "a.mwbackup", **options)
+    with pytest.raises(NotDurable, match="cannot be written"):
+        await backed_up(engine.url, clock, tmp_path / "no such folder" / "a.mwbackup")
+    assert [*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*")] == []
+
+
+# Runs a restore in a process that is killed at the given point: while loading, or before or while the file is replaced.
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from mailwright.app import backups, restoring
+from mailwright.domain.clock import SystemClock
+from mailwright.ops.settings import load
+
+url, file, point = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+load_tables = backups.load_tables
+
+def counted(connection, parts):
+    def until(parts):
+        for number, part in enumerate(parts):
+            yield part
+            number == point and die()
+    load_tables(connection, until(parts))
+    point == 100 and die()
+
+def replace(new, current, replace=Path.replace):
+    point == 101 and die()
+    replace(new, current)
+    point == 102 and die()
+
+backups.load_tables = counted
+Path.replace = replace
+settings = load(database_url=url, images=file.parent / "images")
+asyncio.run(restoring.restore(settings, SystemClock(), file, key=None, verify=False))
+"""
+
+
+async def test_killed_restore_leaves_one_whole_database(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    await filled(engine.url, clock)
+    await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    old = await content(engine.url)
+    async with a_bench(engine.url, clock) as bench:
+        await bench.accept(a_message())
+    new = await content(engine.url)
+    points = (0, 3, 100, 101, 102) if engine.name == "sqlite" else (0, 3, 100)
+    for point in points:
+        arguments = (sys.executable, "-c", KILLED, engine.url, str(tmp_path / "a.mwbackup"), str(point))
+        process = await asyncio.create_subprocess_exec(*arguments)
+        assert await process.wait() == -signal.SIGKILL
+        assert await content(engine.url) == (old if point == 102 else new)
+    result = await restore(_settings(engine.url, tmp_path), clock, tmp_path / "a.mwbackup", key=None, verify=True)
+    assert result.audit.ok
+    assert await content(engine.url) == old
