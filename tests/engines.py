@@ -68,7 +68,8 @@ class PostgresServer:
         # connection takes five times as long.
         self._loop = asyncio.new_event_loop()
         self._cleaners: dict[str, asyncpg.Connection] = {}
-        Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
     def url(self, name: str) -> str:
         head, _, query = self._admin.partition("?")
@@ -118,11 +119,14 @@ class PostgresServer:
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end_cleaners(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
         self._server.stop()
 
     async def _end_cleaners(self) -> None:
         for connection in self._cleaners.values():
             connection.terminate()
+        await asyncio.sleep(0)  # Their sockets are closed in the next iteration.
 
     def stop_at_once(self) -> None:
         """Stop like a crash: no transaction finishes, and the next start recovers."""
