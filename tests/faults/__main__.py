@@ -30,6 +30,7 @@ from tests.faults import (
     phases,
     poison,
     same_key,
+    submissions,
     supervised,
     templates,
     webhooks,
@@ -184,6 +185,13 @@ RUNS = (
         {"kills": 3, "events": 20, "readers": 50},
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
+    Run(
+        "submissions",
+        "kill -9 of SMTP servers",
+        staged(submissions.run),
+        {"kills": 20, "emails": 10_000},
+        {"kills": 2, "emails": 300},
+    ),
     Run("webhooks", "repeated, shuffled, malformed", many_webhooks, {"webhooks": 20_000}, {"webhooks": 2_000}),
     Run("forms", "random forms and bodies", staged(forms.run), {"forms": 5_000}, {"forms": 300}),
     Run(

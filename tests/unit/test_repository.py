@@ -29,9 +29,18 @@ ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
 PAGES = (README, CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*.md")))
 
 # One walk: each page goes on where the one before ended.
-WALKED = ("http-api.md", "audience.md", "operating.md", "campaigns.md", "articles.md", "notifications.md")
+WALKED = (
+    "http-api.md",
+    "move-your-app.md",
+    "audience.md",
+    "operating.md",
+    "campaigns.md",
+    "articles.md",
+    "notifications.md",
+)
 WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
+SMTP_PORT = "2525"
 COMMAND_SECONDS = 30.0
 # A worker may need a moment: what only looks is looked at again.
 LOOKS = (
@@ -184,11 +193,11 @@ def test_the_documented_commands_do_what_the_pages_show(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Runs every console block of the README, the API's page and the operator's page, in one folder and one shell."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as free_for_smtp:
+        port, smtp_port = (str(one.getsockname()[1]) for one in (free, free_for_smtp))
     steps = [step for page in WALK for step in _steps(page)]
     assert len(steps) > 20
-    walk = Walk(tmp_path, port, warm_program(tmp_path_factory.mktemp("bin")))
+    walk = Walk(tmp_path, port, smtp_port, warm_program(tmp_path_factory.mktemp("bin")))
     try:
         for step in steps:
             walk.take(step)
@@ -199,13 +208,15 @@ def test_the_documented_commands_do_what_the_pages_show(
 class Walk:
     """A person at a shell: what one command leaves behind, the next one finds."""
 
-    def __init__(self, folder: Path, port: str, program: Path) -> None:
+    def __init__(self, folder: Path, port: str, smtp_port: str, program: Path) -> None:
         self._folder = folder
         self._port = port
+        self._smtp_port = smtp_port
         # Nobody's own settings reach the walk.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
         path = os.pathsep.join((str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
-        self._environment = {**clean, "PATH": path, "MAILWRIGHT_PORT": port, "COLUMNS": "200", "NO_COLOR": "1"}
+        ports = {"MAILWRIGHT_PORT": port, "MAILWRIGHT_SMTP_LISTEN": f"127.0.0.1:{smtp_port}"}
+        self._environment = {**clean, **ports, "PATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
         self._server: subprocess.Popen[bytes] | None = None
 
     def take(self, step: Step) -> None:
@@ -250,13 +261,16 @@ class Walk:
         except (urllib.error.URLError, OSError):
             return False
 
+    def _with_ports(self, command: str) -> str:
+        return command.replace(PORT, self._port).replace(SMTP_PORT, self._smtp_port)
+
     def _run(self, command: str) -> tuple[str, int]:
         """The shell's variables are kept in a file between commands."""
         kept = self._folder / ".variables"
         kept.touch()
         keep = f"declare -p KEY ID LATER > {kept.name} 2>/dev/null"
         done = subprocess.run(
-            ["bash", "-c", f". ./{kept.name}\n{command.replace(PORT, self._port)}\ncode=$?\n{keep}\nexit $code"],
+            ["bash", "-c", f". ./{kept.name}\n{self._with_ports(command)}\ncode=$?\n{keep}\nexit $code"],
             cwd=self._folder,
             env=self._environment,
             capture_output=True,
