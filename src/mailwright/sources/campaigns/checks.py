@@ -114,12 +114,7 @@ async def check_campaign(
         }
         for (text, *_), draft in checked.items():
             found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts), draft)
-        if planned:
-            found.problems += [_missing(each, lacking, planned) for each, lacking in missing.items() if lacking.number]
-        else:
-            # Without an audience, report the variables that no contact of the tenant has.
-            known = is_known(tenant_id)
-            found.problems += [_unknown(each) for each in required if not await _has_any(tx, known, each)]
+        found.problems += await _variable_problems(tx, tenant_id, required, missing, planned)
         if filter_ is not None and not audience_problems:
             found.warn(await _attribute_warnings(tx, tenant_id, filter_))
         excluded: Mapping[Exclusion, int] = {}
@@ -344,6 +339,20 @@ async def _count(
         planned, values = int(row[0]), row[1:]
         missing |= zip(counted, map(LackingRecipients, values[::2], values[1::2]), strict=True)
     return planned, missing
+
+
+async def _variable_problems(
+    tx: Transaction,
+    tenant_id: int,
+    required: list[RequiredVariable],
+    missing: Mapping[RequiredVariable, LackingRecipients],
+    planned: int,
+) -> list[CampaignProblem]:
+    if planned:
+        return [_missing(each, lacking, planned) for each, lacking in missing.items() if lacking.number]
+    # Without an audience, report the variables that no contact of the tenant has.
+    known = is_known(tenant_id)
+    return [_unknown(each) for each in required if not await _has_any(tx, known, each)]
 
 
 async def _has_any(tx: Transaction, members: ColumnElement[bool], required: RequiredVariable) -> bool:
