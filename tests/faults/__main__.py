@@ -18,6 +18,7 @@ from mailwright.ops import logs
 from tests.engines import postgresql, sqlite_template, valkey_server
 from tests.faults import (
     campaigns,
+    clicks,
     disks,
     drains,
     forms,
@@ -183,6 +184,13 @@ RUNS = (
         staged(notifications.run),
         {"kills": 20, "events": 100, "readers": 100},
         {"kills": 3, "events": 20, "readers": 50},
+    ),
+    Run(
+        "clicks",
+        "server killed during clicks",
+        staged(clicks.run),
+        {"kills": 10, "clicks": 10_000},
+        {"kills": 2, "clicks": 400},
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run(

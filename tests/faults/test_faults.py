@@ -5,7 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engines import Valkey, postgresql, valkey_server
-from tests.faults import disks, drains, freezes, http_answers, http_phases, kills, outages, phases, poison, same_key
+from tests.faults import (
+    clicks,
+    disks,
+    drains,
+    freezes,
+    http_answers,
+    http_phases,
+    kills,
+    outages,
+    phases,
+    poison,
+    same_key,
+)
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage, a_stage
 from tests.standins.smtp_sink import Step
@@ -31,6 +43,11 @@ async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -
 @pytest.mark.promise("never-doubled")
 async def test_worker_killed_after_the_last_byte_leaves_a_doubt(file_stage: Stage) -> None:
     every_bar_is_reached(await phases.kills(file_stage, steps=[Step.DOT]))
+
+
+@pytest.mark.promise("tracking-nothing-lost")
+async def test_killed_server_loses_no_answered_click(stage: Stage) -> None:
+    every_bar_is_reached(await clicks.run(stage, kills=1, clicks=100))
 
 
 @pytest.mark.promise("provider-phase")

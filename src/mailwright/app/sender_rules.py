@@ -11,6 +11,7 @@ from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import SenderRules
 
 # These providers sign with DKIM themselves.
+_REPORTING: Final = frozenset(["ses", "sendgrid"])  # They can report opens and clicks.
 _SIGNING: Final = frozenset(["ses", "sendgrid", "smtpbz"])
 
 
@@ -23,6 +24,8 @@ def make_sender_rules(settings: Settings, look_up: TxtLookup = look_up_txt) -> S
         settings.sender_rules_limit,
         find_unmet if leaves_this_machine(settings) else None,
         settings.postal_address,
+        settings.tracking,
+        provider_may_report=not _REPORTING.isdisjoint(providers_of(settings)),
     )
 
 

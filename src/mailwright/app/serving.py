@@ -25,6 +25,7 @@ from mailwright.app.restore_checks import make_guard, run_guard
 from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
+from mailwright.events.tracking.drain import SpoolDrain
 from mailwright.ops.child_process import ChildProcess, runs_duties, this_child
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
@@ -114,6 +115,8 @@ async def serve(
         _run_until_stopped(tasks, _look_after(api), shutdown)
         if submission is not None:
             _run_until_stopped(tasks, run_submission(engine, submission), shutdown)
+        drain = SpoolDrain(engine.database, engine.clock, engine.reports, engine.redirects)
+        _run_until_stopped(tasks, drain.run(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
         _report_started()

@@ -39,6 +39,8 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits, SendRate
 from mailwright.domain.sender_domains import SenderDomains
+from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.tracking_tokens import TrackingTokens
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.inbound_webhooks import InboundWebhooks
@@ -46,6 +48,7 @@ from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.events.rejections import SmtpRejections
 from mailwright.events.reports import Reports
 from mailwright.events.retractions import Retractions
+from mailwright.events.tracking.redirects import Redirects
 from mailwright.ops.settings import Settings
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import MAX_LEASE, Claims
@@ -59,6 +62,7 @@ from mailwright.outbox.sending_hold import HoldWatch
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
+from mailwright.pipeline.tracking import TrackingSettings
 from mailwright.policies.domains import parse_domain_limits
 from mailwright.policies.pacing import throttled_rate
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
@@ -140,6 +144,7 @@ class Engine:
     hold_watch: HoldWatch
     reports: Reports
     inbound_webhooks: InboundWebhooks
+    redirects: Redirects
     webhook_endpoints: WebhookEndpoints
     # Content and audience.
     images: ImageStore
@@ -202,6 +207,7 @@ class Engine:
         await self.inbound_webhooks.close()
         await self.mailouts.close()
         await self.reports.close()
+        self.redirects.close()
         await self.wake.close()
         if self.valkey is not None:
             await self.valkey.aclose()
@@ -261,6 +267,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         hold_watch=HoldWatch(database, clock),
         reports=reports,
         inbound_webhooks=make_webhooks(settings, reports, clock),
+        redirects=_redirects(settings, clock, database),
         webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
         images=images,
         templates=templates,
@@ -281,10 +288,23 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
     )
 
 
+def _link_secrets(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
+    """Return the configured secret of the recipients' links, and the retired ones."""
+    retired = tuple(secret.get_secret_value() for secret in settings.unsubscribe_retired_secrets)
+    return secret_text(settings.unsubscribe_secret), retired
+
+
+def _redirects(settings: Settings, clock: Clock, database: Database) -> Redirects:
+    secret, retired = _link_secrets(settings)
+    folder = settings.tracking_spool
+    return Redirects(database, clock, folder, settings.tracking, secret=secret, retired=retired)
+
+
 def public_pages(settings: Settings) -> PublicPages:
+    secret, retired = _link_secrets(settings)
     return PublicPages(
-        secret_text(settings.unsubscribe_secret),
-        retired=tuple(secret.get_secret_value() for secret in settings.unsubscribe_retired_secrets),
+        secret,
+        retired=retired,
         asks_first=settings.unsubscribe_confirm,
         sender=sender_of(settings).name,
         unsubscribe_url=settings.unsubscribe_url,
@@ -438,7 +458,14 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         WebViewTokens(secret),
         tags_bounces=settings.bounce_tag,
         domains=sender_domains(settings),
+        tracking=_tracking(settings, secret),
     )
+
+
+def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
+    if settings.tracking is TrackingMode.OFF:
+        return None
+    return TrackingSettings(settings.tracking, TrackingTokens(secret), settings.public_url, settings.unsubscribe_url)
 
 
 def sender_domains(settings: Settings) -> SenderDomains:

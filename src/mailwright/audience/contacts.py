@@ -11,6 +11,7 @@ from sqlalchemy import delete as delete_rows
 from mailwright.audience import contact_fields, suppressions
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.suppressions import Suppression
+from mailwright.audience.tracking_consent import TrackingConsent, audit_consent
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
@@ -44,10 +45,26 @@ class Contact:
     legal_basis_source: str | None
     legal_basis_by: str | None
     legal_basis_at: Instant | None
+    consents_to_tracking: bool | None
+    tracking_consent_wording: str | None
+    tracking_consent_source: str | None
+    tracking_consent_at: Instant | None
 
     @property
     def is_deleted(self) -> bool:
         return self.deleted_at is not None
+
+    @property
+    def tracking_consent(self) -> TrackingConsent | None:
+        """The contact's decision about the recording of opens and clicks; None if they were never asked."""
+        if self.consents_to_tracking is None:
+            return None
+        return TrackingConsent(
+            self.consents_to_tracking,
+            self.tracking_consent_wording,
+            self.tracking_consent_source or "",
+            self.tracking_consent_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,7 @@ class ContactChange:
     attributes: Mapping[str, Any] | None = None  # a value of None removes the attribute
     tags: Sequence[str] | None = None  # the complete set: other tags are removed
     legal_basis: LegalBasisRecord | None = None
+    tracking_consent: TrackingConsent | None = None
 
 
 async def put(
@@ -145,6 +163,8 @@ async def put(
     basis = change.legal_basis
     if basis is not None:
         values |= basis.columns(now)
+    if change.tracking_consent is not None:
+        values |= change.tracking_consent.columns(now)
     tags = None if change.tags is None else contact_fields.normalize_tags(change.tags)
     async with database.write() as tx:
         row = await _lock_or_create(tx, tenant_id, address_, now)
@@ -167,6 +187,8 @@ async def put(
                 tenant_id=tenant_id,
                 detail={"basis": basis.basis, "source": basis.source},
             )
+        if change.tracking_consent is not None:
+            await audit_consent(tx, tenant_id, address_, change.tracking_consent, now, actor=actor)
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:

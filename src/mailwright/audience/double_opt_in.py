@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 from mailwright.audience import lists, status
 from mailwright.audience.confirmation_texts import text_for
 from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.tracking_consent import confirm_consent
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
@@ -103,6 +104,7 @@ class DoubleOptIn:
                 async with status.recording_subscription_events(tx, tenant_id, request.email, source=SOURCE, now=now):
                     await status.subscribe(tx, tenant_id, [request.email], list_key, source=SOURCE, now=now)
                 await tx.execute(update(subscriptions).where(subscription_condition(request)).values(confirmed_at=now))
+                await confirm_consent(tx, tenant_id, request.email, now)
             return await _is_subscribed(tx, request)
 
     async def _confirmation_email(self, tx: Transaction, request: DoubleOptInRequest, now: Instant) -> NewMessage:

@@ -238,7 +238,8 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
     await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == contact.id))
     about_them = ("name", "locale", "timezone", "bounce_type", "bounce_subtype")
     basis = ("legal_basis", "legal_basis_source", "legal_basis_by", "legal_basis_at")
-    nothing = dict.fromkeys((*about_them, *basis))
+    consent = ("tracking_consent_wording", "tracking_consent_source", "tracking_consent_at", "consents_to_tracking")
+    nothing = dict.fromkeys((*about_them, *basis, *consent))
     await tx.execute(
         update(contacts)
         .where(contacts.c.id == contact.id)

@@ -115,7 +115,9 @@ def _sent_messages(activity: MessageActivity, now: Instant) -> Select[Any]:
 
 
 def _messages_with_event(type_: EventType, activity: MessageActivity, now: Instant) -> Select[Any]:
-    is_type = events.c.type == type_.value
+    """Select the messages with an event. Opens and clicks of machines do not count."""
+    by_person = events.c.metadata.not_like('%"isMachine"_true%')
+    is_type = and_(events.c.type == type_.value, by_person)
     return (
         select(messages.c.id)
         .join_from(messages, events, events.c.message_key == messages.c.id)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
@@ -69,6 +70,7 @@ class List:
     is_public: bool  # shown to every contact on the preference page
     created_at: Instant
     requires_confirmation: bool = False  # double opt-in
+    tracking: str | None = None  # the widest tracking of the list's messages
 
 
 async def create(
@@ -81,6 +83,7 @@ async def create(
     description: str | None = None,
     is_public: bool = True,
     requires_confirmation: bool = False,
+    tracking: TrackingMode | None = None,
     actor: str | None = None,
 ) -> List:
     """Create a list. An `actor` is recorded in the audit log."""
@@ -90,7 +93,7 @@ async def create(
         )
     if list_key == GENERAL:
         raise ListExists("The list general always exists. It stands for all bulk email.", field="listKey")
-    new_list = List(list_key, name or list_key, description, is_public, clock.now(), requires_confirmation)
+    new_list = List(list_key, name or list_key, description, is_public, clock.now(), requires_confirmation, tracking)
     values = {field: getattr(new_list, field) for field in List.__slots__}
     try:
         async with database.write() as tx:
@@ -114,6 +117,7 @@ async def edit(
     description: str | None = None,
     is_public: bool | None = None,
     requires_confirmation: bool | None = None,
+    tracking: TrackingMode | None = None,
     actor: str,
 ) -> List:
     """Change a list. None keeps a value, and an empty description removes it.
@@ -125,6 +129,7 @@ async def edit(
         "description": description,
         "is_public": is_public,
         "requires_confirmation": requires_confirmation,
+        "tracking": tracking,
     }
     new_values = {field: value if value != "" else None for field, value in given.items() if value is not None}
     matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)

@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.audience import contacts as contact_store
-from mailwright.audience.contacts import ContactDetails
+from mailwright.audience.contacts import Contact, ContactDetails
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database
@@ -65,6 +65,7 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         "legalBasisSource": contact.legal_basis_source,
         "legalBasisBy": contact.legal_basis_by,
         "legalBasisAt": isoformat(contact.legal_basis_at),
+        "trackingConsent": _consent(contact),
         "createdAt": isoformat(contact.created_at),
         "lists": [
             {
@@ -87,6 +88,14 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         ],
         "messages": await _export_messages(database, tenant_id, contact.email),
     }
+
+
+def _consent(contact: Contact) -> dict[str, Any] | None:
+    consent = contact.tracking_consent
+    if consent is None:
+        return None
+    decided = {"isGiven": consent.is_given, "wording": consent.wording, "source": consent.source}
+    return {**decided, "at": isoformat(consent.at)}
 
 
 async def _export_messages(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:

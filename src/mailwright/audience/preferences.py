@@ -16,6 +16,7 @@ from mailwright.audience.status import (
     unsubscribe,
 )
 from mailwright.audience.suppressions import ALL_MESSAGES
+from mailwright.audience.tracking_consent import TrackingConsent, set_consent
 from mailwright.domain.clock import Clock, Instant
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
@@ -27,6 +28,7 @@ class PreferenceChoice:
     selected: frozenset[str]
     locale: str | None  # None keeps the language
     unsubscribe_all: bool = False
+    tracking_consent: TrackingConsent | None = None  # None if the page did not ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,9 @@ async def update_preferences(
         if choice.locale is not None:
             contact = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
             await tx.execute(update(contacts).where(*contact).values(locale=choice.locale))
+        consent = choice.tracking_consent
+        if consent is not None and consent.is_given != bool(before.consents_to_tracking):
+            await set_consent(tx, tenant_id, email, consent, now)
         after = await load_preferences(tx, tenant_id, email)
         await subscription_events.record_changes(
             tx,

@@ -256,6 +256,7 @@ class ContactPreferences:
     locale: str | None
     scopes: Mapping[str, str]  # suppressed scopes with their reasons
     lists: tuple[ListPreference, ...]
+    consents_to_tracking: bool | None = None
 
     @property
     def receives_bulk_email(self) -> bool:
@@ -276,8 +277,11 @@ async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPre
     known = await tx.run(CONTACT_STATUS, **contact)
     scopes = {row.list_key: row.reason for row in await tx.run(SUPPRESSION_SCOPES, **contact)}
     states = tuple([_list_preference(row) for row in await tx.run(LIST_PREFERENCES, **contact)])
-    status, locale = (ContactStatus(known[0].status), known[0].locale) if known else (ContactStatus.ACTIVE, None)
-    return ContactPreferences(contact["email"], status, locale, scopes, states)
+    if not known:
+        return ContactPreferences(contact["email"], ContactStatus.ACTIVE, None, scopes, states)
+    [row] = known
+    consents = None if row.consents_to_tracking is None else bool(row.consents_to_tracking)
+    return ContactPreferences(contact["email"], ContactStatus(row.status), row.locale, scopes, states, consents)
 
 
 async def lock_contact(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:

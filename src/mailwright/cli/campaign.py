@@ -38,6 +38,8 @@ from mailwright.cli.campaign_options import (
     TemplateId,
     TestPercent,
     TextFile,
+    Tracking,
+    Utm,
     Variables,
     Variants,
     WaitMinutes,
@@ -144,6 +146,8 @@ def create(
     winner_by: WinnerBy = None,
     min_confidence: MinConfidence = None,
     if_undecided: IfUndecided = None,
+    tracking: Tracking = None,
+    utm: Utm = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
@@ -206,6 +210,7 @@ def check(
         out.print(f"{verdict} ({_people(examined.planned)}).")
         if examined.excluded:
             out.print(exclusion_sentence(examined.excluded), soft_wrap=True)
+        out.print(examined.tracking.sentence, soft_wrap=True)
     if examined.problems:
         raise typer.Exit(NEGATIVE)
 

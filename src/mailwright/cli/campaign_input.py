@@ -47,6 +47,8 @@ def definition(options: Options) -> dict[str, Any]:
             "limits": limits(options),
             "experiment": _ab_test(options) if options["variants"] else None,
             "scheduledAt": options["schedule"],
+            "tracking": options["tracking"],
+            "utm": variables(options["utm"], "--utm") if options["utm"] else None,
         }
     )
 
@@ -81,12 +83,12 @@ def limits(options: Options) -> dict[str, Any]:
     return {_camel(name): _limit(options[name]) for name in LIMITS if options[name] is not None}
 
 
-def variables(given: list[str]) -> dict[str, Any]:
+def variables(given: list[str], option: str = "--var") -> dict[str, Any]:
     found = {}
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InvalidInput(f"{text!r} must look like `season=spring`", field="--var")
+            raise InvalidInput(f"{text!r} must look like `season=spring`", field=option)
         found[name] = json_or_text(value)
     return found
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mailwright.domain.tracking import TrackingMode
+
 Name = Annotated[str, typer.Option(help="The internal name.", show_default=False)]
 Subject = Annotated[
     str | None, typer.Option(help="May use variables: Hello {{ name }}.", show_default="the template's")
@@ -38,6 +40,16 @@ SendTime = Annotated[
         metavar="TIME",
         help="Send time, for example 2027-01-15T08:00, in the tenant's time zone unless one is given.",
         show_default=False,
+    ),
+]
+Tracking = Annotated[
+    TrackingMode | None,
+    typer.Option(help="How opens and clicks are recorded.", show_default="as the lists and the tenant allow"),
+]
+Utm = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE", help="A UTM parameter of tracked links: source, medium, campaign …", show_default=False
     ),
 ]
 Attach = Annotated[

@@ -16,6 +16,7 @@ from mailwright.domain.sizes import size_text
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import deferral_text
+from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
@@ -28,6 +29,7 @@ SHAPES: Final = {
     CampaignStatus.SENT: ("✓", "green"),
     CampaignStatus.CANCELLED: ("–", "bright_black"),
 }
+MAX_SHOWN_LINKS = 10
 BAR_WIDTH: Final = 40
 
 
@@ -79,6 +81,7 @@ def picture(view: View) -> RenderableType:
         ("audience", ", ".join(_audience(campaign))),
         ("attachments", "\n".join(f"{each.filename} ({size_text(each.size_bytes)})" for each in campaign.attachments)),
         ("limits", ", ".join(limits(campaign)) or None),
+        ("tracking", campaign.definition.tracking),
         ("started", _time(campaign.started_at)),
         ("finished", _time(campaign.finished_at)),
     ]
@@ -92,6 +95,8 @@ def picture(view: View) -> RenderableType:
     lines = [Text(_figures(counts))]
     if reported := _results(view.numbers):
         lines.append(Text(reported))
+    if view.numbers is not None and view.numbers.engagement is not None:
+        lines += [Text(line) for line in _engagement(view.numbers.engagement)]
     if view.numbers is not None and view.numbers.ab_test is not None:
         lines.append(Text(ab_test_text(view.numbers.ab_test)))
     return Group(grid, bar, *lines)
@@ -136,6 +141,15 @@ def _results(numbers: CampaignNumbers | None) -> str:
     if numbers is None:
         return ""
     return ", ".join(f"{name} {number:,}" for name, number in asdict(numbers.results).items() if number)
+
+
+def _engagement(engagement: CampaignEngagement) -> Iterable[str]:
+    """Yield what machines did, anonymous totals, and the most clicked links."""
+    for name, counts in (("opens", engagement.opens), ("clicks", engagement.clicks)):
+        if counts.machines or counts.total > counts.people:
+            yield f"{name}: {counts.people:,} by recipients, {counts.total:,} in total, {counts.machines:,} by machines"
+    for link in engagement.links[:MAX_SHOWN_LINKS]:
+        yield f"clicked by {link.people:,}, {link.total:,} in total: {link.url}"
 
 
 def _grid(facts: Iterable[tuple[str, Any]]) -> Table:

@@ -13,6 +13,7 @@ from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import scope_text
+from mailwright.audience.tracking_consent import make_consent
 from mailwright.cli import contact_files
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
@@ -110,6 +111,34 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
 
     run(work)
     out.print(f"{email} is active again.", markup=False)
+
+
+@app.command("tracking-consent")
+def tracking_consent(
+    email: Email,
+    *,
+    given: Annotated[bool, typer.Option("--given/--withdrawn", help="Whether the contact agrees.", show_default=False)],
+    wording: Annotated[
+        str | None, typer.Option(help="The text that the contact agreed to; needed for consent.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Where the contact decided, for example a form.", show_default=False)
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Record whether a contact agrees that their opens and clicks are recorded."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await contacts.find_by_email(at.database, owner.id, email)
+        now = at.clock.now()
+        consent = make_consent(is_given=given, wording=wording, source=source or CONSOLE, now=now)
+        change = contacts.ContactChange(tracking_consent=consent)
+        await contacts.put(at.database, at.clock, owner.id, email, change, actor=CONSOLE)
+
+    run(work)
+    done = "may be recorded" if given else "are not recorded"
+    out.print(f"Opens and clicks of {email} {done}.", markup=False)
 
 
 @app.command("legal-basis")
@@ -214,10 +243,19 @@ def _header(person: Contact) -> Table:
         ("Language", person.locale),
         ("Time zone", person.timezone),
         ("Legal basis", _legal_basis(person)),
+        ("Tracking", _tracking_consent(person)),
     ):
         if value:
             made.add_row(name, value)
     return made
+
+
+def _tracking_consent(person: Contact) -> str | None:
+    consent = person.tracking_consent
+    if consent is None:
+        return None
+    decision = f"consent to “{consent.wording}”" if consent.is_given else "no consent"
+    return f"{decision}, {consent.source}, {clock_time(consent.at)}"
 
 
 def _legal_basis(person: Contact) -> str | None:

@@ -12,6 +12,7 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -22,6 +23,10 @@ from mailwright.sources.api.validation import parse
 app = group("Mailing lists and subscriptions.")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The list key, for example product-news.", show_default=False)]
+Tracking = Annotated[
+    TrackingMode | None,
+    typer.Option(help="Widest tracking of opens and clicks of this list's emails.", show_default=False),
+]
 Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
 
@@ -37,6 +42,7 @@ def create(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Require double opt-in: new subscribers confirm by email.")
     ] = False,
+    tracking: Tracking = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a list. Recipients can unsubscribe from each list separately."""
@@ -52,6 +58,7 @@ def create(
             description=description,
             is_public=public,
             requires_confirmation=confirm,
+            tracking=tracking,
             actor=CONSOLE,
         )
 
@@ -108,14 +115,21 @@ def edit(
             show_default=False,
         ),
     ] = None,
+    tracking: Tracking = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Edit a list. Options that are not given stay as they are."""
-    if name is None and description is None and public is None and confirm is None:
-        raise typer.BadParameter("give at least one of --name, --description, --public, --confirm")
+    if all(each is None for each in (name, description, public, confirm, tracking)):
+        raise typer.BadParameter("give at least one of --name, --description, --public, --confirm, --tracking")
     wanted = parse(
         ListUpdateRequest,
-        {"name": name, "description": description, "isPublic": public, "requiresConfirmation": confirm},
+        {
+            "name": name,
+            "description": description,
+            "isPublic": public,
+            "requiresConfirmation": confirm,
+            "tracking": tracking,
+        },
     )
 
     async def work(at: Installation) -> List:
@@ -129,6 +143,7 @@ def edit(
             description=wanted.description,
             is_public=wanted.is_public,
             requires_confirmation=wanted.requires_confirmation,
+            tracking=wanted.tracking,
             actor=CONSOLE,
         )
 

@@ -53,6 +53,18 @@ Alone = Annotated[
     str | None,
     typer.Option(metavar="yes|no|none", help="Send one message at a time.", show_default=False),
 ]
+Tracking = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE|none", help="Widest tracking of opens and clicks: off, anonymous, individual.", show_default=False
+    ),
+]
+TrackingHost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL|none", help="Host of tracked links, for example https://click.example.com.", show_default=False
+    ),
+]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 _YES_NO = {"yes": True, "no": False}
@@ -72,6 +84,8 @@ def create(
     warmup_since: Warmup = None,
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
+    tracking: Tracking = None,
+    tracking_host: TrackingHost = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -85,6 +99,8 @@ def create(
         warmup_since=warmup_since,
         interval_ms=interval_ms,
         one_at_a_time=one_at_a_time,
+        tracking=tracking,
+        tracking_host=tracking_host,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -149,6 +165,8 @@ def edit(
     warmup_since: Warmup = None,
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
+    tracking: Tracking = None,
+    tracking_host: TrackingHost = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
@@ -162,6 +180,8 @@ def edit(
         warmup_since=warmup_since,
         interval_ms=interval_ms,
         one_at_a_time=one_at_a_time,
+        tracking=tracking,
+        tracking_host=tracking_host,
     )
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
@@ -222,6 +242,8 @@ def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
         made.add_row(
             label, _limit_text(own) if own is not None else f"{_limit_text(getattr(defaults, name))} (settings)"
         )
+    made.add_row("tracking", tenant.tracking or "not restricted")
+    made.add_row("tracking host", tenant.tracking_host or "the public URL")
     made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
 

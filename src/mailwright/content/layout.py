@@ -5,10 +5,11 @@ rendered by the engine for each recipient. Both ways give the same email.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from html import unescape
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from mailwright.content.template import (
     lookup,
     split_marks,
 )
+from mailwright.content.tracked_links import LinkRewriter, TrackedRecipient, replace_hrefs, url_of, with_pixel
 from mailwright.domain.clock import Instant
 
 __all__ = [
@@ -86,9 +88,11 @@ class SharedHeaders:
 class Layout:
     """Compiled once and used from any thread: filling changes nothing in it."""
 
-    def __init__(self, template: Template, shared: SharedHeaders) -> None:
+    def __init__(self, template: Template, shared: SharedHeaders, links: LinkRewriter | None = None) -> None:
+        """`links`: replaces the links of the HTML, so that clicks are recorded. The text part keeps its links."""
         self.variables = template.variables
-        subject, plan = template.subject.flat, _make_plan(template)
+        self._links = links
+        subject, plan = template.subject.flat, _make_plan(template, links)
         self._sources = [
             None if part is None else part.source for part in (template.subject, template.html, template.text)
         ]
@@ -101,34 +105,67 @@ class Layout:
         self._fixed_lines = _fixed_lines(shared)
 
     @classmethod
-    def compile(cls, shared: SharedHeaders, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
+    def compile(
+        cls,
+        shared: SharedHeaders,
+        *,
+        subject: str,
+        html: str | None,
+        text: str | None = None,
+        links: LinkRewriter | None = None,
+    ) -> "Layout":
         """Compile a template. All of its problems are raised here, except those that depend on a value."""
-        return cls(Template(subject=subject, html=html, text=text), shared)
+        return cls(Template(subject=subject, html=html, text=text), shared, links)
 
     @property
     def is_flat(self) -> bool:
         return not isinstance(self._compiled, Template)
 
-    def fill(self, recipient: RecipientHeaders, values: Values, enclosure: Enclosure | None = None) -> bytes:
-        """Return the complete email for one recipient, with the attachments that all recipients share."""
-        if enclosure is None:
-            return self._fill(recipient, values, b"")
-        return self._fill(recipient, values, enclosure.before) + enclosure.after
+    def fill(
+        self,
+        recipient: RecipientHeaders,
+        values: Values,
+        enclosure: Enclosure | None = None,
+        tracked: TrackedRecipient | None = None,
+    ) -> bytes:
+        """Return the complete email for one recipient, with the attachments that all recipients share.
 
-    def _fill(self, recipient: RecipientHeaders, values: Values, opening: bytes) -> bytes:
+        `tracked`: whom the tracked links name. None if the layout has none, or if they name nobody.
+        """
+        if enclosure is None:
+            return self._fill(recipient, values, b"", tracked)
+        return self._fill(recipient, values, enclosure.before, tracked) + enclosure.after
+
+    def _fill(
+        self, recipient: RecipientHeaders, values: Values, opening: bytes, tracked: TrackedRecipient | None
+    ) -> bytes:
         if isinstance(self._compiled, Template):
-            return self._rendered(self._compiled, recipient, values, opening)
+            return self._rendered(self._compiled, recipient, values, opening, tracked)
         subject, plan = self._compiled
         if any(not lookup(values, path) for path in plan.addresses):
             source, html, text = self._sources
-            return self._rendered(Template(subject=source or "", html=html, text=text), recipient, values, opening)
-        return plan.fill(self._head(recipient, _fill_subject(subject, values)) + opening, values)
+            template = Template(subject=source or "", html=html, text=text)
+            return self._rendered(template, recipient, values, opening, tracked)
+        head = self._head(recipient, _fill_subject(subject, values)) + opening
+        if tracked is not None:
+            values = {**values, **plan.personal_values(tracked, values)}
+        return plan.fill(head, values)
 
-    def _rendered(self, template: Template, recipient: RecipientHeaders, values: Values, opening: bytes) -> bytes:
+    def _rendered(
+        self,
+        template: Template,
+        recipient: RecipientHeaders,
+        values: Values,
+        opening: bytes,
+        tracked: TrackedRecipient | None,
+    ) -> bytes:
         subject, html, text = template.render(values)
         body = mime.text_part("plain", text or "")
         if html is None:
             return b"".join([self._head(recipient, subject), opening, body, b"\r\n"])
+        if self._links is not None:
+            own = tuple(str(values.get(name, "")) for name in RECIPIENT_LINKS)
+            html = self._links.rewrite(html, tracked, own)
         body = mime.alternative(_IDENTITY, [body, mime.text_part("html", html)])
         return b"".join([self._head(recipient, subject), opening, body])
 
@@ -183,30 +220,75 @@ _UNESCAPED_TEXT = frozenset(
 _COMPOSED = frozenset(["style", "srcset", "imagesrcset", "srcdoc", "values", "ping", "archive"])
 
 
+# The variables with the recipient's own pages, which are never tracked.
+RECIPIENT_LINKS = ("unsubscribe_url", "preferences_url", "web_view_url")
+# The values of tracked links. No variable has such a name.
+_RECIPIENT_PART: Path = (f"{MARK_START}recipient",)
+_PERSONAL_LINK = f"{MARK_START}link"
+
+
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A variable of the template."""
+    """A variable of the template, or a part of a tracked link, which is already HTML."""
 
     path: Path
     is_url: bool
+    is_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _TrackedHtml:
+    """The HTML with tracked links: its slots, and the links that contain values of the recipient."""
+
+    html: FlatTemplate
+    links: LinkRewriter
+    personal: Mapping[Path, FlatTemplate]
+
+    def values(self, recipient: TrackedRecipient, values: Values) -> dict[str, str]:
+        found = {_RECIPIENT_PART[0]: recipient.part}
+        for path, url in self.personal.items():
+            texts = [as_text(lookup(values, each)) for each in url.paths]
+            finished = "".join(
+                [url.pieces[0], *(part for pair in zip(texts, url.pieces[1:], strict=True) for part in pair)]
+            )
+            if scheme := html_rules.dangerous_url(finished):
+                raise UnsafeValue(f"The value of {'.'.join(url.paths[0])} is a {scheme} URL.")
+            found[path[0]] = self.links.personal_href(url_of(finished), recipient)
+        return found
 
 
 class _Plan:
     """Prepared pieces and slots, and their order in the email."""
 
-    def __init__(self, fixed: list[bytes], slots: list[_Slot], order: list[int], addresses: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        fixed: list[bytes],
+        slots: list[_Slot],
+        order: list[int],
+        addresses: tuple[Path, ...],
+        tracked: _TrackedHtml | None,
+    ) -> None:
         """`addresses`: values that are the whole address of a link, which is not written if they are empty."""
         self.addresses = addresses
+        self._tracked = tracked
         self._fixed = tuple(fixed)
         self._slots = slots
         self._pick = _value_picker([slot.path for slot in slots])
         # The head, the fixed pieces, then each slot's value as HTML and as text; the order picks from these.
         self._arrange = itemgetter(*order)
 
+    def personal_values(self, recipient: TrackedRecipient, values: Values) -> dict[str, str]:
+        """Return the values of the slots in tracked links."""
+        return {} if self._tracked is None else self._tracked.values(recipient, values)
+
     def fill(self, head: bytes, values: Values) -> bytes:
         pieces = [head, *self._fixed]
         for slot, found in zip(self._slots, self._pick(values), strict=True):
             value = found if type(found) is str else as_text(found)
+            if slot.is_link:
+                written = mime.quoted_printable(value)
+                pieces += (written, written)
+                continue
             if slot.is_url and (scheme := html_rules.dangerous_url(value)):
                 raise UnsafeValue(f"The value of {'.'.join(slot.path)} is a {scheme} URL.")
             pieces += (
@@ -298,7 +380,7 @@ def _fill_subject(flat: FlatTemplate, values: Values) -> str:
     return subject
 
 
-def _make_plan(template: Template) -> _Plan | None:
+def _make_plan(template: Template, links: LinkRewriter | None) -> _Plan | None:
     """Return None if a part needs the engine for every recipient."""
     html = template.html.flat if template.html else None
     if template.html and html is None:
@@ -309,7 +391,35 @@ def _make_plan(template: Template) -> _Plan | None:
     urls = _url_slots(html) if html else frozenset[int]()
     if urls is None:
         return None
-    return _encode_plan(html, text, urls, addresses)
+    begin_urls = {html.paths[number] for number in urls} if html else set[Path]()
+    tracked = _track(html, links) if html and links else None
+    return _encode_plan(tracked.html if tracked else html, text, begin_urls, addresses, tracked)
+
+
+def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
+    """Replace the links of the HTML: one slot for the recipient, and one for each link with values of theirs."""
+    paths = [*html.paths, _RECIPIENT_PART]
+    end = f"{MARK_START}{len(html.paths)}{MARK_END}" if links.is_individual else ""
+    personal: dict[Path, FlatTemplate] = {}
+
+    def replacement(value: str) -> str | None:
+        pieces, numbers = split_marks(value)
+        url, own = url_of(value), tuple(html.paths[number] for number in numbers)
+        if not numbers and (shared := links.fixed.get(url)) is not None:
+            return f"{links.base_url}{shared}{end}"
+        is_own_page = any(path[-1] in RECIPIENT_LINKS for path in own)
+        begins_with_value = bool(numbers) and not pieces[0].strip()
+        if not end or is_own_page or not (begins_with_value or links.is_tracked(url)):
+            return None
+        path = (f"{_PERSONAL_LINK}{len(personal)}",)
+        personal[path] = FlatTemplate(tuple(unescape(piece) for piece in pieces), own)
+        paths.append(path)
+        return f"{MARK_START}{len(paths) - 1}{MARK_END}"
+
+    marked = replace_hrefs(_with_marks(html, f"{MARK_START}{{}}{MARK_END}"), replacement)
+    marked = with_pixel(marked, f"{links.base_url}{links.tokens.pixel}{end}")
+    pieces, numbers = split_marks(marked)
+    return _TrackedHtml(FlatTemplate(tuple(pieces), tuple(paths[number] for number in numbers)), links, personal)
 
 
 def _derive_text(html: FlatTemplate | None) -> tuple[FlatTemplate | None, tuple[Path, ...]]:
@@ -391,7 +501,11 @@ def _slot_risk(place: html_rules.HtmlValue) -> _SlotRisk:
 
 
 def _encode_plan(
-    html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int], addresses: tuple[Path, ...]
+    html: FlatTemplate | None,
+    text: FlatTemplate,
+    begin_urls: Collection[Path],
+    addresses: tuple[Path, ...],
+    tracked: _TrackedHtml | None,
 ) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
@@ -405,8 +519,13 @@ def _encode_plan(
             order.append(len(fixed))
         else:
             order.append(-2 * (len(paths) - paths.index(piece.path)) + (0 if piece.as_html else 1))
-    begin_urls = {html.paths[number] for number in urls} if html else set()
-    return _Plan(fixed, [_Slot(path, path in begin_urls) for path in paths], order, addresses)
+    return _Plan(
+        fixed,
+        [_Slot(path, path in begin_urls, path[0].startswith(MARK_START)) for path in paths],
+        order,
+        addresses,
+        tracked,
+    )
 
 
 class _ValueSlot(NamedTuple):

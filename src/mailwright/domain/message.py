@@ -120,6 +120,12 @@ class Claimed:
     deferred_since: Instant | None = None  # The first of these deferrals.
     retry_until: Instant | None = None  # The end of the lifetime, known since the first of these deferrals.
     content_digest: str | None = None  # Names the bytes of an email that an application wrote.
+    campaign_key: int | None = None
+    # The tracking settings of the tenant and the list, and the tenant's host of tracked links; None if not set.
+    tenant_tracking: str | None = None
+    list_tracking: str | None = None
+    tracking_host: str | None = None
+    consents_to_tracking: bool = False
 
     @property
     def priority(self) -> int:

@@ -15,7 +15,7 @@ import orjson
 from mailwright.audience import status
 from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
-from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
@@ -35,6 +35,7 @@ from mailwright.storage.statements import statement
 
 __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "TakenReports", "take"]
 
+FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
@@ -60,6 +61,10 @@ REPORTABLE: Final = frozenset(
         EventType.DEFERRED,
     }
 )
+
+ENGAGEMENT: Final = frozenset({EventType.OPENED, EventType.CLICKED})
+# Two sources that report the same open or click differ by less than this.
+SAME_ENGAGEMENT: Final = MINUTE
 
 # Verdicts that change a contact without counting other reports.
 DECISIVE: Final = (ContactVerdict.HARD_BOUNCE, ContactVerdict.COMPLAINT, ContactVerdict.UNSUBSCRIBE)
@@ -242,7 +247,8 @@ async def take(
     for report in reports:
         first.setdefault(_key(report), report)
     taken = await _understood(tx, first, proves=proves, by_address=by_address)
-    new = await _insert(tx, taken.values(), now)
+    known_elsewhere = await _reported_elsewhere(tx, taken.values())
+    new = await _insert(tx, [one for one in taken.values() if one.key not in known_elsewhere], now)
     await _record(tx, new, now)
     await _update_contacts(tx, new, soft, now)
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
@@ -354,6 +360,19 @@ async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Ta
         return []
     inserted = {(row.tenant_id, row.key) for row in await tx.run(INSERT_REPORTS, reports=rows, now=now)}
     return [one for one in taken if one.name in inserted]
+
+
+async def _reported_elsewhere(tx: Runner, taken: Iterable[_Taken]) -> set[str]:
+    """Return the opens and clicks that another source has reported: our own link and the provider's see the same."""
+    rows = [
+        {**{name: _report_row(one)[name] for name in ("key", "message_key", "type", "at")}, "source": one.report.source}
+        for one in taken
+        if one.report.type in ENGAGEMENT
+    ]
+    if not rows:
+        return set()
+    found = await tx.run(FIND_REPORTED_ELSEWHERE, reports=rows, window=SAME_ENGAGEMENT)
+    return {row.key for row in found}
 
 
 async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:

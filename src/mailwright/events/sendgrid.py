@@ -13,6 +13,7 @@ from mailwright.domain.states import EventType
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
 from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.tracking.machines import is_machine_report
 
 SOURCE = "sendgrid"
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -116,13 +117,17 @@ def _deferred(event: Mapping[str, Any]) -> _ParsedEvent:
 
 
 def _opened(event: Mapping[str, Any]) -> _ParsedEvent:
-    """Parse an open. `machineOpen` marks mailboxes that load images automatically."""
-    metadata = clean_metadata(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
+    """Parse an open. SendGrid marks mailboxes that load images automatically."""
+    agent = event.get("useragent")
+    is_machine = event.get("sg_machine_open") is True or is_machine_report(agent)
+    metadata = clean_metadata(isMachine=is_machine, userAgent=agent)
     return _ParsedEvent(EventType.OPENED, metadata=metadata)
 
 
 def _clicked(event: Mapping[str, Any]) -> _ParsedEvent:
-    metadata = clean_metadata(link=link_without_query(event.get("url")), userAgent=event.get("useragent"))
+    agent = event.get("useragent")
+    url = link_without_query(event.get("url"))
+    metadata = clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent)
     return _ParsedEvent(EventType.CLICKED, metadata=metadata)
 
 

@@ -13,6 +13,7 @@ from mailwright.domain.states import EventType
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import address_key, clean_metadata, link_without_query, parse_outbox_id, parse_time
 from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.tracking.machines import is_machine_report
 
 SOURCE = "ses"
 # The tag that our SES provider sets, and the headers of the message.
@@ -210,7 +211,13 @@ def _delays(message: _SesMessage, delay: Mapping[str, Any]) -> Iterator[Report]:
 def _open(message: _SesMessage, details: Mapping[str, Any]) -> Iterator[Report]:
     at = details.get("timestamp")
     yield message.report(
-        EventType.OPENED, message.only_recipient, at, message.message_id, str(at), userAgent=details.get("userAgent")
+        EventType.OPENED,
+        message.only_recipient,
+        at,
+        message.message_id,
+        str(at),
+        isMachine=is_machine_report(details.get("userAgent")),
+        userAgent=details.get("userAgent"),
     )
 
 
@@ -223,7 +230,8 @@ def _click(message: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
         message.message_id,
         str(at),
         sha256(str(link).encode()).hexdigest()[:16],
-        link=link_without_query(link),
+        url=link_without_query(link),
+        isMachine=is_machine_report(click.get("userAgent")),
         userAgent=click.get("userAgent"),
     )
 

@@ -27,6 +27,7 @@ from pydantic_settings import (
 from pydantic_settings.sources import read_env_file
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
 
@@ -328,6 +329,22 @@ class Settings(BaseSettings):
         PositiveInt,
         Field(alias="MAILWRIGHT_IMPORT_LIMIT_MB", description="Maximum size of a contact file, in megabytes."),
     ] = 1024
+
+    tracking: Annotated[
+        TrackingMode,
+        Field(
+            alias="MAILWRIGHT_TRACKING",
+            description="Widest tracking of opens and clicks: `off`, `anonymous` (totals of a campaign) or "
+            "`individual` (recipients who consented). Tenants, lists and campaigns can only be stricter.",
+        ),
+    ] = TrackingMode.OFF
+    tracking_spool: Annotated[
+        Path,
+        Field(
+            alias="MAILWRIGHT_TRACKING_SPOOL",
+            description="Folder where opens and clicks wait until the database has them.",
+        ),
+    ] = Path("var/tracking")
 
     rate_per_second: Annotated[
         PositiveInt | None,

@@ -178,6 +178,11 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         deferred_since=row.deferred_since,
         retry_until=row.retry_until,
         content_digest=row.content_digest,
+        campaign_key=row.campaign_key,
+        tenant_tracking=row.tenant_tracking,
+        list_tracking=row.list_tracking,
+        tracking_host=row.tracking_host,
+        consents_to_tracking=bool(row.consents_to_tracking),
     )
 
 

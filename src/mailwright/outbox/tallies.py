@@ -4,19 +4,22 @@ A background task adds every event once, for its tenant and its campaign, shortl
 work for them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import orjson
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.statements import Statement, statement
-from mailwright.storage.tables import campaign_tallies, hourly_tallies, installation, tallies
+from mailwright.storage.tables import campaign_tallies, hourly_tallies, installation, link_tallies, tallies
 
 TALLY_EVENTS = statement(__package__, "tally_events")
 ADD_TALLIES = statement(__package__, "add_tallies")
@@ -26,11 +29,16 @@ TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
 ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
 ADD_VARIANT_TALLIES = statement(__package__, "add_variant_tallies")
 RESULTS_BY_TEMPLATE = statement(__package__, "results_by_template")
+TALLY_LINKS = statement(__package__, "tally_links")
+ADD_LINK_TALLIES = statement(__package__, "add_link_tallies")
 
 RETENTION: Final[Instant] = 400 * DAY
 # Adding this many events takes a fraction of a second.
 BATCH_SIZE: Final = 50_000
 LOOK_SECONDS: Final = 2.0
+# Longer URLs are cut: an index of PostgreSQL does not hold them.
+MAX_URL_CHARACTERS: Final = 500
+MACHINE: Final = "machine_"  # Before the type of opens and clicks by machines.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,40 @@ class TallyAccount:
     cursor: str
     tally: Statement
     additions: tuple[Statement, ...]
+    summarize: Callable[[Sequence[Any]], list[dict[str, Any]]] = lambda rows: [dict(row._mapping) for row in rows]
 
 
 TENANTS: Final = TallyAccount("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
 CAMPAIGNS: Final = TallyAccount("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VARIANT_TALLIES))
+
+
+def _summarize_clicks(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Count clicks by campaign and link."""
+    clicks: Counter[tuple[int, str, str]] = Counter()
+    first: Counter[tuple[int, str, str]] = Counter()
+    for row in rows:
+        metadata = orjson.loads(row.metadata)
+        type_ = f"{MACHINE}{EventType.CLICKED}" if metadata.get("isMachine") is True else str(EventType.CLICKED)
+        key = (row.campaign_key, type_, str(metadata.get("url") or ""))
+        clicks[key] += 1
+        first[key] += row.is_first
+    return _link_rows(clicks, first)
+
+
+def _link_rows(
+    events: Mapping[tuple[int, str, str], int], first: Mapping[tuple[int, str, str], int]
+) -> list[dict[str, Any]]:
+    rows: dict[tuple[int, str, str], dict[str, Any]] = {}
+    for (campaign_key, type_, url), number in sorted(events.items()):
+        key = (campaign_key, type_, url[:MAX_URL_CHARACTERS])
+        named = dict(zip(("campaign_key", "type", "url"), key, strict=True))
+        row = rows.setdefault(key, {**named, "events": 0, "unique_messages": 0})
+        row["events"] += number
+        row["unique_messages"] += first.get((campaign_key, type_, url), 0)
+    return list(rows.values())
+
+
+LINKS: Final = TallyAccount("links_tallied_up_to", TALLY_LINKS, (ADD_LINK_TALLIES,), _summarize_clicks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +116,7 @@ class EventTallier:
         async with self._database.read() as tx:
             seen, last = await event_horizon(tx), self._seen
             settled = _settled(seen, last)
-            batches = [await self._load_batch(tx, account, settled) for account in (TENANTS, CAMPAIGNS)]
+            batches = [await self._load_batch(tx, account, settled) for account in (TENANTS, CAMPAIGNS, LINKS)]
         if last is None or seen.oldest_running >= last.next_to_run:
             self._seen = seen
         for batch in batches:
@@ -91,7 +129,7 @@ class EventTallier:
         after = position or 0
         up_to = min(settled, after + self._batch_size)
         rows = await tx.run(account.tally, after=after, up_to=up_to) if up_to > after else ()
-        return _TallyBatch(account, after, up_to, [dict(row._mapping) for row in rows], is_first=position is None)
+        return _TallyBatch(account, after, up_to, account.summarize(rows), is_first=position is None)
 
     async def _store(self, batch: "_TallyBatch") -> None:
         """Store a batch, unless another process has moved the cursor meanwhile."""
@@ -122,7 +160,7 @@ class _TallyBatch:
     account: TallyAccount
     after: int
     up_to: int
-    rows: Sequence[dict[str, int]]
+    rows: Sequence[dict[str, Any]]
     is_first: bool
 
 
@@ -189,11 +227,51 @@ async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[st
     return {row.type: int(row.unique_messages) for row in await tx.execute(query.group_by(c.type))}
 
 
+async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str, int]:
+    """Return the number of events of each type, as far as they are tallied."""
+    c = campaign_tallies.c
+    query = select(c.type, func.sum(c.events).label("events")).where(
+        c.campaign_key == campaign_key, c.bucket_ms == HOUR
+    )
+    return {row.type: int(row.events) for row in await tx.execute(query.group_by(c.type))}
+
+
 async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
     """Count the events that are not tallied yet, by minute. With the tallies, they give the current numbers."""
     position = await _position(tx, CAMPAIGNS) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=position, campaign_key=campaign_key)
     return [CampaignTally(row.minute, row.type, row.events, row.unique_messages) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTally:
+    """Opens (without a URL) or clicks of a link. Anonymous ones count in `events` only."""
+
+    type: str
+    url: str
+    events: int
+    unique_messages: int
+
+
+async def load_link_tallies(tx: Transaction, campaign_key: int) -> list[LinkTally]:
+    """Return the current numbers, including clicks that are not tallied yet."""
+    position = await _position(tx, LINKS) or 0
+    c = link_tallies.c
+    rows = await tx.execute(select(c.type, c.url, c.events, c.unique_messages).where(c.campaign_key == campaign_key))
+    untallied = await tx.run(TALLY_LINKS, after=position, up_to=2**62)
+    totals: dict[tuple[str, str], LinkTally] = {}
+    counted: list[Mapping[str, Any]] = [dict(row._mapping) for row in rows]
+    counted += [row for row in _summarize_clicks(untallied) if row["campaign_key"] == campaign_key]
+    for row in counted:
+        known = totals.get((row["type"], row["url"]), LinkTally(row["type"], row["url"], 0, 0))
+        events, messages = known.events + row["events"], known.unique_messages + row["unique_messages"]
+        totals[row["type"], row["url"]] = LinkTally(row["type"], row["url"], events, messages)
+    return list(totals.values())
+
+
+async def add_link_tallies(tx: Transaction, counts: Mapping[tuple[int, str, str], int]) -> None:
+    """Add anonymous opens and clicks by campaign, type and URL."""
+    await tx.run(ADD_LINK_TALLIES, tallies=_link_rows(counts, {}))
 
 
 @dataclass(frozen=True, slots=True)

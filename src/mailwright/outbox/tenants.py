@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypedDict, Unpack
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import delete, insert, select, update
@@ -13,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.outbox import audit_log
 from mailwright.outbox.limits import NON_LIMIT_REASONS
@@ -52,6 +54,8 @@ class Tenant:
     warmup_since: str | None = None  # An ISO date.
     interval_ms: int | None = None
     one_at_a_time: bool | None = None
+    tracking: str | None = None  # The widest tracking of the tenant's messages.
+    tracking_host: str | None = None  # The URL of tracked links.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -65,6 +69,8 @@ class TenantChanges(TypedDict, total=False):
     warmup_since: str | None
     interval_ms: int | None
     one_at_a_time: bool | None
+    tracking: str | None
+    tracking_host: str | None
 
 
 async def create(
@@ -164,6 +170,10 @@ def _check(changes: TenantChanges) -> None:
         _check_zone(zone)
     if (since := changes.get("warmup_since")) is not None:
         _check_date(since)
+    if (mode := changes.get("tracking")) is not None and mode not in set(TrackingMode):
+        raise InvalidInput(f"The tracking must be one of {', '.join(TrackingMode)}.", field="tracking")
+    if (host := changes.get("tracking_host")) is not None:
+        _check_host(host)
 
 
 def _check_hours(text: str) -> None:
@@ -180,6 +190,16 @@ def _check_date(text: str) -> None:
         raise InvalidInput(
             "The start of the warm-up must be a date such as 2027-01-15.", field="warmup_since"
         ) from error
+
+
+def _check_host(url: str) -> None:
+    parts = urlsplit(url)
+    is_address = parts.scheme in ("https", "http") and parts.hostname and url == f"{parts.scheme}://{parts.netloc}"
+    if not is_address or "@" in parts.netloc or not url.isascii() or not url.isprintable():
+        raise InvalidInput(
+            "The tracking host must be a URL without a path, for example https://click.example.com.",
+            field="tracking_host",
+        )
 
 
 def _check_zone(text: str) -> None:

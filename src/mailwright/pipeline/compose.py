@@ -25,16 +25,19 @@ from mailwright.content.mime import EmailAttachment, EmailParts, Enclosure, buil
 from mailwright.content.raw import InvalidEmail, parse_raw
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
+from mailwright.content.text import from_html
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import ENVELOPE_FROM, Admitted, Claimed, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.sender_domains import SenderDomains
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
 from mailwright.outbox.raw_contents import load_raw_contents
 from mailwright.pipeline.conclude import ReadyMessage, fail_expired, fail_poisoned, fail_validation, is_poison
+from mailwright.pipeline.tracking import MessageTracker, TrackingSettings
 from mailwright.pipeline.validate import ValidationFailure, ValidationKind, validate
 from mailwright.storage.database import Database
 
@@ -58,6 +61,7 @@ class SenderIdentity:
     web_view_tokens: WebViewTokens | None = None
     tags_bounces: bool = True
     domains: SenderDomains = field(default_factory=SenderDomains)  # Only these are signed.
+    tracking: TrackingSettings | None = None  # None: nothing is tracked.
 
     def envelope_sender(self, outbox_id: str, sender: str) -> str:
         """Return the address for bounces. Its message id attributes even a bounce that quotes nothing."""
@@ -112,6 +116,7 @@ class Composer:
         self._signer = signer
         self._threads = threads
         self._layouts = LayoutCache()
+        self._tracker = MessageTracker(database, identity.tracking)
         self._enclosures = EnclosureCache(database)
         self._enclosed: dict[int, Enclosure] = {}  # The attachments that a campaign's messages share, by message key.
         self._raw: dict[int, bytes] = {}  # Emails that applications wrote, by message key.
@@ -120,6 +125,7 @@ class Composer:
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
         """Load what `prepare` needs from the database for a whole batch."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
+        await self._tracker.store_links(batch, self._templates)
         for claimed in batch:
             if ids := claimed.payload.get("attachmentIds"):
                 enclosure = await self._enclosures.load(claimed.tenant_id, tuple(ids))
@@ -269,10 +275,13 @@ class Composer:
         return cc, bcc
 
     def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
-        layout = self._layouts.get(_layout_key(claimed), lambda: self._compile(claimed, sender))
+        key, mode = _layout_key(claimed), self._tracker.mode_of(claimed)
+        if mode is not TrackingMode.OFF:
+            key = (*key, *self._tracker.layout_key(claimed, mode))
+        layout = self._layouts.get(key, lambda: self._compile(claimed, sender, mode))
         shows_view = "web_view_url" in layout.variables
         values = self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view)
-        return layout.fill(addressed, values, self._enclosure(claimed))
+        return layout.fill(addressed, values, self._enclosure(claimed), self._tracker.recipient(claimed, mode))
 
     def _enclosure(self, claimed: Claimed) -> Enclosure | None:
         enclosure = self._enclosed.get(claimed.message_key)
@@ -280,11 +289,12 @@ class Composer:
             raise InvalidTemplate("An attachment of this message no longer exists.")
         return enclosure
 
-    def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
+    def _compile(self, claimed: Claimed, sender: Mailbox, mode: TrackingMode) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
         reply_to = _optional_mailbox(payload.get("replyTo"))
         frame = SharedHeaders(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
-        return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
+        links = None if mode is TrackingMode.OFF else self._tracker.rewriter(claimed, mode, stored.html)
+        return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text, links=links)
 
     def _compose(
         self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
@@ -296,6 +306,10 @@ class Composer:
             template = Template(subject=stored.subject, html=stored.html, text=stored.text)
             rendered = template.render(self._values(claimed, url))
             subject, html, text = subject or rendered.subject, rendered.html, rendered.text
+        if html and (mode := self._tracker.mode_of(claimed)) is not TrackingMode.OFF:
+            text = from_html(html) if text is None else text  # The text keeps the author's links.
+            links = self._tracker.rewriter(claimed, mode, "")
+            html = links.rewrite(html, self._tracker.recipient(claimed, mode), (url,) if url else ())
         return build_email(
             EmailParts(
                 message_id=addressed.message_id,

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
@@ -142,6 +143,23 @@ class CampaignResultsResponse(ResponseModel):
     unsubscribed: int
 
 
+class EngagementCountsResponse(ResponseModel):
+    """`people` and `machines` count recipients once each: mailboxes and scanners open and click too. The totals also
+    count repeated and anonymous opens or clicks.
+    """
+
+    people: int
+    machines: int
+    total: int
+    machine_total: int
+
+
+class LinkEngagementResponse(EngagementCountsResponse):
+    """Clicks of one link."""
+
+    url: str
+
+
 class VariantResultResponse(ResponseModel):
     name: str
     sent: int
@@ -161,6 +179,20 @@ class AbTestResponse(ResponseModel):
     decided_by: str | None
     decides_at: Time | None
     results: list[VariantResultResponse]
+
+
+class CampaignReportResponse(ResponseModel):
+    """Every figure of the report page. The figures are null before the start. `links`: the most clicked first."""
+
+    campaign_id: str
+    name: str
+    status: CampaignStatus
+    counts: CampaignCountsResponse | None
+    results: CampaignResultsResponse | None
+    opens: EngagementCountsResponse | None
+    clicks: EngagementCountsResponse | None
+    links: list[LinkEngagementResponse]
+    ab_test: AbTestResponse | None
 
 
 class CampaignSummaryResponse(ResponseModel):
@@ -208,11 +240,19 @@ class CampaignProblemResponse(ResponseModel):
     message: str
 
 
+class TrackingPlanResponse(ResponseModel):
+    """How opens and clicks will be recorded. `consenting`: recipients whose own are, in the mode `individual`."""
+
+    mode: TrackingMode
+    consenting: int
+
+
 class CampaignCheckResponse(ResponseModel):
     """Result of the pre-send check: `problems` prevent the start, `warnings` do not."""
 
     may_start: bool
     planned: int
+    tracking: TrackingPlanResponse
     excluded: list[ExclusionCountResponse]
     problems: list[CampaignProblemResponse]
     warnings: list[CampaignWarningResponse]
@@ -365,6 +405,21 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
     )
 
 
+def campaign_report_response(campaign: Campaign, numbers: CampaignNumbers | None) -> CampaignReportResponse:
+    engagement = numbers.engagement if numbers else None
+    return CampaignReportResponse(
+        campaign_id=campaign.campaign_id,
+        name=campaign.name,
+        status=campaign.status,
+        counts=numbers.counts if numbers else None,
+        results=numbers.results if numbers else None,
+        opens=engagement.opens if engagement else None,
+        clicks=engagement.clicks if engagement else None,
+        links=engagement.links if engagement else [],
+        ab_test=numbers.ab_test if numbers else None,
+    )
+
+
 def attachment_responses(campaign: Campaign) -> list[CampaignAttachmentResponse]:
     return [CampaignAttachmentResponse.model_validate(attachment) for attachment in campaign.attachments]
 
@@ -380,6 +435,7 @@ def campaign_check_response(check: CampaignCheck) -> CampaignCheckResponse:
     return CampaignCheckResponse(
         may_start=not check.problems,
         planned=check.planned,
+        tracking=check.tracking,
         excluded=exclusion_count_responses(check.excluded),
         problems=check.problems,
         warnings=warning_responses(check.warnings),

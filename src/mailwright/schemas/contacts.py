@@ -7,11 +7,13 @@ from pydantic import Field
 from mailwright.audience.contacts import ContactChange, ContactDetails
 from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasisRecord, check_source, parse_legal_basis
 from mailwright.audience.status import ContactStatus
+from mailwright.audience.tracking_consent import MAX_WORDING_LENGTH, TrackingConsent, make_consent
+from mailwright.domain.clock import Instant
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.messages import MessageSummaryResponse, message_summary_response
 from mailwright.schemas.paging import Page
 from mailwright.schemas.suppressions import SuppressionResponse
-from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.api.fields import RequestModel, RequestTime
 
 
 class ContactPage(Page):
@@ -36,6 +38,19 @@ def legal_basis_record(name: str | None, source: str | None, actor: str) -> Lega
     return LegalBasisRecord(parse_legal_basis(name), check_source(source or actor), actor)
 
 
+class TrackingConsentRequest(RequestModel):
+    """A contact's decision about the recording of their opens and clicks. Consent needs the wording they agreed to."""
+
+    is_given: bool
+    wording: Annotated[str, Field(max_length=MAX_WORDING_LENGTH)] | None = None
+    source: Annotated[str, Field(max_length=MAX_SOURCE_LENGTH)] | None = None
+    at: RequestTime | None = None
+
+    def consent(self, actor: str, now: Instant) -> TrackingConsent:
+        source = self.source or actor
+        return make_consent(is_given=self.is_given, wording=self.wording, source=source, at=self.at, now=now)
+
+
 class ContactRequest(RequestModel):
     """Fields of a contact. The attribute value null and the legal basis `none` remove what is stored."""
 
@@ -46,10 +61,19 @@ class ContactRequest(RequestModel):
     tags: Annotated[list[str], Field(max_length=50)] | None = None
     legal_basis: LegalBasisName | None = None
     legal_basis_source: Annotated[str, Field(max_length=MAX_SOURCE_LENGTH)] | None = None
+    tracking_consent: TrackingConsentRequest | None = None
 
-    def change(self, actor: str) -> ContactChange:
+    def change(self, actor: str, now: Instant) -> ContactChange:
         basis = legal_basis_record(self.legal_basis, self.legal_basis_source, actor)
-        return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags, basis)
+        consent = None if self.tracking_consent is None else self.tracking_consent.consent(actor, now)
+        return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags, basis, consent)
+
+
+class TrackingConsentResponse(ResponseModel):
+    is_given: bool
+    wording: str | None
+    source: str
+    at: Time
 
 
 class ContactSummaryResponse(ResponseModel):
@@ -70,6 +94,7 @@ class ContactSummaryResponse(ResponseModel):
     legal_basis_source: str | None
     legal_basis_by: str | None
     legal_basis_at: Time | None
+    tracking_consent: TrackingConsentResponse | None
     created_at: Time
 
 

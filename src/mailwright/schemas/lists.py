@@ -1,5 +1,6 @@
 """Models of mailing lists and their subscriptions."""
 
+from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import Address, Description, ListKey, RequestModel, RequiredName
 
@@ -12,6 +13,7 @@ class ListRequest(RequestModel):
     description: Description | None = None
     is_public: bool = True
     requires_confirmation: bool = False
+    tracking: TrackingMode | None = None
 
 
 class ListUpdateRequest(RequestModel):
@@ -21,6 +23,7 @@ class ListUpdateRequest(RequestModel):
     description: Description | None = None
     is_public: bool | None = None
     requires_confirmation: bool | None = None
+    tracking: TrackingMode | None = None
 
 
 class UnsubscribeRequest(RequestModel):
@@ -41,6 +44,7 @@ class ListResponse(ResponseModel):
     description: str | None
     is_public: bool
     requires_confirmation: bool
+    tracking: TrackingMode | None
     created_at: Time
 
 

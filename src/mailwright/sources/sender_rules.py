@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mailwright.domain.tracking import TrackingMode
+
 # Returns what is missing for a sender, a sentence each. None is the sender of the settings.
 FindUnmetRules = Callable[[str | None], Awaitable[tuple[str, ...]]]
 
@@ -29,6 +31,8 @@ class SenderRules:
     limit: int
     find_unmet: FindUnmetRules | None = None  # None: no email leaves this machine
     postal_address: str | None = None  # of the settings
+    tracking: TrackingMode = TrackingMode.OFF  # of the settings
+    provider_may_report: bool = True  # a provider of the route can report opens and clicks
 
     def apply_to(self, recipients: int) -> bool:
         return self.find_unmet is not None and recipients > self.limit

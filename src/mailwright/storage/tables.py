@@ -62,6 +62,9 @@ tenants = Table(
     Column("warmup_since", Text),  # An ISO date.
     Column("interval_ms", Integer),
     Column("one_at_a_time", Boolean),
+    # The strictest tracking mode of all levels applies; None restricts nothing.
+    Column("tracking", Text),
+    Column("tracking_host", Text),  # The URL of tracked links; None for the public URL.
 )
 
 api_keys = Table(
@@ -105,6 +108,11 @@ contacts = Table(
     Column("legal_basis_source", Text),
     Column("legal_basis_by", Text),
     Column("legal_basis_at", Timestamp),
+    # Whether the contact's opens and clicks may be recorded; None if they were never asked. The wording that they saw.
+    Column("consents_to_tracking", Boolean),
+    Column("tracking_consent_wording", Text),
+    Column("tracking_consent_source", Text),
+    Column("tracking_consent_at", Timestamp),
     UniqueConstraint("tenant_id", "email"),
     # Contacts that bounced or unsubscribed, for the sync with other systems.
     partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),
@@ -147,6 +155,7 @@ lists = Table(
     Column("created_at", Timestamp, nullable=False),
     # Double opt-in: new subscribers get a confirmation email first, and nothing else until they confirm.
     Column("requires_confirmation", Boolean, nullable=False, server_default=text("false")),
+    Column("tracking", Text),
     UniqueConstraint("tenant_id", "list_key"),
 )
 
@@ -982,4 +991,26 @@ variant_tallies = Table(
     Column("sent", BigInteger, nullable=False),
     Column("opened", BigInteger, nullable=False),  # A click counts as an open.
     Column("clicked", BigInteger, nullable=False),
+)
+
+# The targets of tracked links, by their content. A redirect leads to nothing else.
+tracked_links = Table(
+    "tracked_links",
+    metadata,
+    Column("link_id", Text, primary_key=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("used_at", Timestamp, nullable=False),  # When it was last written into an email, to the day.
+    Index("ix_tracked_links_used_at", "used_at"),
+)
+
+# Opens and clicks of each campaign by link. Opens have no URL. Anonymous ones are of no message.
+link_tallies = Table(
+    "link_tallies",
+    metadata,
+    Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", Text, primary_key=True),
+    Column("url", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("unique_messages", BigInteger, nullable=False),
 )

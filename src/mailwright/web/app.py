@@ -44,6 +44,7 @@ from mailwright.web.methods import nearest_page_handler, undeclared_methods
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
 from mailwright.web.route_index import RouteIndex
+from mailwright.web.tracked_links import TrackedLinks
 
 API = (
     email,
@@ -112,6 +113,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.add_middleware(RejectNul)
     app.add_middleware(LimitBodies, import_bytes=engine.settings.import_bytes)
     app.add_middleware(RequestIds, clock=engine.clock)
+    app.add_middleware(TrackedLinks, redirects=engine.redirects)
     describe_app(app, server=engine.public_url)
     return app
 

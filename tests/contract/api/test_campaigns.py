@@ -27,7 +27,7 @@ PATH = "/v1/campaigns"
 @pytest.fixture
 async def api(bench: Bench, clock: ManualClock) -> AsyncIterator[Api]:
     await a_list(bench.database)
-    async with an_api(bench.database, clock) as api:
+    async with an_api(bench.database, clock, tracking="individual") as api:
         yield api
 
 
@@ -55,8 +55,8 @@ async def shown(api: Api, campaign_id: str) -> Any:
     return answer.json()
 
 
-async def readers(api: Api, count: int) -> None:
-    await join(api.engine.database, [address_of(number) for number in range(count)])
+async def readers(api: Api, count: int, **fields: Any) -> None:
+    await join(api.engine.database, [address_of(number) for number in range(count)], **fields)
 
 
 # From draft to report.
@@ -362,7 +362,7 @@ async def test_test_send_is_not_counted(api: Api, bench: Bench) -> None:
 
 
 async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api, bench: Bench) -> None:
-    await readers(api, 10)
+    await readers(api, 10, consents_to_tracking=True)
     experiment = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
     campaign_id = await created(api, experiment=experiment)
     await acted(api, campaign_id, "start")

@@ -193,7 +193,7 @@ def test_bounce_text_is_kept() -> None:
     report = only(an_event("bounce", type="bounce", **words))
     assert (report.bounce_type, report.bounce_subtype) == ("bounce", "Invalid Address")
     assert report.metadata == {"reason": "500 unknown recipient", "status": "5.0.0"}
-    assert only(an_event("open", sg_machine_open=True)).metadata == {"machineOpen": True}
+    assert only(an_event("open", sg_machine_open=True)).metadata == {"isMachine": True}
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="SendGrid's examples are not here")

@@ -202,7 +202,7 @@ def test_ses_topic_preferences_are_ignored() -> None:
 
 def test_link_is_stored_without_query() -> None:
     report = only(an_event("Click", "click", {"link": SECRET_LINK, "ipAddress": "192.0.2.1", "timestamp": "x"}))
-    assert report.metadata == {"link": "https://shop.example/sale/today"}
+    assert report.metadata == {"url": "https://shop.example/sale/today", "isMachine": False}
 
 
 @pytest.mark.parametrize("text", ["Successfully validated SNS topic for Amazon SES event publishing.", "", "{"])

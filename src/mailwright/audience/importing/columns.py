@@ -16,7 +16,7 @@ from mailwright.audience.importing.value_formats import ColumnFormat
 from mailwright.domain.errors import InvalidInput
 
 # The contact fields. First and last names are attributes, and form the name if there is no other.
-FIELDS: Final = ("email", "name", "locale", "timezone", "tags")
+FIELDS: Final = ("email", "name", "locale", "timezone", "tags", "tracking_consent")
 SKIPPED: Final = "-"
 MAX_COLUMNS: Final = 200
 
@@ -62,6 +62,7 @@ _TITLES: Final[Mapping[str, Sequence[str]]] = {
         "schlagwörter", "schlagworte", "étiquettes", "etichette", "labels", "tagi", "etykiety", "etiketler", "štítky",
         "taggar", "タグ", "标签", "태그",
     ),
+    "tracking_consent": ("tracking consent", "trackingConsent"),
     # Exports contain these, and imports never change them.
     SKIPPED: ("status", "lists", "created at", "contact id"),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.csv_cells import unescape_formula
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
+from mailwright.audience.tracking_consent import normalize_consent
 from mailwright.domain import address
 from mailwright.domain.divisions import OCD_IDS
 
@@ -26,16 +27,18 @@ class ContactRow:
     tags: tuple[str, ...]
     attributes: dict[str, Any]
     remark: str = ""  # for the report
+    tracking_consent: str | None = None  # the wording that the contact agreed to, or `no`
 
     def merge(self, later: "ContactRow") -> bool:
         """Merge another row of the same address, and return whether it changes anything."""
-        before = (self.name, self.locale, self.timezone, self.tags, self.attributes)
+        before = (self.name, self.locale, self.timezone, self.tags, self.attributes, self.tracking_consent)
         self.name = later.name or self.name
         self.locale = later.locale or self.locale
         self.timezone = later.timezone or self.timezone
         self.tags = tuple(sorted({*self.tags, *later.tags}))
         self.attributes = {**self.attributes, **later.attributes}
-        return before != (self.name, self.locale, self.timezone, self.tags, self.attributes)
+        self.tracking_consent = later.tracking_consent or self.tracking_consent
+        return before != (self.name, self.locale, self.timezone, self.tags, self.attributes, self.tracking_consent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class RowReader:
             written_name, email = address.split_mailbox(email)
             name = name or written_name
         remarks: list[str] = []
-        locale, timezone = (self._read_optional(cells, target, remarks) for target in _OPTIONAL)
+        locale, timezone, consent = (self._read_optional(cells, target, remarks) for target in _OPTIONAL)
         if self._formats or OCD_IDS in attributes:
             remarks += self._remarks(attributes)
         return ContactRow(
@@ -93,6 +96,7 @@ class RowReader:
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
             "; ".join(remarks),
+            consent,
         )
 
     def address(self, cells: list[str]) -> str:
@@ -152,6 +156,7 @@ class RowReader:
 _OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
     "locale": (contact_fields.normalize_locale, "a locale such as pt or pt-BR"),
     "timezone": (contact_fields.normalize_timezone, "an IANA time zone such as Europe/Lisbon"),
+    "tracking_consent": (normalize_consent, "the wording that the contact agreed to, or no"),
 }
 
 

@@ -14,6 +14,7 @@ import orjson
 from mailwright.audience.contact_fields import merge_attributes
 from mailwright.audience.importing.rows import ContactRow
 from mailwright.audience.legal_basis import LegalBasisRecord
+from mailwright.audience.tracking_consent import REFUSED
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.storage.hot import Runner
@@ -28,6 +29,7 @@ SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
 SUPPRESSED_IMPORTED = statement(_PACKAGE, "suppressed_imported")
 KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
 RECORD_LEGAL_BASIS = statement(_PACKAGE, "record_legal_basis")
+RECORD_CONSENTS = statement(_PACKAGE, "record_consents")
 TAG_IMPORTED = statement(_PACKAGE, "tag_imported")
 TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 
@@ -110,7 +112,26 @@ async def store_batch(
             now=target.now,
         )
     await _record_legal_basis(tx, contacts, results, target)
+    await _record_consents(tx, contacts, results, target)
     return results
+
+
+async def _record_consents(
+    tx: Runner, contacts: Mapping[str, ContactRow], results: dict[str, RowResult], target: ImportTarget
+) -> None:
+    """Record consents to tracking of contacts who have not decided themselves, and every refusal."""
+    rows = [
+        (email, contact.tracking_consent, int(contact.tracking_consent != REFUSED))
+        for email, contact in contacts.items()
+        if contact.tracking_consent and results.get(email, _ADDED)[0] is not RowOutcome.REFUSED
+    ]
+    if not rows:
+        return
+    place = {"tenant_id": target.tenant_id, "source": target.source, "now": target.now}
+    for row in await tx.run(RECORD_CONSENTS, contacts=rows, **place):
+        outcome, why = results.get(row.email, _ADDED)
+        if outcome is RowOutcome.UNCHANGED:
+            results[row.email] = (RowOutcome.CHANGED, why)
 
 
 async def _record_legal_basis(

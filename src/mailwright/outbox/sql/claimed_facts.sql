@@ -6,7 +6,8 @@ SELECT
   CASE WHEN d.defer_reason IN ('provider_unavailable', 'provider_throttled') THEN d.provider END AS failed_provider,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
-  m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at,
+  m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
+  t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
   -- Messages of a campaign share their payload; these columns personalize it.
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
@@ -23,5 +24,6 @@ FROM deliveries AS d
 LEFT JOIN tenants AS t ON t.id = d.tenant_id
 LEFT JOIN messages AS m ON m.id = d.message_key AND m.tenant_id = d.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+LEFT JOIN lists AS l ON l.tenant_id = m.tenant_id AND l.list_key = m.list_key
 WHERE d.locked_by IS NOT NULL AND d.claimable_at = :locked_until AND d.claim_token = :token
 ORDER BY d.lane, d.next_attempt_at, d.message_key

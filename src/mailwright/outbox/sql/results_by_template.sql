@@ -1,5 +1,5 @@
 -- Results of each template of a campaign: the tallies, and the events since. One statement reads one snapshot, so that
--- events that are tallied meanwhile are not counted twice. `:after` repeats the cursor as a constant for the planner.
+-- events that are tallied meanwhile are not counted twice. Opens and clicks of machines do not count. `:after` repeats the cursor as a constant for the planner.
 SELECT counted.template_key, CAST(sum(counted.sent) AS bigint) AS sent, CAST(sum(counted.opened) AS bigint) AS opened,
   CAST(sum(counted.clicked) AS bigint) AS clicked
 FROM (
@@ -10,20 +10,26 @@ FROM (
     CASE
       WHEN e.type = 'SENT' THEN 0
       WHEN EXISTS (
-        SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
+        SELECT 1 FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
+          AND b.metadata NOT LIKE '%"isMachine"_true%'
       ) THEN 0
       ELSE 1
     END,
     CASE
       WHEN e.type <> 'click' THEN 0
-      WHEN EXISTS (SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'click' AND b.id < e.id) THEN 0
+      WHEN EXISTS (
+        SELECT 1 FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type = 'click' AND b.id < e.id
+          AND b.metadata NOT LIKE '%"isMachine"_true%'
+      ) THEN 0
       ELSE 1
     END
   FROM events AS e
   CROSS JOIN messages AS m
   WHERE e.id > :after
     AND e.id > (SELECT COALESCE(max(CAST(value AS bigint)), 0) FROM installation WHERE name = 'campaigns_tallied_up_to')
-    AND e.type IN ('SENT', 'open', 'click')
+    AND (e.type = 'SENT' OR (e.type IN ('open', 'click') AND e.metadata NOT LIKE '%"isMachine"_true%'))
     AND m.id = e.message_key AND m.campaign_key + 0 = :campaign_key
 ) AS counted
 GROUP BY counted.template_key

@@ -1,23 +1,34 @@
 -- Events of campaigns between two keys, by template and minute, with the number of messages that had an event of this type
--- for the first time, and the number that were opened or clicked for the first time. The events come first, whatever the
--- engine expects: CROSS JOIN fixes the order for SQLite, and `+ 0` keeps PostgreSQL from the index of campaigns.
-SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at - e.created_at % 60000 AS minute, e.type,
-  count(*) AS events,
-  CAST(sum(CASE
-    WHEN e.type = 'SENT' THEN 0
-    WHEN EXISTS (SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id) THEN 0
-    ELSE 1
-  END) AS bigint) AS unique_messages,
-  CAST(sum(CASE
-    WHEN e.type NOT IN ('open', 'click') THEN 0
-    WHEN EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
-    ) THEN 0
-    ELSE 1
-  END) AS bigint) AS first_responses
-FROM events AS e
-CROSS JOIN messages AS m
-WHERE e.id > :after AND e.id <= :up_to
-  AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe')
-  AND m.id = e.message_key AND m.campaign_key + 0 IS NOT NULL
-GROUP BY m.campaign_key, COALESCE(m.template_key, 0), e.created_at - e.created_at % 60000, e.type
+-- for the first time, and the number that a person opened or clicked for the first time. Opens and clicks of machines have
+-- types of their own; `_` stands for the colon of the JSON. The events come first, whatever the engine expects: CROSS JOIN fixes the order for SQLite, and `+ 0`
+-- keeps PostgreSQL from the index of campaigns.
+SELECT n.campaign_key, n.template_key, n.minute, n.type, count(*) AS events,
+  CAST(sum(n.is_first) AS bigint) AS unique_messages, CAST(sum(n.is_first_response) AS bigint) AS first_responses
+FROM (
+  SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at - e.created_at % 60000 AS minute,
+    CASE WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type ELSE e.type END AS type,
+    CASE
+      WHEN e.type = 'SENT' THEN 0
+      WHEN EXISTS (
+        SELECT 1 FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id
+          AND (b.type NOT IN ('open', 'click') OR (b.metadata LIKE '%"isMachine"_true%') = (e.metadata LIKE '%"isMachine"_true%'))
+      ) THEN 0
+      ELSE 1
+    END AS is_first,
+    CASE
+      WHEN e.type NOT IN ('open', 'click') OR e.metadata LIKE '%"isMachine"_true%' THEN 0
+      WHEN EXISTS (
+        SELECT 1 FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
+          AND b.metadata NOT LIKE '%"isMachine"_true%'
+      ) THEN 0
+      ELSE 1
+    END AS is_first_response
+  FROM events AS e
+  CROSS JOIN messages AS m
+  WHERE e.id > :after AND e.id <= :up_to
+    AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe')
+    AND m.id = e.message_key AND m.campaign_key + 0 IS NOT NULL
+) AS n
+GROUP BY n.campaign_key, n.template_key, n.minute, n.type

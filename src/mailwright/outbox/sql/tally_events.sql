@@ -1,6 +1,9 @@
--- Events between two keys, by minute; only the types that charts show.
-SELECT tenant_id, created_at - created_at % 60000 AS minute, type, count(*) AS events
+-- Events between two keys, by minute; only the types that charts show. Opens and clicks of machines have types of their own.
+SELECT tenant_id, created_at - created_at % 60000 AS minute,
+  CASE WHEN type IN ('open', 'click') AND metadata LIKE '%"isMachine"_true%' THEN 'machine_' || type ELSE type END AS type,
+  count(*) AS events
 FROM events
 WHERE id > :after AND id <= :up_to
   AND type IN ('SENT', 'FAILED', 'IN_DOUBT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe')
-GROUP BY tenant_id, created_at - created_at % 60000, type
+GROUP BY tenant_id, created_at - created_at % 60000,
+  CASE WHEN type IN ('open', 'click') AND metadata LIKE '%"isMachine"_true%' THEN 'machine_' || type ELSE type END

@@ -4,7 +4,8 @@ SELECT
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
-  m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at,
+  m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
+  t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
@@ -14,4 +15,5 @@ CROSS JOIN messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+LEFT JOIN lists AS l ON l.tenant_id = m.tenant_id AND l.list_key = m.list_key
 WHERE m.outbox_id = wanted.outbox_id AND m.tenant_id = :tenant_id

@@ -47,6 +47,7 @@ _PAYLOAD_NAMES = {
     "headers": "headers",
     "tags": "tags",
     "metadata": "metadata",
+    "tracking": "tracking",
     "lifetime_minutes": LIFETIME_FIELD,
 }
 

@@ -12,6 +12,7 @@ from mailwright.audience import lists
 from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.lifetimes import MAX_LIFETIME_MINUTES
+from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.fields import (
     Address,
     Base64,
@@ -104,6 +105,7 @@ class SendRequest(RequestModel):
     expires_at: RequestTime | None = None
     lifetime_minutes: Annotated[int, Field(ge=1, le=MAX_LIFETIME_MINUTES)] | None = None
     metadata: Metadata | None = None
+    tracking: TrackingMode | None = None
 
 
 class BatchRequest(RequestModel):

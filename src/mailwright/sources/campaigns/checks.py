@@ -27,6 +27,7 @@ from mailwright.policies.hours import lane_outside_hours
 from mailwright.sources.campaigns.attachments import CampaignAttachment, check_attachments
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
+from mailwright.sources.campaigns.tracking_plan import NOT_TRACKED, TrackingPlan, check_metric, plan_tracking
 from mailwright.sources.campaigns.variants import (
     UNKNOWN_TEMPLATE,
     CampaignProblem,
@@ -78,6 +79,7 @@ class CampaignCheck:
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only if asked for
     unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, a sentence each
     has_postal_address: bool = True
+    tracking: TrackingPlan = NOT_TRACKED
 
 
 async def check_campaign(
@@ -106,8 +108,10 @@ async def check_campaign(
         texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
         required = _required_variables(texts, definition.variables)
         planned, missing = await _count(tx, members, required)
+        tracking = await plan_tracking(tx, tenant_id, definition, members, rules.tracking)
         if not audience_problems:
             found.problems += _check_size(definition, planned)
+            found.problems += check_metric(definition, tracking, rules, planned)
             found.warn(_check_test_group(definition, planned))
         checked = {
             (text, draft.subject_field, draft.body_field): draft for draft in drafts for text in draft.texts.values()
@@ -135,6 +139,7 @@ async def check_campaign(
         excluded,
         unmet,
         has_postal,
+        tracking,
     )
 
 

@@ -9,6 +9,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies.hours import is_zone
 
@@ -124,6 +125,16 @@ class AbTest(DefinitionPart):
         return self
 
 
+class UtmParameters(DefinitionPart):
+    """Added to tracked links as `utm_source`, `utm_medium` and so on, except where a link has them."""
+
+    source: SingleLine | None = None
+    medium: SingleLine | None = None
+    campaign: SingleLine | None = None
+    term: SingleLine | None = None
+    content: SingleLine | None = None
+
+
 class CampaignDefinition(DefinitionPart):
     """Everything about a campaign except its state."""
 
@@ -138,3 +149,5 @@ class CampaignDefinition(DefinitionPart):
     limits: CampaignLimits = CampaignLimits()
     ab_test: Annotated[AbTest | None, Field(alias="experiment")] = None
     scheduled_at: Instant | None = None
+    tracking: TrackingMode | None = None  # None: as the lists, the tenant and the installation say
+    utm: UtmParameters | None = None

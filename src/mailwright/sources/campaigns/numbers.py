@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
 from mailwright.sources.campaigns.ab_test import AbTestReport, load_report
+from mailwright.sources.campaigns.engagement import CampaignEngagement, load_engagement
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
@@ -36,6 +37,7 @@ class CampaignNumbers:
     counts: CampaignMessageCounts
     results: CampaignResults
     ab_test: AbTestReport | None = None
+    engagement: CampaignEngagement | None = None
 
 
 async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> CampaignNumbers | None:
@@ -47,6 +49,7 @@ async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> 
         counts = await count_messages(tx, position)
         reported = await count_results(tx, campaign.key)
         ab_test = await load_ab_test(tx, campaign)
+        engagement = await load_engagement(tx, campaign.key, reported)
     results = CampaignResults(
         delivered=reported[EventType.DELIVERED],
         opened=reported[EventType.OPENED],
@@ -54,7 +57,7 @@ async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> 
         complained=reported[EventType.COMPLAINED],
         unsubscribed=reported[EventType.UNSUBSCRIBED],
     )
-    return CampaignNumbers(position, counts, results, ab_test)
+    return CampaignNumbers(position, counts, results, ab_test, engagement)
 
 
 async def load_ab_test(tx: Transaction, campaign: Campaign) -> AbTestReport | None:

@@ -100,6 +100,10 @@ def _payload(
         payload["from"] = definition.sender
     if definition.reply_to is not None:
         payload["replyTo"] = definition.reply_to
+    if definition.tracking is not None:
+        payload["tracking"] = definition.tracking
+    if definition.utm is not None:
+        payload["utm"] = definition.utm.model_dump(exclude_none=True)
     if attachments:
         payload["attachmentIds"] = [each.attachment_id for each in attachments]
     return payload

@@ -7,7 +7,13 @@ from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.states import EventType
-from mailwright.outbox.tallies import CampaignTally, count_campaign_messages, load_campaign_tallies, load_untallied
+from mailwright.outbox.tallies import (
+    MACHINE,
+    CampaignTally,
+    count_campaign_messages,
+    load_campaign_tallies,
+    load_untallied,
+)
 from mailwright.storage.database import Database, Transaction
 
 COUNTED_EVENTS: Final = (
@@ -59,7 +65,8 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
         if tally.type in CHARTED_EVENTS:
             counts[tally.type, tally.begins_at - tally.begins_at % length] += tally.events
     intervals, length = _intervals(counts)
-    counted = {event.value: messages[event] for event in COUNTED_EVENTS if messages[event]}
+    machines = (f"{MACHINE}{EventType.OPENED}", f"{MACHINE}{EventType.CLICKED}")
+    counted = {event: messages[event] for event in (*COUNTED_EVENTS, *machines) if messages[event]}
     return CampaignStatistics(counted, intervals, length)
 
 

@@ -15,6 +15,8 @@ CREATE TABLE tenants (
   warmup_since TEXT,
   interval_ms INTEGER,
   one_at_a_time BOOLEAN,
+  tracking TEXT,
+  tracking_host TEXT,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );
@@ -52,6 +54,10 @@ CREATE TABLE contacts (
   legal_basis_source TEXT,
   legal_basis_by TEXT,
   legal_basis_at BIGINT,
+  consents_to_tracking BOOLEAN,
+  tracking_consent_wording TEXT,
+  tracking_consent_source TEXT,
+  tracking_consent_at BIGINT,
   CONSTRAINT pk_contacts PRIMARY KEY (id),
   CONSTRAINT uq_contacts_contact_id UNIQUE (contact_id),
   CONSTRAINT uq_contacts_tenant_id_email UNIQUE (tenant_id, email)
@@ -88,6 +94,7 @@ CREATE TABLE lists (
   is_public BOOLEAN NOT NULL,
   created_at BIGINT NOT NULL,
   requires_confirmation BOOLEAN DEFAULT false NOT NULL,
+  tracking TEXT,
   CONSTRAINT pk_lists PRIMARY KEY (id),
   CONSTRAINT uq_lists_tenant_id_list_key UNIQUE (tenant_id, list_key)
 );
@@ -752,6 +759,24 @@ CREATE TABLE variant_tallies (
   opened BIGINT NOT NULL,
   clicked BIGINT NOT NULL,
   CONSTRAINT pk_variant_tallies PRIMARY KEY (campaign_key, template_key)
+);
+
+CREATE TABLE tracked_links (
+  link_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  url TEXT NOT NULL,
+  used_at BIGINT NOT NULL,
+  CONSTRAINT pk_tracked_links PRIMARY KEY (link_id)
+);
+CREATE INDEX ix_tracked_links_used_at ON tracked_links (used_at);
+
+CREATE TABLE link_tallies (
+  campaign_key BIGINT NOT NULL,
+  type TEXT NOT NULL,
+  url TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  unique_messages BIGINT NOT NULL,
+  CONSTRAINT pk_link_tallies PRIMARY KEY (campaign_key, type, url)
 );
 
 -- Reports about the messages of article runs, under the names that their readers expect.

@@ -24,6 +24,7 @@ from mailwright.schemas.campaigns import (
     CampaignMoveRequest,
     CampaignMoveResponse,
     CampaignRefused,
+    CampaignReportResponse,
     CampaignRequest,
     CampaignResolveResponse,
     CampaignResponse,
@@ -37,6 +38,7 @@ from mailwright.schemas.campaigns import (
     FailedRecipientListResponse,
     InDoubtListResponse,
     campaign_check_response,
+    campaign_report_response,
     campaign_response,
     campaign_summary_response,
     failed_recipient_response,
@@ -363,6 +365,17 @@ async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
             next_cursor=page.next_cursor("failure", [recipient.message_key for recipient in failed]),
         )
     )
+
+
+@router.get(
+    "/{campaignId}/report",
+    responses=describe_responses({HTTPStatus.OK: CampaignReportResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_report(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show the figures of a campaign: recipients by result, opens and clicks of people and machines, and each link."""
+    campaign = await _find(engine, caller, campaignId)
+    numbers = await load_numbers(engine.database, campaign, engine.clock.now())
+    return json_response(campaign_report_response(campaign, numbers))
 
 
 @router.get("/{campaignId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))

@@ -103,7 +103,7 @@ async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep
     Status, subscriptions and suppressions do not change.
     """
     wanted = parse(ContactRequest, await read_json(request))
-    await contacts.put(engine.database, engine.clock, caller.tenant_id, email, wanted.change(API))
+    await contacts.put(engine.database, engine.clock, caller.tenant_id, email, wanted.change(API, engine.clock.now()))
     return await _contact(engine, caller, email)
 
 

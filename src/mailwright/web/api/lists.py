@@ -54,6 +54,7 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
         description=wanted.description,
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
+        tracking=wanted.tracking,
         actor=API,
     )
     return json_response(ListResponse.model_validate(created), HTTPStatus.CREATED)
@@ -79,6 +80,7 @@ async def change(request: Request, listKey: str, engine: EngineDep, caller: Call
         description=wanted.description,
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
+        tracking=wanted.tracking,
         actor=API,
     )
     return json_response(ListResponse.model_validate(changed))

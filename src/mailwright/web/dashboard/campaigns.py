@@ -29,6 +29,7 @@ from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import with_send_time
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
+from mailwright.sources.campaigns.engagement import load_engagement
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.numbers import load_ab_test
@@ -56,6 +57,7 @@ from mailwright.web.state import EngineDep, result_cache_of
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 25
+MAX_SHOWN_LINKS: Final = 100
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
 _ACTIVITY_SHOWN: Final = 20
@@ -316,6 +318,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
     found = await campaign_statistics(engine.database, line.campaign.key)
     async with engine.database.read() as tx:
         tested = await load_ab_test(tx, line.campaign)
+        engagement = await load_engagement(tx, line.campaign.key, found.messages)
     values: dict[str, Any] = {
         "line": line,
         "figures": found,
@@ -324,6 +327,8 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
         "marks": _marks(found),
         "has_days": _has_days(found),
         "ab_test": tested,
+        "engagement": engagement,
+        "links": engagement.links[:MAX_SHOWN_LINKS],
         "may_choose": tested is not None and tested.can_choose and line.may(CampaignAction.CHOOSE_WINNER),
     }
     return fragment(request, visitor, "campaigns/figures.html", **values)

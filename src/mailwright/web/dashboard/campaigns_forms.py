@@ -28,6 +28,7 @@ VERBATIM: Final = (
     *(f"experiment.variants[{each}].body" for each in range(MAX_VARIANTS)),
 )
 
+UTM: Final = ("source", "medium", "campaign", "term", "content")
 # API fields without a form field of their own: the form field that shows their errors.
 _BESIDE: Final = {"content": "content.body", "experiment": "experiment.variants[0].name", "filter": "segment"}
 _LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
@@ -49,6 +50,8 @@ def definition_of(
         "limits": _limits(form),
         "experiment": _experiment(form) if form["experiment"] else None,
         "scheduledAt": utc_text(form["scheduledAt"], zone),
+        "tracking": form["tracking"],
+        "utm": {name: value for name in UTM if (value := form[f"utm.{name}"])} or None,
     }
     return parse_strict(CampaignRequest, _given(body))
 
@@ -75,6 +78,9 @@ def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
         "variables": variables_text(definition.variables),
         "scheduledAt": local_time(definition.scheduled_at, zone),
     }
+    fields["tracking"] = definition.tracking
+    if definition.utm is not None:
+        fields |= {f"utm.{name}": value for name, value in definition.utm.model_dump().items()}
     limits = definition.limits.model_dump(mode="json", by_alias=True)
     fields |= {f"limits.{name}": value for name, value in limits.items() if value is not None and value is not False}
     if experiment is not None:

@@ -20,6 +20,7 @@ from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
+from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
@@ -168,6 +169,16 @@ async def record_legal_basis(request: Request, engine: EngineDep, visitor: Edito
     except InvalidInput as error:
         return await _page(request, engine, visitor, email, errors=field_errors(error))
     return redirect(request, to_contact(email), "Legal basis saved.")
+
+
+@router.post("/{email:path}/withdraw-tracking")
+async def withdraw_tracking(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+    """Withdraw the consent to tracking for the contact, who asked for it in another way."""
+    await contacts.find_by_email(engine.database, visitor.tenant_id, email)
+    consent = TrackingConsent(is_given=False, wording=None, source=visitor.actor)
+    change = ContactChange(tracking_consent=consent)
+    await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change, actor=visitor.actor)
+    return redirect(request, to_contact(email), "Consent withdrawn. Opens and clicks are no longer recorded.")
 
 
 @router.post("/{email:path}/reactivate")

@@ -41,6 +41,7 @@ _FIELD_WORDS: Final = {
     "locale": "Language",
     "timezone": "Time zone",
     "tags": "Tags",
+    "tracking_consent": "Tracking consent (wording)",
 }
 
 

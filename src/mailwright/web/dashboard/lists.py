@@ -13,6 +13,7 @@ from mailwright.audience.search import ContactQuery, count_subscribers, search_c
 from mailwright.audience.status import ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
@@ -45,6 +46,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
             description=wanted.description,
             is_public=wanted.is_public,
             requires_confirmation=wanted.requires_confirmation,
+            tracking=wanted.tracking,
             actor=visitor.actor,
         )
     except MailwrightError as error:
@@ -70,6 +72,7 @@ async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, lis
     found = await _found(engine, visitor, list_key)
     form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
     form["optIn"] = "confirmed" if found.requires_confirmation else "single"
+    form["tracking"] = found.tracking or TrackingMode.INDIVIDUAL
     return await _form_page(request, visitor, found, form, Errors())
 
 
@@ -89,6 +92,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
         description=wanted.description or "",
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
+        tracking=wanted.tracking,
         actor=visitor.actor,
     )
     return redirect(request, f"/lists/{list_key}", "List saved.")
@@ -148,6 +152,7 @@ def _wanted(form: Fields, list_key: str) -> ListRequest:
         "description": form["description"] or None,
         "isPublic": bool(form["isPublic"]),
         "requiresConfirmation": form["optIn"] == "confirmed",
+        "tracking": form["tracking"] or None,
     }
     return parse(ListRequest, given)
 

@@ -1,6 +1,6 @@
 """The preferences page: lists and language of a subscriber."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
@@ -16,12 +16,15 @@ from mailwright.audience.preferences import (
     update_preferences,
 )
 from mailwright.audience.status import ContactPreferences, ContactStatusService
+from mailwright.audience.tracking_consent import TrackingConsent, can_track
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, supported_language, usual_language
 from mailwright.web.public.pages import filled
 from mailwright.web.public.subscribers import SOURCE, LinkRecipient, PublicRoute, recipient_of, recipient_page
 from mailwright.web.public.texts import LANGUAGES
 from mailwright.web.state import EngineDep
+
+CONSENT_SOURCE = "preferences page"
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
@@ -32,7 +35,7 @@ async def show(request: Request, engine: EngineDep) -> Response:
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    return preferences_page(request, engine, recipient, about)
+    return preferences_page(request, engine, recipient, about, asks=await _asks_for_consent(engine, recipient))
 
 
 @router.post("/preferences")
@@ -44,12 +47,14 @@ async def save(request: Request, engine: EngineDep) -> Response:
         recipient.tenant_id, recipient.email
     )
     language = supported_language(form.get("language", [""])[0])
+    asks = await _asks_for_consent(engine, recipient) and "asked" in form
     choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
         selected=frozenset(form.get("list", ())),
         # Submitting the form in the page's current language does not count as choosing a language.
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,
+        tracking_consent=_consent(form, usual_language(request, about.locale)) if asks else None,
     )
     outcome = await update_preferences(
         engine.database,
@@ -62,7 +67,7 @@ async def save(request: Request, engine: EngineDep) -> Response:
     )
     language = language or language_of(request, about.locale)
     changes = _describe_changes(outcome, language)
-    return preferences_page(request, engine, recipient, outcome.after, language=language, changes=changes)
+    return preferences_page(request, engine, recipient, outcome.after, language=language, changes=changes, asks=asks)
 
 
 def preferences_page(
@@ -73,7 +78,9 @@ def preferences_page(
     *,
     language: str | None = None,
     changes: Sequence[Markup] | None = None,
+    asks: bool = False,
 ) -> Response:
+    """`asks`: the page asks for the consent to tracking."""
     return recipient_page(
         request,
         engine,
@@ -87,7 +94,20 @@ def preferences_page(
         is_blocked=is_blocked(about),
         has_unsubscribed_from_all=has_unsubscribed_from_all(about),
         changes=changes,
+        asks_for_consent=asks,
+        consents=bool(about.consents_to_tracking),
     )
+
+
+async def _asks_for_consent(engine: Engine, recipient: LinkRecipient) -> bool:
+    async with engine.database.read() as tx:
+        return await can_track(tx, engine.settings.tracking, recipient.tenant_id)
+
+
+def _consent(form: Mapping[str, Sequence[str]], language: str) -> TrackingConsent:
+    """Return the decision, with the wording of the page that was shown."""
+    shown = supported_language(form.get("asked", [""])[0]) or language
+    return TrackingConsent("tracking" in form, LANGUAGES[shown].tracking_consent, CONSENT_SOURCE)
 
 
 def _describe_changes(outcome: PreferenceUpdate, language: str) -> list[Markup]:
@@ -98,4 +118,7 @@ def _describe_changes(outcome: PreferenceUpdate, language: str) -> list[Markup]:
     changes += [filled(texts.unsubscribed_change, list=name) for name in outcome.unsubscribed]
     if outcome.after.locale != outcome.before.locale:
         changes.append(filled(texts.language_changed, language=texts.name))
+    if bool(outcome.after.consents_to_tracking) != bool(outcome.before.consents_to_tracking):
+        is_given = bool(outcome.after.consents_to_tracking)
+        changes.append(filled(texts.consent_given_change if is_given else texts.consent_withdrawn_change))
     return changes

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience.sign_up import SignUpRequest, SignUpResult, SignUpService
+from mailwright.audience.tracking_consent import TrackingConsent, can_track
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.public.forms import read_form
@@ -15,11 +16,13 @@ from mailwright.web.public.language import language_of, supported_language
 from mailwright.web.public.pages import page, policy
 from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
+from mailwright.web.public.texts import LANGUAGES
 from mailwright.web.state import EngineDep
 
 # The form may be framed by other sites: it shows no personal data and has no session.
 FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
 RETRY_SECONDS = "3600"
+CONSENT_SOURCE = "sign-up form"
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
@@ -27,7 +30,7 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 @router.api_route("/subscribe/{list_key}", methods=["GET", "HEAD"])
 async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
     public_list = await find_public_list(request, engine, list_key)
-    return _form(engine, public_list, language_of(request))
+    return _form(engine, public_list, language_of(request), asks=await _asks_for_consent(engine, public_list))
 
 
 @router.post("/subscribe/{list_key}")
@@ -36,11 +39,13 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
     public_list = await find_public_list(request, engine, list_key)
     form = await read_form(request)
     language = supported_language(form.get("lang", [""])[0]) or language_of(request)
+    asks = await _asks_for_consent(engine, public_list)
     sign_up_request = SignUpRequest(
         email=form.get("email", [""])[0],
         remote_address=request.client.host if request.client else "",
         locale=language,
         honeypot=form.get("website", [""])[0],
+        tracking_consent=_consent(language) if asks and "tracking" in form else None,
     )
     secret, *_ = await link_secrets(engine)
     service = SignUpService(engine.database, engine.clock, await engine.double_opt_in(), secret)
@@ -52,7 +57,7 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
         case SignUpResult.INVALID_ADDRESS if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "Enter a valid email address.")
         case SignUpResult.INVALID_ADDRESS:
-            return _form(engine, public_list, language, sign_up_request)
+            return _form(engine, public_list, language, sign_up_request, asks=asks)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -67,7 +72,23 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
             assert_never(other)
 
 
-def _form(engine: EngineDep, public_list: PublicList, language: str, wrong: SignUpRequest | None = None) -> Response:
+async def _asks_for_consent(engine: EngineDep, public_list: PublicList) -> bool:
+    async with engine.database.read() as tx:
+        return await can_track(tx, engine.settings.tracking, public_list.tenant_id, public_list.list.list_key)
+
+
+def _consent(language: str) -> TrackingConsent:
+    return TrackingConsent(is_given=True, wording=LANGUAGES[language].tracking_consent, source=CONSENT_SOURCE)
+
+
+def _form(
+    engine: EngineDep,
+    public_list: PublicList,
+    language: str,
+    wrong: SignUpRequest | None = None,
+    *,
+    asks: bool,
+) -> Response:
     status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return _page(
         "sign_up",
@@ -79,6 +100,8 @@ def _form(engine: EngineDep, public_list: PublicList, language: str, wrong: Sign
         action=public_list.link(public_list.list.list_key),
         is_invalid=wrong is not None,
         entered_email="" if wrong is None else wrong.email[:254],
+        asks_for_consent=asks,
+        consents=wrong is not None and wrong.tracking_consent is not None,
     )
 
 

@@ -161,15 +161,13 @@ class PublicRoute(APIRoute):
             try:
                 return await handle(request)
             except InvalidToken as error:
-                return _error_page(request, "invalid_link", HTTPStatus.BAD_REQUEST, error.code, str(error))
+                return error_page(request, "invalid_link", HTTPStatus.BAD_REQUEST, error.code, str(error))
             except NotFound as error:
-                return _error_page(request, "not_found", HTTPStatus.NOT_FOUND, error.code, str(error))
+                return error_page(request, "not_found", HTTPStatus.NOT_FOUND, error.code, str(error))
             except NotDurable as error:
                 # The error message of the database is only logged.
                 log.warning("not_durable", path=request.url.path, reason=str(error))
-                return _error_page(
-                    request, "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, error.code, str(NotDurable())
-                )
+                return error_page(request, "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, error.code, str(NotDurable()))
 
         return handle_with_error_pages
 
@@ -179,10 +177,10 @@ async def page_not_found(request: Request, _error: Exception) -> Response:
     status = HTTPStatus.NOT_FOUND
     if "text/html" not in request.headers.get("accept", "").lower():
         return problem(status, status.name, status.description)
-    return _error_page(request, "not_found", status, status.name, status.description)
+    return error_page(request, "not_found", status, status.name, status.description)
 
 
-def _error_page(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
+def error_page(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
     if wants_json(request):
         return problem(status, code, detail)
     # Offer other languages, except after a failed save, because the language link would repeat that request.

@@ -69,6 +69,14 @@ class Texts:
     invalid_advice: str
     unavailable_title: str
     unavailable: str
+    broken_link_title: str
+    broken_link: str
+    broken_link_advice: str
+    link_unavailable: str
+    tracking_title: str
+    tracking_consent: str
+    consent_given_change: str
+    consent_withdrawn_change: str
 
     sign_up_title: str
     sign_up_list: str
@@ -152,6 +160,16 @@ ENGLISH = Texts(
     invalid_advice="Please open the link in the email again, or reply to the email and ask us to unsubscribe you.",
     unavailable_title="Please try again in a minute",
     unavailable="We could not save your choice. Nothing was changed.",
+    broken_link_title="This link does not work",
+    broken_link="The link is incomplete, was changed, or has expired.",
+    broken_link_advice="Please open the link in the email again.",
+    link_unavailable="The page behind this link cannot be opened right now.",
+    tracking_title="Opens and clicks",
+    tracking_consent=(
+        "You may record which of your emails I open and which links I click. I can withdraw this at any time."
+    ),
+    consent_given_change="Opens and clicks are recorded.",
+    consent_withdrawn_change="Opens and clicks are no longer recorded.",
     sign_up_title="Subscribe",
     sign_up_list="Subscribe to emails from {list}.",
     sign_up_email="Email address",
@@ -234,6 +252,17 @@ RUSSIAN = Texts(
     invalid_advice="Откройте ссылку из письма ещё раз или ответьте на письмо и попросите отписать вас.",
     unavailable_title="Попробуйте ещё раз через минуту",
     unavailable="Не удалось сохранить ваш выбор. Ничего не изменилось.",
+    broken_link_title="Ссылка не работает",
+    broken_link="Ссылка неполная, была изменена, или срок её действия истёк.",
+    broken_link_advice="Откройте ссылку из письма ещё раз.",
+    link_unavailable="Страницу по этой ссылке сейчас нельзя открыть.",
+    tracking_title="Открытия и переходы",
+    tracking_consent=(
+        "Можно записывать, какие ваши письма я открываю и по каким ссылкам перехожу."
+        " Я могу отозвать это согласие в любое время."
+    ),
+    consent_given_change="Открытия и переходы записываются.",
+    consent_withdrawn_change="Открытия и переходы больше не записываются.",
     sign_up_title="Подписка",
     sign_up_list="Подпишитесь на рассылку {list}.",
     sign_up_email="Адрес электронной почты",
@@ -318,6 +347,17 @@ PORTUGUESE = Texts(
     invalid_advice="Abra novamente o link do e-mail ou responda ao e-mail pedindo o cancelamento.",
     unavailable_title="Tente novamente em um minuto",
     unavailable="Não foi possível salvar a sua escolha. Nada foi alterado.",
+    broken_link_title="Este link não funciona",
+    broken_link="O link está incompleto, foi alterado ou expirou.",
+    broken_link_advice="Abra novamente o link do e-mail.",
+    link_unavailable="A página deste link não pode ser aberta agora.",
+    tracking_title="Aberturas e cliques",
+    tracking_consent=(
+        "Vocês podem registrar quais dos seus e-mails eu abro e em quais links eu clico."
+        " Posso retirar este consentimento a qualquer momento."
+    ),
+    consent_given_change="As aberturas e os cliques são registrados.",
+    consent_withdrawn_change="As aberturas e os cliques não são mais registrados.",
     sign_up_title="Inscreva-se",
     sign_up_list="Inscreva-se para receber e-mails de {list}.",
     sign_up_email="Endereço de e-mail",

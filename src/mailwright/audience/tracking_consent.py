@@ -1,0 +1,119 @@
+"""A contact's consent to the recording of their opens and clicks, with the wording that they saw."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, select, update
+
+from mailwright.audience.contact_fields import InvalidContact
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
+from mailwright.outbox import audit_log
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import contacts, lists, tenants
+
+MAX_WORDING_LENGTH: Final = 1_000
+MAX_SOURCE_LENGTH: Final = 200
+REFUSED: Final = "no"
+_REFUSALS: Final = frozenset([REFUSED, "false", "0", "нет", "não", "nao", "withdrawn"])
+_BARE_CONSENTS: Final = frozenset(["yes", "true", "1", "да", "sim", "x", "y"])
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingConsent:
+    """A decision of the contact. `source` names where they made it; `at` is None for now."""
+
+    is_given: bool
+    wording: str | None
+    source: str
+    at: Instant | None = None
+
+    def columns(self, now: Instant) -> dict[str, Any]:
+        """Return the new values of the columns of `contacts`."""
+        return {
+            "consents_to_tracking": self.is_given,
+            "tracking_consent_wording": self.wording,
+            "tracking_consent_source": self.source,
+            "tracking_consent_at": now if self.at is None else self.at,
+        }
+
+
+def normalize_consent(text: str) -> str | None:
+    """Return the wording in a cell of a file, `no` for a refusal, or None. A bare yes names no wording."""
+    line = " ".join(text.split())
+    if line.lower() in _REFUSALS:
+        return REFUSED
+    if line.lower() in _BARE_CONSENTS or len(line) > MAX_WORDING_LENGTH or not line.isprintable():
+        raise InvalidContact("Consent needs the wording that the contact agreed to.", field="trackingConsent")
+    return line or None
+
+
+async def request_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
+    """Record a consent from a form that anyone can fill in for any address.
+
+    It counts after `confirm_consent`, and changes no decision that the contact has made.
+    """
+    asked = {**consent.columns(now), "consents_to_tracking": None}
+    undecided = (*_contact(tenant_id, email), contacts.c.consents_to_tracking.is_(None))
+    await tx.execute(update(contacts).where(*undecided).values(**asked))
+
+
+async def confirm_consent(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
+    """Give a requested consent: the contact has subscribed, and confirmed it if the list requires that."""
+    requested = (contacts.c.consents_to_tracking.is_(None), contacts.c.tracking_consent_wording.is_not(None))
+    given = {"consents_to_tracking": True, "tracking_consent_at": now}
+    await tx.execute(update(contacts).where(*_contact(tenant_id, email), *requested).values(**given))
+
+
+async def set_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
+    """Record a decision that the contact made themselves, with their own link."""
+    await tx.execute(update(contacts).where(*_contact(tenant_id, email)).values(**consent.columns(now)))
+    await audit_consent(tx, tenant_id, email, consent, now)
+
+
+async def audit_consent(
+    tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant, *, actor: str | None = None
+) -> None:
+    await audit_log.record(
+        tx,
+        now,
+        actor=actor or consent.source,
+        action="contact.tracking_consent",
+        subject=email,
+        tenant_id=tenant_id,
+        detail={"isGiven": consent.is_given, "wording": consent.wording, "source": consent.source},
+    )
+
+
+async def can_track(tx: Transaction, installation: TrackingMode, tenant_id: int, list_key: str | None = None) -> bool:
+    """Return whether individuals may be tracked, so that it makes sense to ask for consent."""
+    rows = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
+    modes = [parse_mode(row.tracking) for row in rows]
+    if list_key is not None:
+        own = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
+        modes += [parse_mode(row.tracking) for row in await tx.execute(select(lists.c.tracking).where(*own))]
+    return strictest(installation, *modes) is TrackingMode.INDIVIDUAL
+
+
+def _contact(tenant_id: int, email: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return contacts.c.tenant_id == tenant_id, contacts.c.email == email
+
+
+def make_consent(
+    *, is_given: bool, wording: str | None, source: str, at: Instant | None = None, now: Instant
+) -> TrackingConsent:
+    """Check a decision. Consent needs the wording that the contact saw; a withdrawal needs none."""
+    text = None if wording is None else " ".join(wording.split()) or None
+    if is_given and text is None:
+        raise InvalidInput("Consent needs the wording that the contact agreed to.", field="trackingConsent.wording")
+    if text is not None and not (len(text) <= MAX_WORDING_LENGTH and text.isprintable()):
+        problem = f"The wording has at most {MAX_WORDING_LENGTH} printable characters."
+        raise InvalidInput(problem, field="trackingConsent.wording")
+    place = " ".join(source.split())
+    if not 1 <= len(place) <= MAX_SOURCE_LENGTH or not place.isprintable():
+        problem = f"The source has 1 to {MAX_SOURCE_LENGTH} printable characters."
+        raise InvalidInput(problem, field="trackingConsent.source")
+    if at is not None and at > now:
+        raise InvalidInput("The consent was given in the future.", field="trackingConsent.at")
+    return TrackingConsent(is_given, text, place, at)

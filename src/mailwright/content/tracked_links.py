@@ -1,0 +1,158 @@
+"""Find the links of an email and replace the tracked ones.
+
+Only absolute http and https links are tracked. Everything else stays as the author wrote it: `mailto:`, `tel:`,
+anchors, and the recipient's own pages such as the unsubscribe page.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape, unescape
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+# Longer links are not tracked: with a token around them, some mail programs would cut them.
+MAX_URL_LENGTH: Final = 1_500
+_MAX_ATTRIBUTES: Final = 64
+_MAX_VALUE: Final = 4_096
+_TAG: Final = re.compile(r"<(?:a|area)(?=[\s/])", re.IGNORECASE)
+# The values have a maximum length, because otherwise many unclosed quotes would take quadratic time.
+_ATTRIBUTE: Final = re.compile(
+    rf"""[\s/]*+([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]{{0,{_MAX_VALUE}}}+)"|'([^']{{0,{_MAX_VALUE}}}+)'|([^\s"'=<>`]++)))?+"""
+)
+_ABSOLUTE: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
+# Browsers remove these from a URL.
+_REMOVED: Final = dict.fromkeys(map(ord, "\t\r\n"))
+_END_OF_BODY: Final = re.compile(r"</body\s*>", re.IGNORECASE)
+
+
+class Href(NamedTuple):
+    """The value of a link's `href` in the HTML, still with entities."""
+
+    start: int
+    end: int
+    value: str
+
+
+def find_hrefs(html: str) -> Iterator[Href]:
+    """Yield the `href` of every link. A tag that cannot be read is left out, so its link stays as it is."""
+    for tag in _TAG.finditer(html):
+        position = tag.end()
+        for _ in range(_MAX_ATTRIBUTES):
+            attribute = _ATTRIBUTE.match(html, position)
+            if attribute is None:
+                break
+            position = attribute.end()
+            if attribute[1].lower() == "href":
+                group = next((number for number in (2, 3, 4) if attribute[number] is not None), None)
+                if group is not None:
+                    yield Href(*attribute.span(group), attribute[group])
+                break
+
+
+def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
+    """Replace the values for which `replacement` returns a text, and keep every other byte."""
+    pieces, position = [], 0
+    for href in find_hrefs(html):
+        new = replacement(href.value)
+        if new is not None:
+            pieces += [html[position : href.start], new]
+            position = href.end
+    return "".join([*pieces, html[position:]])
+
+
+def url_of(value: str) -> str:
+    """Return the URL that a browser reads from the value of an attribute."""
+    return unescape(value).strip().translate(_REMOVED)
+
+
+def with_pixel(html: str, source: str) -> str:
+    """Add an invisible image at the end of the body."""
+    image = f'<img src="{source}" width="1" height="1" alt="" style="display:block;border:0">'
+    ends = [*_END_OF_BODY.finditer(html)]
+    position = ends[-1].start() if ends else len(html)
+    return f"{html[:position]}{image}{html[position:]}"
+
+
+def add_parameters(url: str, parameters: Mapping[str, str]) -> str:
+    """Add parameters to the query of a URL, except those that it has. The rest of the URL stays as it is."""
+    if not parameters:
+        return url
+    address, mark, fragment = url.partition("#")
+    known = {name for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)}
+    added = urlencode({name: value for name, value in parameters.items() if name not in known})
+    if not added:
+        return url
+    separator = "" if address.endswith(("?", "&")) else "&" if "?" in address else "?"
+    return f"{address}{separator}{added}{mark}{fragment}"
+
+
+class LinkTokens(Protocol):
+    """Creates the tokens of one campaign."""
+
+    @property
+    def pixel(self) -> str:
+        """The shared part of the pixel's token."""
+        ...
+
+    def personal(self, outbox_id: str, url: str) -> str:
+        """Return the token of a link with values of the recipient."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRecipient:
+    """The recipient of a message, as its links name them."""
+
+    outbox_id: str
+    part: str  # Ends the token of every link.
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRewriter:
+    """Replaces the links of one template for one campaign. In anonymous mode there is no recipient."""
+
+    base_url: str  # Tokens follow it.
+    tokens: LinkTokens
+    fixed: Mapping[str, str]  # The shared part of the token by URL, for the links that are the same for everyone.
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    own_pages: tuple[str, ...] = ()  # What the links begin with that are never tracked.
+    is_individual: bool = True
+
+    def is_tracked(self, url: str) -> bool:
+        return is_trackable(url, self.own_pages)
+
+    def rewrite(self, html: str, recipient: TrackedRecipient | None, untracked: tuple[str, ...] = ()) -> str:
+        """Replace the links of a finished email, and add the pixel. The URLs in `untracked` stay."""
+
+        def replacement(value: str) -> str | None:
+            url = url_of(value)
+            return None if url in untracked else self.href(url, recipient)
+
+        end = recipient.part if recipient else ""
+        return with_pixel(replace_hrefs(html, replacement), f"{self.base_url}{self.tokens.pixel}{end}")
+
+    def href(self, url: str, recipient: TrackedRecipient | None) -> str | None:
+        """Return the tracked link to a URL, or None if it stays as it is."""
+        if not self.is_tracked(url):
+            return None
+        if (shared := self.fixed.get(url)) is not None:
+            return f"{self.base_url}{shared}{recipient.part if recipient else ''}"
+        return None if recipient is None else self.personal_href(url, recipient)
+
+    def personal_href(self, url: str, recipient: TrackedRecipient) -> str:
+        """Return the link to a URL with values of the recipient. A URL that is not tracked stays as it is."""
+        if not self.is_tracked(url):
+            return escape(url)
+        target = add_parameters(url, self.parameters)
+        return f"{self.base_url}{self.tokens.personal(recipient.outbox_id, target)}"
+
+
+def is_trackable(url: str, own_pages: tuple[str, ...]) -> bool:
+    return bool(_ABSOLUTE.match(url)) and len(url) <= MAX_URL_LENGTH and not url.startswith(own_pages)
+
+
+def fixed_urls(source: str, own_pages: tuple[str, ...]) -> set[str]:
+    """Return the URLs of a template's links that are the same for every recipient."""
+    urls = (url_of(href.value) for href in find_hrefs(source) if "{" not in href.value)
+    return {url for url in urls if is_trackable(url, own_pages)}

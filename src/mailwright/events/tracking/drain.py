@@ -1,0 +1,126 @@
+"""Store the opens and clicks of the spool: as events of messages, or as totals of campaigns."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import delete, insert
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.report import Report
+from mailwright.domain.states import EventType
+from mailwright.domain.tracking import TrackingMode, parse_mode
+from mailwright.events.reports import Reports
+from mailwright.events.tracking.machines import is_too_soon
+from mailwright.events.tracking.redirects import Redirects
+from mailwright.events.tracking.spool import FinishedFile, TrackedHit
+from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.tallies import add_link_tallies
+from mailwright.outbox.tracked_links import delete_expired_links
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import installation
+
+FIND_TRACKED = statement("mailwright.events", "find_tracked")
+
+# The source of these reports on the timeline.
+SOURCE: Final = "tracking"
+DRAIN_SECONDS: Final = 1.0
+_BATCH: Final = 2_000
+_MARKER: Final = "drained:"
+
+
+class SpoolDrain:
+    def __init__(self, database: Database, clock: Clock, reports: Reports, redirects: Redirects) -> None:
+        self._database = database
+        self._clock = clock
+        self._reports = reports
+        self._redirects = redirects
+        self._deletes_at: Instant = 0
+        self._is_warm = False
+
+    async def run(self) -> None:
+        """Store what was recorded, until cancelled. What is left, the next process stores."""
+        await run_periodically("tracking", self._warm_and_drain, seconds=DRAIN_SECONDS)
+
+    async def _warm_and_drain(self) -> None:
+        if not self._is_warm:
+            await self._redirects.warm()
+            self._is_warm = True
+        await self.drain()
+        if self._clock.now() >= self._deletes_at:
+            await delete_expired_links(self._database, self._clock.now())
+            self._deletes_at = self._clock.now() + DAY
+
+    async def drain(self) -> int:
+        """Store the lines of all finished files and return their number. Repeating an interrupted call is harmless."""
+        stored = 0
+        for file in self._redirects.spool.finished():
+            hits = await asyncio.to_thread(file.hits)
+            await self._store(file, hits)
+            file.delete()
+            stored += len(hits)
+        return stored
+
+    async def _store(self, file: FinishedFile, hits: Sequence[TrackedHit]) -> None:
+        for start in range(0, len(hits), _BATCH):
+            named = [(number, hit) for number, hit in enumerate(hits[start : start + _BATCH], start) if hit.outbox_id]
+            reports = await self._accepted(file, named)
+            if reports:
+                await self._reports.receive(reports)
+        await self._add_totals(file, [hit for hit in hits if hit.outbox_id is None])
+
+    async def _accepted(self, file: FinishedFile, named: Sequence[tuple[int, TrackedHit]]) -> list[Report]:
+        """Return reports of the hits of messages whose recipients still consent."""
+        if not named:
+            return []
+        ids = sorted({hit.outbox_id for _, hit in named if hit.outbox_id})
+
+        async def find(tx: Runner) -> dict[str, tuple[int | None, Instant | None]]:
+            rows = await tx.run(FIND_TRACKED, wanted=[{"outbox_id": each} for each in ids])
+            return {
+                row.outbox_id: (row.campaign_key, row.attempted_at)
+                for row in rows
+                if row.consents_to_tracking and parse_mode(row.tracking) in (None, TrackingMode.INDIVIDUAL)
+            }
+
+        found = await self._database.transact(find)
+        reports = []
+        for number, hit in named:
+            campaign_key, attempted_at = found.get(hit.outbox_id or "", (-1, None))
+            if campaign_key == hit.campaign_key:
+                reports.append(_report(f"{file.name}:{number}", hit, attempted_at))
+        return reports
+
+    async def _add_totals(self, file: FinishedFile, hits: Sequence[TrackedHit]) -> None:
+        """Add anonymous hits to the totals of their campaigns, once for each file."""
+        counts = Counter((hit.campaign_key, _type_name(hit), hit.url or "") for hit in hits if hit.campaign_key)
+        if not counts:
+            return
+        marker = f"{_MARKER}{file.name}"
+        try:
+            async with self._database.write() as tx:
+                await tx.execute(insert(installation).values(name=marker, value=""))
+                await add_link_tallies(tx, counts)
+        except IntegrityError:
+            pass  # A process that was killed afterwards had added them.
+        file.delete()
+        async with self._database.write() as tx:
+            await tx.execute(delete(installation).where(installation.c.name == marker))
+
+
+def _report(key: str, hit: TrackedHit, attempted_at: Instant | None) -> Report:
+    is_machine = hit.is_machine or is_too_soon(hit.at, attempted_at)
+    url = {} if hit.url is None else {"url": hit.url}
+    return Report(key, SOURCE, _type(hit), hit.at, outbox_id=hit.outbox_id, metadata={"isMachine": is_machine, **url})
+
+
+def _type(hit: TrackedHit) -> EventType:
+    return EventType.OPENED if hit.url is None else EventType.CLICKED
+
+
+def _type_name(hit: TrackedHit) -> str:
+    return f"machine_{_type(hit)}" if hit.is_machine else str(_type(hit))

@@ -1,0 +1,107 @@
+"""A local append-only file of opens and clicks: each is written before its response, and stored a moment later.
+
+Each process has a file of its own, which it locks. A process that can lock a file may store its lines and delete it:
+the process itself after it has begun the next file, or another process after a crash.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.ids import uuid7
+
+SUFFIX: Final = ".spool"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedHit:
+    """An open (without a URL) or a click. `outbox_id` is None if the link names nobody."""
+
+    at: Instant
+    campaign_key: int | None
+    outbox_id: str | None
+    url: str | None
+    is_machine: bool
+
+    def as_line(self) -> bytes:
+        return orjson.dumps([getattr(self, name) for name in self.__slots__], option=orjson.OPT_APPEND_NEWLINE)
+
+
+class Spool:
+    """The file of this process. It is created with the first line."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: int | None = None
+
+    def append(self, hit: TrackedHit) -> None:
+        """Write a line. It survives the end of the process; a power failure can lose the last second."""
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"{uuid7(hit.at)}{SUFFIX}"
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        os.write(self._file, hit.as_line())
+
+    def close(self) -> None:
+        """End the file. The next line begins another one."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def finished(self) -> Iterator["FinishedFile"]:
+        """Yield the files that no process writes any more, oldest first, each locked while it is used."""
+        self.close()
+        for path in sorted(self._folder.glob(f"*{SUFFIX}")):
+            with _locked(path) as file:
+                if file is not None:
+                    yield FinishedFile(path)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedFile:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def hits(self) -> list[TrackedHit]:
+        """Return the lines. One that was cut by a full disk is left out."""
+        lines = self.path.read_bytes().split(b"\n")
+        return [hit for line in lines if (hit := _read(line)) is not None]
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Lock a file; yield None if another process has it or has deleted it."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield file if path.exists() else None
+    except BlockingIOError:
+        yield None
+    finally:
+        os.close(file)
+
+
+def _read(line: bytes) -> TrackedHit | None:
+    try:
+        values: Any = orjson.loads(line)
+        return TrackedHit(*values)
+    except (orjson.JSONDecodeError, TypeError):
+        return None

@@ -1,0 +1,74 @@
+"""What of a campaign will be tracked, and whether its A/B test can be measured."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Select, func, select
+
+from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.variants import CampaignProblem
+from mailwright.sources.sender_rules import SenderRules
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import contacts, lists, tenants
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingPlan:
+    """How opens and clicks will be recorded. `consenting`: recipients whose own are."""
+
+    mode: TrackingMode
+    consenting: int = 0
+
+    @property
+    def sentence(self) -> str:
+        match self.mode:
+            case TrackingMode.OFF:
+                return "Opens and clicks are not tracked."
+            case TrackingMode.ANONYMOUS:
+                return "Opens and clicks are counted without names: links identify no recipient."
+        people = "recipient" if self.consenting == 1 else "recipients"
+        who = f"{self.consenting:,} {people} who consented"
+        return f"Opens and clicks of {who} are tracked. Everyone else gets the email exactly as written."
+
+
+NOT_TRACKED: Final = TrackingPlan(TrackingMode.OFF)
+
+
+async def plan_tracking(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, members: Select[Any], installation: TrackingMode
+) -> TrackingPlan:
+    """Return what will be tracked if the campaign started now. Of several lists, the widest one counts."""
+    if installation is TrackingMode.OFF:
+        return NOT_TRACKED
+    [tenant] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
+    mode = strictest(installation, parse_mode(tenant.tracking), definition.tracking)
+    named = (lists.c.tenant_id == tenant_id, lists.c.list_key.in_(definition.lists))
+    own = [parse_mode(row.tracking) for row in await tx.execute(select(lists.c.tracking).where(*named))]
+    if own:
+        widest = [strictest(mode, each) for each in own]
+        mode = next((each for each in (TrackingMode.INDIVIDUAL, TrackingMode.ANONYMOUS) if each in widest), widest[0])
+    if mode is not TrackingMode.INDIVIDUAL:
+        return TrackingPlan(mode)
+    consenting = members.where(contacts.c.consents_to_tracking.is_(True)).add_columns(func.count())
+    return TrackingPlan(mode, int((await tx.execute(consenting))[0][0]))
+
+
+def check_metric(
+    definition: CampaignDefinition, plan: TrackingPlan, rules: SenderRules, planned: int
+) -> list[CampaignProblem]:
+    """Refuse an A/B test whose winner nobody could measure."""
+    ab_test = definition.ab_test
+    is_measured = rules.provider_may_report or plan.consenting > 0
+    if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0:
+        return []
+    reason = (
+        "no recipient consented to tracking"
+        if plan.mode is TrackingMode.INDIVIDUAL
+        else f"the tracking of this campaign is {plan.mode}"
+    )
+    message = (
+        f"{ab_test.winner_by} cannot be measured, because {reason}; choose individual tracking and ask for consent, "
+        "or let the variants share the whole audience (testPercent 100)"
+    )
+    return [CampaignProblem("experiment.winnerBy", "METRIC_NOT_MEASURED", message)]

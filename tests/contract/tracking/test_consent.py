@@ -1,0 +1,165 @@
+"""Where contacts give and withdraw their consent to tracking."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.plan import ImportOptions
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, lists, subscriptions, tenants
+from mailwright.web.app import create_app
+from mailwright.web.public.subscribers import link_secrets
+from tests.api import an_engine, client_of
+from tests.campaigns import NEWS, a_list, join
+from tests.tracking import Tracking, a_tracking
+
+ANN = "ann@example.com"
+WORDING = "You may record which of your emails I open and which links I click. I can withdraw this at any time."
+
+
+@pytest.fixture
+async def tracking(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Tracking]:
+    async with a_tracking(database, clock, tmp_path) as tracking:
+        yield tracking
+
+
+async def consent_of(tracking: Tracking, email: str = ANN) -> dict[str, Any] | None:
+    answer = await tracking.api.client.get(f"/v1/contacts/{email}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] | None = answer.json()["trackingConsent"]
+    return found
+
+
+async def preferences_of(tracking: Tracking) -> str:
+    tokens = UnsubscribeTokens(await _secret(tracking))
+    return f"/preferences?token={tokens.make(ANN)}"
+
+
+async def _secret(tracking: Tracking) -> str:
+    return (await link_secrets(tracking.api.engine))[0]
+
+
+async def test_api_records_and_withdraws_consent(tracking: Tracking) -> None:
+    given = {"isGiven": True, "wording": " I  agree. ", "source": "account page", "at": "2026-01-02T03:04:05Z"}
+    answer = await tracking.api.client.put(f"/v1/contacts/{ANN}", json={"trackingConsent": given})
+    assert answer.json()["trackingConsent"] == {**given, "wording": "I agree.", "at": "2026-01-02T03:04:05.000Z"}
+    await tracking.api.client.put(f"/v1/contacts/{ANN}", json={"trackingConsent": {"isGiven": False}})
+    consent = await consent_of(tracking)
+    assert consent is not None
+    assert (consent["isGiven"], consent["wording"], consent["source"]) == (False, None, "api")
+
+
+@pytest.mark.parametrize(
+    ("consent", "field"),
+    [
+        ({"isGiven": True}, "trackingConsent.wording"),
+        ({"isGiven": True, "wording": "x" * 2_000}, "trackingConsent.wording"),
+        ({"isGiven": True, "wording": "x", "at": "2199-01-01T00:00:00Z"}, "trackingConsent.at"),
+        ({"wording": "x"}, "trackingConsent.isGiven"),
+    ],
+)
+async def test_api_refuses_incomplete_consent(tracking: Tracking, consent: dict[str, Any], field: str) -> None:
+    answer = await tracking.api.client.put(f"/v1/contacts/{ANN}", json={"trackingConsent": consent})
+    assert answer.status_code == 422
+    assert field in answer.text
+
+
+async def test_preferences_page_gives_and_withdraws_consent(tracking: Tracking) -> None:
+    await join(tracking.bench.database, [ANN])
+    page = await preferences_of(tracking)
+    assert WORDING in (await tracking.api.anonymous.get(page)).text
+    form = {"shown": NEWS, "list": NEWS, "asked": "en"}
+    assert "are recorded" in (await tracking.api.anonymous.post(page, data={**form, "tracking": "yes"})).text
+    consent = await consent_of(tracking)
+    assert consent is not None
+    assert (consent["isGiven"], consent["wording"], consent["source"]) == (True, WORDING, "preferences page")
+    assert "no longer recorded" in (await tracking.api.anonymous.post(page, data=form)).text
+    withdrawn = await consent_of(tracking)
+    assert withdrawn is not None
+    assert withdrawn["isGiven"] is False
+
+
+@pytest.mark.parametrize("level", ["tenant", "installation"])
+async def test_page_asks_only_if_individuals_can_be_tracked(
+    tracking: Tracking, database: Database, clock: ManualClock, tmp_path: Path, level: str
+) -> None:
+    await join(tracking.bench.database, [ANN])
+    page = await preferences_of(tracking)
+    if level == "tenant":
+        async with database.write() as tx:
+            await tx.execute(update(tenants).values(tracking="anonymous"))
+        assert WORDING not in (await tracking.api.anonymous.get(page)).text
+    else:
+        engine = an_engine(database, clock, tracking="anonymous", tracking_spool=tmp_path)
+        async with client_of(create_app(engine)) as client:
+            assert WORDING not in (await client.get(page)).text
+        await engine.close()
+
+
+async def test_sign_up_records_consent(tracking: Tracking) -> None:
+    await a_list(tracking.bench.database)
+    assert WORDING in (await tracking.api.anonymous.get(f"/subscribe/{NEWS}")).text
+    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
+    consent = await consent_of(tracking)
+    assert consent is not None
+    assert (consent["isGiven"], consent["wording"], consent["source"]) == (True, WORDING, "sign-up form")
+
+
+async def test_consent_counts_only_after_double_opt_in(tracking: Tracking) -> None:
+    await a_list(tracking.bench.database)
+    async with tracking.bench.database.write() as tx:
+        await tx.execute(update(lists).values(requires_confirmation=True))
+    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
+    assert await consent_of(tracking) is None
+    await (await tracking.api.engine.double_opt_in()).confirm(1, ANN, NEWS)
+    consent = await consent_of(tracking)
+    assert consent is not None
+    assert consent["isGiven"] is True
+
+
+async def test_stranger_cannot_undo_a_withdrawal(tracking: Tracking) -> None:
+    await join(tracking.bench.database, [ANN], consents_to_tracking=False, tracking_consent_at=1)
+    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
+    async with tracking.bench.database.read() as tx:
+        [row] = await tx.execute(select(contacts.c.consents_to_tracking))
+        assert await tx.execute(select(subscriptions.c.id))
+    assert not row.consents_to_tracking
+
+
+async def test_import_records_wording_and_refusals(tracking: Tracking, tmp_path: Path) -> None:
+    await join(tracking.bench.database, ["left@example.com"], consents_to_tracking=False, tracking_consent_at=1)
+    await join(tracking.bench.database, ["gave@example.com"], consents_to_tracking=True, tracking_consent_at=1)
+    lines = ["email,tracking_consent", f"{ANN},I agree", "yes@example.com,yes", "left@example.com,I agree"]
+    text = "\n".join([*lines, "gave@example.com,no", "new@example.com,"])
+    file = tmp_path / "people.csv"
+    file.write_text(text)
+    imports = Imports(tracking.bench.database, tracking.clock)
+    started = await imports.begin(1, file, ImportOptions())
+    assert [done async for done in imports.run(started, file)][-1].finished_at is not None
+    async with tracking.bench.database.read() as tx:
+        rows = await tx.execute(select(contacts.c.email, contacts.c.consents_to_tracking))
+    found = {row.email: None if row.consents_to_tracking is None else bool(row.consents_to_tracking) for row in rows}
+    assert found == {
+        ANN: True,
+        "yes@example.com": None,
+        "left@example.com": False,
+        "gave@example.com": False,
+        "new@example.com": None,
+    }
+
+
+async def test_export_and_erasure_cover_the_consent(tracking: Tracking) -> None:
+    given = {"isGiven": True, "wording": "I agree.", "source": "page"}
+    await tracking.api.client.put(f"/v1/contacts/{ANN}", json={"trackingConsent": given})
+    exported = (await tracking.api.client.get(f"/v1/contacts/{ANN}/data")).json()
+    assert exported["trackingConsent"]["wording"] == "I agree."
+    await tracking.api.client.delete(f"/v1/contacts/{ANN}")
+    async with tracking.bench.database.read() as tx:
+        [row] = await tx.execute(select(contacts))
+    assert row.consents_to_tracking is row.tracking_consent_wording is row.tracking_consent_source is None

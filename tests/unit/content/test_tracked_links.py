@@ -1,0 +1,155 @@
+"""Tracked links in emails: what is replaced, and what stays as the author wrote it."""
+
+import re
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mailwright.content.headers import Mailbox
+from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
+from mailwright.content.tracked_links import (
+    LinkRewriter,
+    TrackedRecipient,
+    add_parameters,
+    find_hrefs,
+    fixed_urls,
+    replace_hrefs,
+    url_of,
+)
+from mailwright.domain.clock import DAY
+from mailwright.domain.tracking_tokens import TrackingTokens, link_id_of
+from mailwright.pipeline.tracking import CampaignTokens
+from tests.tracking import html_of, links_of
+
+TOKENS = TrackingTokens("s" * 32)
+OUTBOX_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+ANN = RecipientHeaders(Mailbox("ann@example.com"), "<1@example.com>", 0, OUTBOX_ID)
+TRACKED = TrackedRecipient(OUTBOX_ID, TOKENS.recipient(OUTBOX_ID))
+SHARED = SharedHeaders(Mailbox("shop@example.com"))
+OWN = ("https://mail.example/unsubscribe", "https://mail.example/t/")
+
+
+def a_rewriter(html: str, *, is_individual: bool = True) -> LinkRewriter:
+    fixed = {url: TOKENS.link(1, 7, link_id_of(1, url)) for url in fixed_urls(html, OWN)}
+    tokens = CampaignTokens(TOKENS, 1, 7)
+    return LinkRewriter("https://mail.example/t/", tokens, fixed, own_pages=OWN, is_individual=is_individual)
+
+
+def tracked_email(html: str, **values: object) -> bytes:
+    layout = Layout.compile(SHARED, subject="News", html=html, links=a_rewriter(html))
+    return layout.fill(ANN, values, tracked=TRACKED)
+
+
+def target_of(link: str) -> str | None:
+    return TOKENS.parse(link.removeprefix("https://mail.example/t/"), DAY).url
+
+
+@pytest.mark.parametrize(
+    "untouched",
+    [
+        "mailto:ann@example.com?subject=Hi",
+        "tel:+351123456",
+        "sms:123",
+        "#top",
+        "/relative",
+        "//host.example/",
+        "cid:logo",
+        "https://",
+        "https://mail.example/unsubscribe?token=1",
+        "",
+    ],
+)
+def test_other_links_stay(untouched: str) -> None:
+    html = f'<p><a href="{untouched}">x</a></p>'
+    assert links_of(tracked_email(html)) == [untouched]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        '<a href="{}">',
+        "<a href='{}'>",
+        "<a href={}>",
+        '<A class="x" HREF = "{}" target=_blank>',
+        '<area shape="rect" href="{}">',
+        '<a\n  title="a > b"\n  href="  {}\n">',
+    ],
+)
+def test_every_spelling_of_a_link_is_found(tag: str) -> None:
+    html = f"<p>{tag.format('https://shop.example/a')}x</a></p>"
+    assert [url_of(href.value) for href in find_hrefs(html)] == ["https://shop.example/a"]
+
+
+@pytest.mark.parametrize("html", ['<a href="https://a.example', "<a href=>x</a>", "<abbr href='https://a.example'>"])
+def test_unreadable_tags_are_left_out(html: str) -> None:
+    assert list(find_hrefs(html)) == []
+
+
+def test_many_unclosed_quotes_take_linear_time() -> None:
+    def seconds(count: int) -> float:
+        html = '<a title="' * count
+        begins = time.process_time()
+        list(find_hrefs(html))
+        return time.process_time() - begins
+
+    assert seconds(40_000) < 200 * max(seconds(1_000), 0.001)
+
+
+def test_nothing_but_links_changes_in_the_html() -> None:
+    html = '<p>a &amp; <a class="b" href="https://shop.example/?x=1&amp;y=2#z">é</a> {{ name }}</p>'
+    found = html_of(tracked_email(html, name="Ann")).rstrip("\n")
+    without = re.sub(r'href="[^"]*"', 'href=""', re.sub("<img[^>]*>", "", found))
+    assert without == '<p>a &amp; <a class="b" href="">é</a> Ann</p>'
+
+
+def test_text_part_keeps_the_links_of_the_author() -> None:
+    content = tracked_email('<p><a href="https://shop.example/a">Offers</a></p>')
+    text = content.split(b"text/html")[0]
+    assert b"https://shop.example/a" in text
+    assert b"/t/" not in text
+
+
+@pytest.mark.parametrize("url", ["{{ url }}", "https://shop.example/{{ city }}", " {{ url }}#x"])
+def test_values_in_links_reach_their_target(url: str) -> None:
+    values = {"url": "https://a.example/?q=1&r=ü", "city": "São Paulo"}
+    link = links_of(tracked_email(f'<p><a href="{url}">x</a></p>', **values))[0]
+    expected = re.sub(r"\{\{ (\w+) \}\}", lambda name: values[name[1]], url.strip())
+    assert target_of(link) == expected
+
+
+def test_value_that_is_no_web_address_stays() -> None:
+    assert links_of(tracked_email('<p><a href="{{ url }}">x</a></p>', url="mailto:a@b.example")) == [
+        "mailto:a@b.example"
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["https://a.example/x", "https://b.example/?y=1#z", "tel:1", "#a"]), max_size=8))
+def test_fast_and_rendered_layouts_track_the_same_links(urls: list[str]) -> None:
+    html = "<p>{{ name }}</p>" + "".join(f'<a href="{url}">x</a>' for url in urls)
+    fast = links_of(tracked_email(html, name="Ann"))
+    rendered = links_of(tracked_email(f"{{% if name %}}{html}{{% endif %}}", name="Ann"))
+    assert fast == rendered
+
+
+def test_replacing_keeps_the_order_of_pieces() -> None:
+    html = "".join(f'<a href="https://a.example/{number}">{number}</a>' for number in range(5))
+    replaced = replace_hrefs(html, lambda url: url[-1])
+    positions = [replaced.index(f'href="{number}"') for number in range(5)]
+    assert all(first < second for first, second in pairwise(positions))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://a.example", "https://a.example?utm_source=n"),
+        ("https://a.example/?", "https://a.example/?utm_source=n"),
+        ("https://a.example/?b=%20c#d", "https://a.example/?b=%20c&utm_source=n#d"),
+        ("https://a.example/?utm_source=own", "https://a.example/?utm_source=own"),
+    ],
+)
+def test_parameters_are_added_without_other_changes(url: str, expected: str) -> None:
+    assert add_parameters(url, {"utm_source": "n"}) == expected

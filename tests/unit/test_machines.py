@@ -1,0 +1,65 @@
+"""User agents of image proxies, link scanners and people, as their vendors publish them or servers log them."""
+
+import pytest
+
+from mailwright.events.tracking.machines import is_machine_agent, is_machine_report, is_machine_request
+from tests.tracking import BROWSER
+
+MACHINES = [
+    "",
+    "Mozilla/5.0",  # Apple Mail Privacy Protection
+    "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/42.0.2311.135 "
+    "Safari/537.36 Edge/12.246 Mozilla/5.0",
+    "YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html",
+    "Barracuda Sentinel (EE)",
+    "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+    "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+    "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5 skype-url-preview@microsoft.com",
+    "TelegramBot (like TwitterBot)",
+    "WhatsApp/2.23.20.0",
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0.0.0 Safari/537.36",
+    "Microsoft Office Existence Discovery",
+    "curl/8.5.0",
+    "python-requests/2.31.0",
+    "Go-http-client/1.1",
+]
+PEOPLE = [
+    BROWSER,
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 "
+    "Mobile/15E148 Safari/604.1",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)",
+    "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Thunderbird/128.1.0",
+    "Mozilla/4.0 (compatible; ms-office; MSOffice 16)",
+    "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile "
+    "Safari/537.36",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 "
+    "Safari/537.36 Edg/126.0.0.0",
+]
+
+
+@pytest.mark.parametrize("agent", MACHINES)
+def test_programs_are_recognised(agent: str) -> None:
+    assert is_machine_agent(agent)
+
+
+@pytest.mark.parametrize("agent", PEOPLE)
+def test_programs_of_people_are_not(agent: str) -> None:
+    assert not is_machine_request({"user-agent": agent}, "203.0.113.9")
+
+
+@pytest.mark.parametrize("name", ["purpose", "sec-purpose", "x-moz"])
+def test_prefetching_browsers_are_machines(name: str) -> None:
+    assert is_machine_request({"user-agent": BROWSER, name: "prefetch"}, None)
+
+
+@pytest.mark.parametrize(("address", "is_machine"), [("40.94.31.2", True), ("104.47.1.1", True), ("not-an-ip", False)])
+def test_networks_of_scanners_are_machines(address: str, is_machine: bool) -> None:
+    assert is_machine_request({"user-agent": BROWSER}, address) is is_machine
+
+
+def test_report_without_user_agent_says_nothing() -> None:
+    assert not is_machine_report(None)
+    assert is_machine_report("YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html")
