@@ -68,10 +68,9 @@ class Worker:
     async def _maintain(self) -> None:
         # The feeder and the sender already log that the database is unavailable.
         async def maintain() -> None:
-            try:
-                await self.parts.maintenance.tick(self.queues.leased, self._presence())
-            finally:
-                self._update_metrics()
+            # Before the tick: who reads in the database that a provider is unavailable finds the same in the metrics.
+            self._update_metrics()
+            await self.parts.maintenance.tick(self.queues.leased, self._presence())
 
         await run_periodically("maintenance", maintain, seconds=self.settings.maintenance_seconds, logs_expected=False)
 
