@@ -10,14 +10,14 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import metadata, sessions, workers
 
 _PAGE: Final = 2_000
-# Presence of processes, and sign-ins that may have ended since.
+# Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore.
 _LEFT_OUT: Final = frozenset({workers.name, sessions.name})
 
 
 async def write_tables(
     database: Database, writer: BackupWriter, on_rows: Callable[[int], None] = lambda count: None
 ) -> None:
-    """Write every table as of one moment, while other processes go on. `on_rows` is called with each number of rows."""
+    """Write one snapshot of every table while other processes keep running; report each batch's rows to `on_rows`."""
     async with database.read() as tx:
         for table in _backed_up():
             writer.start_table(table.name, table.columns.keys())
@@ -27,7 +27,7 @@ async def write_tables(
 
 
 def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
-    """Replace the content of all tables, in the transaction of the caller."""
+    """Replace the content of all tables, in the caller's transaction."""
     tables = {table.name: _existing(connection, table.name) for table in metadata.sorted_tables}
     for table in tables.values():
         connection.execute(delete(table))
@@ -45,13 +45,13 @@ def _backed_up() -> list[Table]:
 
 
 def _existing(connection: Connection, name: str) -> Table:
-    """Return a table with the columns of the database: the backup may have been made with an older schema."""
+    """Return a table with the columns that the database has, because the backup may have an older schema."""
     columns = inspect(connection).get_columns(name)
     return Table(name, MetaData(), *(Column(column["name"], column["type"]) for column in columns))
 
 
 async def _pages(tx: Transaction, table: Table) -> Any:
-    """Yield the rows by primary key, which needs no cursor on the server and no sort."""
+    """Yield the rows page by page in primary key order, which needs neither a server-side cursor nor a sort."""
     keys = list(table.primary_key)
     query = select(table).order_by(*keys).limit(_PAGE)
     rows: Sequence[Any] = await tx.execute(query)
@@ -66,7 +66,7 @@ def _values(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
 
 
 def _continue_identities(connection: Connection) -> None:
-    """Let new rows get higher numbers than the loaded ones."""
+    """Advance the ID sequences past the loaded rows, so that new rows get higher IDs."""
     for table in metadata.sorted_tables:
         for column in table.primary_key:
             if column.identity is not None:

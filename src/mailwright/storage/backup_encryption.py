@@ -13,7 +13,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.backup_file import BackupInvalid
 
 _AGE: Final = b"age-encryption.org/"
-_SECRET_KEY: Final = "AGE-SECRET-KEY-"  # noqa: S105 - how the line begins
+_SECRET_KEY: Final = "AGE-SECRET-KEY-"  # noqa: S105 - a prefix, not a secret
 
 
 def create_key(file: Path) -> None:
@@ -41,7 +41,7 @@ def encrypted(target: IO[bytes], key_file: Path | None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def decrypted(source: IO[bytes], key_file: Path | None) -> Iterator[IO[bytes]]:
-    """Yield the content of a backup, decrypted with the key of the file if it is encrypted."""
+    """Yield the content of a backup; if it is encrypted, decrypt it with the key in `key_file`."""
     is_encrypted = source.read(len(_AGE)) == _AGE
     source.seek(0)
     if not is_encrypted:
@@ -66,9 +66,9 @@ def decrypted(source: IO[bytes], key_file: Path | None) -> Iterator[IO[bytes]]:
 
 
 class _Beside:
-    """Works on one end of a pipe in a thread, while a block uses the other end.
+    """Runs `work` on one end of a pipe in a thread, while the `with` block uses the other end.
 
-    If the work fails first, its error replaces that of the block.
+    If `work` fails before the block ends, its error replaces the block's error.
     """
 
     def __init__(self, end: IO[bytes], work: Callable[[IO[bytes]], None]) -> None:
@@ -83,7 +83,7 @@ class _Beside:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over = True  # From here on, the closed pipe is why the work fails.
+        self._is_over = True  # Later errors of the thread are ignored: the block has closed its end of the pipe.
         self.finish()
 
     def finish(self) -> None:
@@ -98,18 +98,18 @@ class _Beside:
             if not self._is_over:
                 self._error = error
         finally:
-            # Not earlier: the block must not see the end of the pipe before the error.
+            # Close the pipe only after storing the error, so that the block never sees a plain end of file.
             with suppress(OSError):
                 self._end.close()
 
 
 def can_decrypt(key_file: Path) -> bool:
-    """Return whether the file has a secret key. With a public key alone, nobody here can read the backup."""
+    """Return whether the file has a secret key. A public key can encrypt a backup, but not decrypt it."""
     return any(line.startswith(_SECRET_KEY) for line in _key_lines(key_file))
 
 
 def _recipients(file: Path) -> list[Any]:
-    """Read the keys to encrypt for: public keys of age or SSH, or the secret keys of age that they belong to."""
+    """Read the public keys to encrypt for: age or SSH public keys, or those derived from age secret keys."""
     found: list[Any] = []
     for line in _key_lines(file):
         with suppress(pyrage.RecipientError, pyrage.IdentityError):

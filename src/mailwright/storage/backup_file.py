@@ -2,7 +2,7 @@
 
 The first line describes the database, then each table follows as a line with its columns and one line per row, then the
 files. The last line has the number of rows and a digest of everything before it, so a truncated or changed file is
-recognised before it is used.
+recognised before anything is restored from it.
 """
 
 import gzip
@@ -30,7 +30,7 @@ class BackupInvalid(MailwrightError):
 
 @dataclass(frozen=True, slots=True)
 class BackupHeader:
-    """The first line: which database the backup holds, and as of when."""
+    """The first line: describes the database and the time of the snapshot."""
 
     created_at: int
     revision: str
@@ -56,7 +56,7 @@ class StoredFile:
 
 @dataclass(slots=True)
 class BackupContents:
-    """What a backup holds: the number of rows by table, and of files."""
+    """The contents of a backup: the number of rows in each table, and the number of files."""
 
     rows: dict[str, int] = field(default_factory=dict)
     files: int = 0
@@ -72,7 +72,7 @@ class BackupWriter:
         self._write(orjson.dumps({"backup": asdict(header)}))
 
     def start_table(self, name: str, columns: Sequence[str]) -> None:
-        self.contents.rows[str(name)] = 0  # SQLAlchemy's names are of a subclass, which orjson refuses as keys.
+        self.contents.rows[str(name)] = 0  # orjson rejects SQLAlchemy's subclass of str as a key.
         self._write(orjson.dumps({"table": name, "columns": list(columns)}))
 
     def write_rows(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -120,7 +120,7 @@ class BackupReader:
         return (part for part in self._parts() if isinstance(part, StoredFile))
 
     def _parts(self) -> Iterator[TableRows | StoredFile]:
-        """Yield everything, then compare it with the last line."""
+        """Yield all tables and files, then compare their digest and row count with the last line."""
         contents = BackupContents()
         table, columns = "", tuple[str, ...]()
         rows: list[list[Any]] = []
@@ -140,7 +140,7 @@ class BackupReader:
                 contents.files += 1
                 yield StoredFile(line["file"], b64decode(line["content"]))
         if {**asdict(contents), "digest": self._before_end} != line["end"]:
-            raise BackupInvalid("The backup was changed after it was written: its digest does not match. Use another.")
+            raise BackupInvalid("The backup was changed after it was written (wrong digest). Use another backup.")
         self._require_end()
 
     def _require_end(self) -> None:
@@ -149,16 +149,16 @@ class BackupReader:
         except (OSError, EOFError, zlib.error):
             is_over = False
         if not is_over:
-            raise BackupInvalid("The backup does not end where it should: it was truncated or changed. Use another.")
+            raise BackupInvalid("The backup has no valid last line: it was truncated or changed. Use another backup.")
 
     def _next(self) -> Any:
         try:
             line = next(self._lines)
             parsed = orjson.loads(line)
         except StopIteration:
-            raise BackupInvalid("The backup is incomplete: its end is missing. Use another one.") from None
+            raise BackupInvalid("The backup is incomplete: its end is missing. Use another backup.") from None
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise BackupInvalid(f"The file cannot be read as a backup ({error}). Use another one.") from error
+            raise BackupInvalid(f"The file cannot be read as a backup ({error}). Use another file.") from error
         self._before_end = self._digest.hexdigest() if line.startswith(b'{"end"') else ""
         self._digest.update(line)
         return parsed
@@ -176,5 +176,5 @@ def _encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Return a value of a row as the database stores it."""
+    """Convert a JSON value of a backup row to the value that the database stores."""
     return b64decode(value["bytes"]) if isinstance(value, dict) else value

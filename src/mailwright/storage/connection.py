@@ -1,4 +1,4 @@
-"""What a transaction needs from a connection, the same on both engines."""
+"""The connection interface that transactions use on both engines."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -32,11 +32,11 @@ class Connections(Protocol):
     def write(self) -> AbstractAsyncContextManager[Connection]: ...
 
     def read(self, within: float | None, /) -> AbstractAsyncContextManager[Connection]:
-        """Read one snapshot. `within`: give up after this many seconds without a response of the server."""
+        """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
         ...
 
     async def run_sync(self, work: Callable[[Any], Any]) -> None:
-        """Run the work with a synchronous connection of SQLAlchemy."""
+        """Run the work with a synchronous SQLAlchemy connection."""
         ...
 
     async def close(self) -> None: ...

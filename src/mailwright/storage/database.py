@@ -1,7 +1,7 @@
 """Read and write transactions, the same on SQLite and PostgreSQL.
 
-A write commits before its block ends or raises. Whatever keeps it from being durable (a full disk, a lost server, a
-lock that is not released) is raised as `NotDurable`, so that callers handle one error only.
+A write is committed when its block ends, or the block raises an error. Every failure that prevents the commit (a full
+disk, an unreachable server, a lock timeout) raises `NotDurable`, so that callers handle a single error.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
 from mailwright.storage.writer_lock import WriterLock
 
-# How long a write on SQLite waits for the write of another process. API clients time out if it is longer.
+# How long a SQLite write waits for another process's write. With a longer wait, API clients would time out.
 SQLITE_BUSY_MILLISECONDS = 5_000
 # Callers that must get a response soon (accepts, sign-ins, health checks) wait this long for a stalled server.
 PROMPT_SECONDS = 4.5
 
-WAL = "journal_mode = WAL"  # The only one that is stored in the file.
+WAL = "journal_mode = WAL"  # The only pragma here that SQLite stores in the file.
 SQLITE_PRAGMAS = (
     f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
     WAL,
@@ -76,7 +76,7 @@ class Database:
     ) -> None:
         """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged.
 
-        `secret_box` has the key of the secrets that the database stores; without one, they cannot be used.
+        `secret_box` encrypts and decrypts the stored secrets; without it, they cannot be used.
         """
         self.url = parse_url(url)
         self.secret_box = secret_box or SecretBox()
@@ -86,7 +86,7 @@ class Database:
             lock = _writer_lock(self.url) if is_ours else None
             self._connections: Connections = SqliteConnections(self.url, self._pragmas, lock)
             self._hot: HotPath = SqliteHotPath(self._connect_sqlite, lock)
-            # SQLite has one writer. Waiting for this lock is fair and cheap; waiting in SQLite's busy loop is neither.
+            # SQLite has one writer. Waiting for this lock is fair and cheap, unlike waiting in SQLite's busy loop.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
         else:
             from mailwright.storage import hot_postgresql, postgresql  # noqa: PLC0415 - slow to import
@@ -100,7 +100,7 @@ class Database:
 
     @asynccontextmanager
     async def _exclusive_write(self) -> AsyncIterator[None]:
-        """Wait for the write lock no longer than for SQLite itself: callers get an error instead of a long queue."""
+        """Wait for the write lock, at most as long as SQLite's busy timeout, so that callers do not queue for long."""
         if self._write_lock is None:
             yield
             return
@@ -124,7 +124,7 @@ class Database:
     async def transact(self, work: Work[T], *, within: float | None = None) -> T:
         """Run a write on the hot path, with the same guarantee as `write` but without SQLAlchemy.
 
-        `within`: give up after this many seconds without a response of the server.
+        `within` is the timeout in seconds for a server that does not respond.
         """
         async with self._exclusive_write():
             with self._durability:
@@ -132,9 +132,9 @@ class Database:
 
     @asynccontextmanager
     async def read(self, *, within: float | None = None) -> AsyncIterator[Transaction]:
-        """Read one snapshot with all statements of the block, on PostgreSQL too, so that their results agree.
+        """Run all statements of the block on one snapshot, also on PostgreSQL, so that their results agree.
 
-        `within`: give up after this many seconds without a response of the server.
+        `within` is the timeout in seconds for a server that does not respond.
         """
         with self._reach:
             async with self._connections.read(within) as connection:
@@ -184,7 +184,7 @@ def parse_url(text: str) -> URL:
 
 
 def _writer_lock(url: URL) -> WriterLock:
-    """Return the lock that lets the processes of a SQLite file write in turns."""
+    """Return the lock with which the processes that share a SQLite file take turns writing."""
     return WriterLock(Path(f"{url.database}-writer"), SQLITE_BUSY_MILLISECONDS / 1000)
 
 
@@ -224,7 +224,7 @@ class _Durability:
             raise NotDurable(f"{self._message} ({reason}). Retry shortly.") from error
 
 
-# What SQLite and PostgreSQL report for a file whose content is wrong.
+# The error texts of SQLite and PostgreSQL for a damaged database.
 _DAMAGE = re.compile(
     r"malformed|file is not a database|invalid page in block|could not read block|missing chunk number"
 )

@@ -10,7 +10,7 @@ from mailwright.domain.clock import Instant
 
 
 def random_uuid7(now: Instant) -> ColumnElement[str]:
-    """A UUIDv7 of this time, different in every row."""
+    """A random UUIDv7 with this timestamp, different in every row."""
     head = f"{now & 0xFFFF_FFFF_FFFF:012x}"
     return _RandomUuid7(literal(f"{head[:8]}-{head[8:]}-7", Text))
 
@@ -22,7 +22,7 @@ class _RandomUuid7(FunctionElement[str]):
 
 @compiles(_RandomUuid7, "postgresql")
 def _random_uuid7_postgresql(element: Any, compiler: Any, **options: Any) -> str:
-    # The rest of a UUIDv4 is random too, and has the right variant.
+    # The rest comes from a UUIDv4, which is random and has the same variant bits.
     head = compiler.process(element.clauses, **options)
     return f"overlay(CAST(gen_random_uuid() AS text) placing {head} from 1 for 15)"
 
@@ -34,7 +34,7 @@ def _random_uuid7_sqlite(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class json_text(FunctionElement[Any]):  # noqa: N801 - a function of SQL
-    """The value of a key of a JSON object that is stored as text, as text; null if there is none."""
+    """The value at a key of a JSON object that is stored as text. The value is text too, or null if it is missing."""
 
     type: Any = Text()
     inherit_cache = True
@@ -52,7 +52,7 @@ def _json_text_postgresql(element: Any, compiler: Any, **options: Any) -> str:
 @compiles(json_text, "sqlite")
 def _json_text_sqlite(element: Any, compiler: Any, **options: Any) -> str:
     column, key = (compiler.process(clause, **options) for clause in element.clauses)
-    # A key can be any text: the quotes keep it one name.
+    # Quote the key, because it can be any text and dots would otherwise separate path steps.
     return f"({column} ->> ('$.\"' || {key} || '\"'))"
 
 
@@ -100,7 +100,7 @@ class json_date(json_text):  # noqa: N801 - a function of SQL
 
 
 class lower_ascii(FunctionElement[str]):  # noqa: N801 - a function of SQL
-    """The text with A to Z in lower case. Other letters stay: the engines differ on them."""
+    """The text with A to Z in lower case. Other letters are unchanged, because the engines convert them differently."""
 
     type = Text()
     inherit_cache = True

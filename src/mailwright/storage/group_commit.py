@@ -26,7 +26,7 @@ class _Submission(Generic[Item, Result]):
 
 
 class GroupCommit(Generic[Item, Result]):
-    """Commits what arrives while a commit is running together in the next one.
+    """Collects the items that arrive while a commit is running, and commits them together in the next one.
 
     `commit` stores items in one transaction and returns one result per item, in order. `after_commit` runs after every
     group. A group has at most `max_items` items and `max_bytes` bytes, unless a single caller submits more.
@@ -73,7 +73,7 @@ class GroupCommit(Generic[Item, Result]):
                 self._waiting = []
                 for submission in group:
                     submission.fail(error)
-            except Exception:  # One caller's items cannot be stored; the other callers must not fail with it.
+            except Exception:  # One caller's items cannot be stored. Commit one by one, so that the others succeed.
                 await self._commit_one_by_one(group)
             else:
                 for submission in group:

@@ -1,8 +1,8 @@
-"""The horizon of events: the key up to which no new event can appear, so that a cursor skips none.
+"""The event horizon: the largest key below which no new event can appear, so that a cursor skips no event.
 
 Keys are assigned before a transaction commits. On PostgreSQL an event with a smaller key may therefore appear after one
-with a larger key was read; on SQLite, which has one writer, it cannot. A reader in key order waits until every
-transaction has ended that was running when it saw the newest key.
+with a larger key was read. On SQLite, which has one writer, this cannot happen. Code that reads events in key order
+waits until all transactions that were running when it saw the newest key have ended.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mailwright.storage.tables import events
 class EventHorizon:
     newest: int  # The largest visible key.
     oldest_running: int  # Every transaction before this one has ended.
-    next_to_run: int  # No transaction from this one on has begun.
+    next_to_run: int  # This transaction and all later ones have not begun.
 
     @property
     def is_quiet(self) -> bool:
@@ -29,7 +29,7 @@ class EventHorizon:
 
 
 async def event_horizon(tx: Transaction) -> EventHorizon:
-    """Read the horizon. The transaction must not have written anything: it would wait for itself."""
+    """Read the horizon. The caller's transaction must not have written anything, or it would wait for itself."""
     newest = select(func.coalesce(func.max(events.c.id), 0)).scalar_subquery()
     seen: Any = await tx.execute(select(newest, _oldest_running(), _next_to_run()))
     return EventHorizon(*seen[0])

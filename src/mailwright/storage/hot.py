@@ -1,8 +1,8 @@
 """The hot path: direct access to the driver, for the few statements that run for every message.
 
-SQLAlchemy and a thread switch per statement take longer than SQLite needs for the work. Here a whole transaction runs
-in one thread (SQLite), or as prepared statements on a bare connection (`hot_postgresql.py`). The coroutine is the same
-on both: on SQLite its awaits never suspend, so the thread can run it to its end.
+SQLAlchemy and a thread switch per statement take longer than SQLite needs for the statement itself. On the hot path, a
+whole transaction runs in one thread (SQLite), or as prepared statements on a bare connection (`hot_postgresql.py`).
+Both run the same coroutine. On SQLite its awaits never suspend, so the thread can run it to its end.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from mailwright.storage.statements import RowsParameter, Statement
 from mailwright.storage.writer_lock import WriterLock
 
 T = TypeVar("T")
-# May run again from the beginning if its transaction was rolled back.
+# The code of a transaction. It runs again from the beginning if the transaction was rolled back by a deadlock.
 Work = Callable[["Runner"], Coroutine[Any, Any, T]]
 
 
@@ -34,8 +34,8 @@ class Runner(Protocol):
         ...
 
 
-# Up to this many rows are parameters of their statement; more go through a temporary table, in batches. SQLite prepares
-# a statement for each number of rows, and the connection caches the last 512.
+# Up to this many rows are passed as parameters of the statement; more rows go through a temporary table, in batches.
+# SQLite prepares one statement per number of rows, and the connection caches the last 512 statements.
 MAX_VALUES = 256
 
 
@@ -51,7 +51,7 @@ class HotPath(Protocol):
     outage_errors: ErrorTypes
 
     async def transact(self, work: Work[T], within: float | None = None) -> T:
-        """Run the work in a transaction. `within`: the longest time in seconds to wait for a stalled server."""
+        """Run the work in a transaction. `within` is the timeout in seconds for a server that does not respond."""
         ...
 
     async def close(self) -> None: ...
@@ -63,7 +63,7 @@ class _Query(NamedTuple):
 
 
 class SqliteHotPath:
-    """One connection in one thread: SQLite has one writer, so one is enough."""
+    """One connection in one thread, which is enough because SQLite has one writer."""
 
     programming_errors: ErrorTypes = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
     outage_errors: ErrorTypes = (sqlite3.Error,)
@@ -98,7 +98,7 @@ class SqliteHotPath:
             result = _drive(work(_SqliteRunner(connection, self._tables, self._queries)))
             connection.execute("COMMIT")
         except BaseException:
-            self._tables.clear()  # The rollback removes those that this transaction created.
+            self._tables.clear()  # The rollback removes the temporary tables that this transaction created.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -111,7 +111,7 @@ class SqliteHotPath:
 
 
 class _SqliteRunner:
-    """Works in few, large steps: between two steps another thread may hold the interpreter for milliseconds."""
+    """Runs few, large steps: between two steps, another thread may hold the interpreter lock for milliseconds."""
 
     __slots__ = ("_connection", "_queries", "_tables")
 
@@ -157,7 +157,7 @@ class _SqliteRunner:
             self._connection.execute(rows_parameter.insert(size), list(chain.from_iterable(islice(values, size))))
 
     def _prepare(self, text: str, values: list[Any]) -> _Query:
-        """Wrap a query so that it returns one JSON text: one step for all rows is faster than a step per row."""
+        """Wrap a query so that it returns all rows as one JSON text, which is faster than fetching row by row."""
         description = self._connection.execute(f"SELECT * FROM ({text}) LIMIT 0", values).description  # noqa: S608
         columns = [column[0] for column in description]
         wrapped = f"SELECT json_group_array(json_array({', '.join(columns)})) FROM ({text})"  # noqa: S608
@@ -166,7 +166,7 @@ class _SqliteRunner:
 
 
 def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
-    """Return the rows of a RETURNING clause. There are few of them: large changes are counted instead."""
+    """Return the rows of a RETURNING clause. There are only a few, because large changes use `count` instead."""
     rows = cursor.fetchall()
     if not rows:
         return rows
@@ -179,7 +179,7 @@ def row_class_of(columns: list[str]) -> Any:
     return namedtuple("Row", columns, rename=True)
 
 
-# Numbers of rows of the statements that fill tables: few sizes, so that all of them stay prepared.
+# Rows per INSERT into a temporary table. There are few sizes, so that all these statements stay prepared.
 _BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
@@ -192,7 +192,7 @@ def _batch_sizes(count: int) -> Iterator[int]:
 
 
 def _drive(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends. Waiting is not allowed in a transaction of the only writer."""
+    """Run a coroutine that never suspends. Waiting in a transaction would block every other write."""
     try:
         work.send(None)
     except StopIteration as finished:

@@ -13,8 +13,8 @@ from mailwright.storage.statements import Statement
 
 T = TypeVar("T")
 
-# Every statement here finds a few rows by their keys. While a table is small or its statistics are old, PostgreSQL
-# would scan it for each batch: with 10,000 messages, beginning an attempt took 84 µs instead of 10.
+# Every statement of the hot path finds a few rows by their keys. While a table is small or its statistics are old,
+# PostgreSQL would scan it for each batch: with 10,000 messages, beginning an attempt took 84 µs instead of 10.
 _BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
 # PostgreSQL rolls back one of two deadlocked transactions, which then runs again.
@@ -55,12 +55,12 @@ class PostgresqlHotPath:
 
     async def _transact(self, work: Work[T], within: float | None) -> T:
         pool = self._pool or await self._open()
-        # No longer than connecting may take: callers get an error instead of queueing for a stalled server.
+        # Wait at most as long as connecting may take, so that callers get an error instead of queueing.
         async with pool.acquire(timeout=within or self._arguments["timeout"]) as connection:
             if within is None:
                 async with connection.transaction():
                     return await work(_PostgresqlRunner(connection))
-            # Ending the connection fails every await on it at once. Cancelling would wait for the stalled server.
+            # Terminating the connection fails every await on it at once; cancelling would wait for the stalled server.
             watchdog = asyncio.get_running_loop().call_later(within, connection.terminate)
             try:
                 async with connection.transaction():
@@ -108,4 +108,4 @@ class _PostgresqlRunner:
         return int(tag.rpartition(" ")[2])
 
 
-_row_classes: dict[Statement, Any] = {}  # Of the statements that have run.
+_row_classes: dict[Statement, Any] = {}  # The row class of each statement that has run.

@@ -13,13 +13,13 @@ from mailwright.storage.database import Database
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _INITIAL_REVISION: Final = "0001"
-# The advisory lock of a migration on PostgreSQL: any number that nothing else on the server uses.
+# The advisory lock of a migration on PostgreSQL. The number is arbitrary; nothing else on the server may use it.
 _MIGRATION_LOCK: Final = 5_204_771
 _REVISION: Final = re.compile(r'^revision = "(\w+)"', re.MULTILINE)
 _DOWN_REVISION: Final = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
 _COMMENT: Final = re.compile(r"--[^\n]*\n")
 
-# The words of `initial_schema.sql` that differ between the engines.
+# The placeholders of `initial_schema.sql` and their values for each engine.
 _SQLITE: Final = {
     "identity": "INTEGER",
     "key": "INTEGER",
@@ -36,7 +36,7 @@ _POSTGRESQL: Final = {
     "bytes": "BYTEA",
     # Audiences are enqueued in the order of their addresses, which must be the same on both engines.
     "byte_order": ' COLLATE "C"',
-    # Events are partitioned by time, so that old ones are dropped by the month instead of row by row.
+    # Events are partitioned by month, so that old events are dropped a month at a time instead of row by row.
     "events_key": "id, created_at",
     "events_partitioning": "PARTITION BY RANGE (created_at)",
 }
@@ -109,7 +109,7 @@ def initial_schema(dialect: str) -> list[str]:
 
 
 def _down_revisions() -> dict[str, str | None]:
-    """Read the order of the migrations from their files: Alembic would import each of them."""
+    """Read the order of the migrations from their source text, because Alembic would import every file."""
     files = [file.read_text(encoding="utf-8") for file in (MIGRATIONS / "versions").glob("*.py")]
     return {_REVISION.findall(file)[0]: next(iter(_DOWN_REVISION.findall(file)), None) for file in files}
 
@@ -133,7 +133,7 @@ def _run(connection: Any, revision: str | None = None) -> None:
 
 
 def _create(connection: Any) -> None:
-    """Create the schema without Alembic, which needs 12 MB of memory: small installations run only this."""
+    """Create the schema without Alembic, which needs 12 MB of memory that a new installation can save."""
     for statement in initial_schema(connection.dialect.name):
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql(

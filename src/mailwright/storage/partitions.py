@@ -14,7 +14,7 @@ log = logger(__name__)
 
 
 async def ensure_event_partitions(database: Database, now: Instant) -> None:
-    """Create the partitions of this month and the next ones. Events without one go to the default partition."""
+    """Create the partitions of this and the next months. Events without a partition go to the default partition."""
     if database.dialect != "postgresql":
         return
     today = datetime.fromtimestamp(now / 1000, UTC)
@@ -34,7 +34,7 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
                 log.info(
                     "partition_not_created",
                     month=f"{begins:%Y-%m}",
-                    message="Its first events are in the default partition.",
+                    message="The month already has events in the default partition.",
                 )
                 continue
             bounds = f"FROM ({to_instant(begins)}) TO ({to_instant(ends)})"

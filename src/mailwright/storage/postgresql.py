@@ -16,7 +16,7 @@ _COMMAND_SECONDS: Final = 60
 ARGUMENTS: Final = {
     "timeout": CONNECT_SECONDS,
     "command_timeout": _COMMAND_SECONDS,
-    # Accepted means on disk, whatever the default of the server is.
+    # Override the server's default, so that an accepted message is always on disk.
     "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
 }
 
@@ -50,7 +50,7 @@ class PostgresqlConnections:
 
     @asynccontextmanager
     async def read(self, within: float | None) -> AsyncIterator[PostgresqlConnection]:
-        """Read one snapshot. `within`: give up after this many seconds without a response of the server."""
+        """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
         async with self._engine.connect() as connection, _abandoned_after(within, connection):
             await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             async with connection.begin():
@@ -66,7 +66,7 @@ class PostgresqlConnections:
 
 @asynccontextmanager
 async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -> AsyncIterator[None]:
-    """End the connection if the block takes longer. Cancelling would wait for the server, which does not respond."""
+    """Terminate the connection if the block takes longer. Cancelling would wait for the unresponsive server."""
     if seconds is None:
         yield
         return

@@ -1,8 +1,8 @@
-"""Encrypt the secrets that the database stores, with a key that is outside of it.
+"""Encrypt the secrets in the database with a key that is stored elsewhere.
 
-A copy of the database alone, for example a stolen backup, then reveals no secret of a second factor or webhook. The key
-comes from a setting or from a file. The database records which key it was used with: a process with another key, for
-example a second server that created a key of its own, fails before it stores anything that the others cannot read.
+A copy of the database alone, for example a stolen backup, then reveals no second-factor or webhook secret. The key
+comes from a setting or from a file. The database records the key's fingerprint. A process with another key, for
+example a second server that created its own key, fails before it stores anything that other processes cannot read.
 """
 
 import base64
@@ -39,7 +39,7 @@ class SecretKeyInvalid(ConfigurationInvalid):
 
 
 class SecretBox:
-    """Encrypts with the first key and decrypts with any. The keys are read, or the file is created, on first use."""
+    """Encrypts with the first key and decrypts with any key. Reads the keys, or creates the key file, on first use."""
 
     def __init__(self, setting: str | None = None, file: Path | None = None) -> None:
         self._setting = setting
@@ -47,7 +47,7 @@ class SecretBox:
         self._loaded: Sequence[str] | None = None
 
     async def encrypt(self, tx: "Transaction", text: str) -> str:
-        """Encrypt a text that the transaction stores. Raise if the database was used with another key."""
+        """Encrypt a text that the transaction stores. Raise if the database was used with a different key."""
         await self._require_same_key(tx)
         return _PREFIX + self._fernet().encrypt(text.encode()).decode()
 
@@ -85,7 +85,7 @@ class SecretBox:
 
     def _from_file(self) -> list[str]:
         if self._file is None:
-            raise SecretKeyInvalid("There is no key for stored secrets: set MAILWRIGHT_SECRET_KEY.")
+            raise SecretKeyInvalid("There is no key for stored secrets. Set MAILWRIGHT_SECRET_KEY.")
         try:
             if not self._file.exists():
                 _create_key_file(self._file)
@@ -108,9 +108,9 @@ class SecretBox:
     def _wrong_key(self) -> SecretKeyInvalid:
         source = "MAILWRIGHT_SECRET_KEY" if self._setting else str(self._file)
         return SecretKeyInvalid(
-            f"The secrets in the database were encrypted with another key than the one in {source}. Restore that key, "
-            "or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor with "
-            "`mailwright user totp reset` and delete every webhook; then a new key is accepted."
+            f"The secrets in the database were encrypted with another key than the one in {source}. Restore the old "
+            "key, or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor with "
+            "`mailwright user totp reset` and delete every webhook; Mailwright then accepts a new key."
         )
 
 
@@ -131,7 +131,7 @@ def _create_key_file(path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError:
-        pass  # Another process was first.
+        pass  # Another process created the file first.
     finally:
         part.unlink()
 

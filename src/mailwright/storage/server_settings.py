@@ -1,4 +1,4 @@
-"""Find settings of a PostgreSQL server with which a power failure can lose accepted messages."""
+"""Find PostgreSQL server settings that can cause a power failure to lose accepted messages."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from mailwright.storage.database import PROMPT_SECONDS, Database
 
-# The settings that make a commit durable, and what happens without each.
+# The settings that make a commit durable, each with the risk of turning it off.
 _RISKS: Final = {
     "fsync": "a power failure can damage the whole database",
     "full_page_writes": "a power failure can damage pages that were being written",
@@ -18,7 +18,7 @@ _EFFECTIVE: Final = text(
 
 
 async def find_unsafe_settings(database: Database) -> dict[str, str]:
-    """Return each durability setting that is off, as Mailwright's own connections see it, with its risk."""
+    """Return each durability setting that is off for Mailwright's own connections, with its risk."""
     if database.dialect == "sqlite":
         return {}
     async with database.read(within=PROMPT_SECONDS) as tx:

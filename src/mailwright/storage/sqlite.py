@@ -1,7 +1,7 @@
-"""Connections to a SQLite file whose statements run in threads.
+"""Connections to a SQLite file, which run their statements in threads.
 
-A statement with all its rows takes one switch to a thread. An asynchronous driver needs one for each step (open a
-cursor, execute, fetch, close), which together take several times longer than SQLite itself.
+A statement with all its rows takes one switch to a thread. An asynchronous driver switches for each step (open a
+cursor, execute, fetch, close), and these switches together take several times longer than SQLite itself.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SqliteConnection:
-    """A connection in a transaction, which begins with the first statement. Cancellation interrupts no step of it."""
+    """A connection in a transaction, which begins with the first statement. A cancellation never interrupts a step."""
 
     __slots__ = ("_connection", "_engine", "_lock", "_threads")
 
@@ -44,7 +44,7 @@ class SqliteConnection:
             await _in_thread(self._threads, lambda: self._end(commit=commit))
 
     def _begun(self) -> Connection:
-        """Begin here and not earlier: one switch to the thread does both."""
+        """Begin the transaction with its first statement, so that one switch to the thread does both."""
         if self._connection is None:
             self._connection = self._engine.connect()
             if self._lock is not None:
@@ -55,7 +55,7 @@ class SqliteConnection:
     def _end(self, *, commit: bool) -> None:
         assert self._connection is not None
         try:
-            with self._connection:  # Closing rolls back what was not committed.
+            with self._connection:  # Closing rolls back an uncommitted transaction.
                 if commit:
                     self._connection.commit()
         finally:
@@ -64,7 +64,7 @@ class SqliteConnection:
 
 
 class SqliteConnections:
-    """One connection that writes, because SQLite has one writer, and a few that read one snapshot each."""
+    """One connection for writing, because SQLite has one writer, and a few for reading, each on its own snapshot."""
 
     def __init__(self, url: URL, pragmas: Sequence[str], lock: WriterLock | None = None) -> None:
         self._writer = _Pool(url, pragmas, size=1, begin="BEGIN IMMEDIATE", lock=lock)
@@ -92,7 +92,7 @@ class _Pool:
         self._engine = _engine(url, pragmas, size, begin)
         self._lock = lock
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="sqlite")
-        # Transactions wait here and not in the pool, where each would block a thread that the others need.
+        # Transactions wait for this semaphore, because waiting in the pool would block a thread that others need.
         self._free = asyncio.Semaphore(size)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Replace a SQLite file by another one, without losing it and without mixing the two."""
+"""Replace a SQLite file by another one. Keep the old file, and never apply its WAL to the new one."""
 
 import os
 import sqlite3
@@ -8,15 +8,15 @@ from mailwright.domain.errors import NotPossibleNow
 
 
 def replace_file(current: Path, new: Path, kept: Path) -> bool:
-    """Put `new` in the place of `current`, which is kept under another name; return whether there was one.
+    """Rename `current` to `kept` and `new` to `current`; return whether there was a current file.
 
-    Raise if another process has it open.
+    Raise if another process has the current file open.
     """
     was_there = current.exists()
     if was_there:
         _merge_log(current)
         os.link(current, kept)
-        for suffix in ("-wal", "-shm"):  # Only a damaged file still has them; they must not be applied to the new one.
+        for suffix in ("-wal", "-shm"):  # Left by a damaged file; SQLite must not apply them to the new file.
             log = Path(f"{current}{suffix}")
             if log.exists():
                 log.rename(f"{kept}{suffix}")
@@ -30,17 +30,17 @@ def replace_file(current: Path, new: Path, kept: Path) -> bool:
 
 
 def _merge_log(file: Path) -> None:
-    """Write the log into the file and remove it, which SQLite refuses while another connection is open."""
+    """Write the WAL into the file and delete it. SQLite refuses this while another connection is open."""
     connection = sqlite3.connect(file, timeout=1)
     try:
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise NotPossibleNow(
-                f"Another process uses {file}. Stop all processes of Mailwright, then restore again."
+                f"Another process uses {file}. Stop all Mailwright processes, then restore again."
             ) from error
         raise
     except sqlite3.DatabaseError:
-        pass  # A damaged file: keep it as it is.
+        pass  # The file is damaged. Keep it as it is.
     finally:
         connection.close()

@@ -4,11 +4,11 @@ Three constructs hide the differences between the engines:
 
 - `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
   with one parameter. A column of the type `bytea` takes bytes.
-- `for update` locks the selected rows on PostgreSQL and waits for those that another transaction has locked;
-  `skip locked` leaves those out instead. SQLite has one writer and needs neither.
+- `for update` locks the selected rows on PostgreSQL and waits for rows that another transaction has locked;
+  `skip locked` skips such rows instead. SQLite has one writer and needs neither.
 
-Only the package with the `sql` folder, including its subpackages, runs its statements; other packages call its
-functions.
+Only the package that contains an `sql` folder, including its subpackages, runs the statements of that folder. Other
+packages call the package's functions.
 """
 
 import re
@@ -56,13 +56,13 @@ class RowsParameter(NamedTuple):
         return orjson.dumps(list(self.values(rows)), default=_as_base64).decode()
 
     def insert(self, count: int) -> str:
-        """Insert many rows at once: the interpreter lock is released and taken for each statement, not for each row."""
+        """Return an INSERT for many rows: the interpreter lock is then released once per statement, not per row."""
         row = f"({', '.join('?' * len(self.columns))})"
         return f"INSERT INTO {self.table} VALUES {', '.join([row] * count)}"  # noqa: S608 - only text from our files
 
 
 class Statement:
-    """A SQL text, compiled for each way to run it at its first use."""
+    """A SQL text. It is compiled for each engine and way of passing rows, at the first use of each."""
 
     __slots__ = ("_compiled", "is_query", "name", "rows_parameter", "text")
 
@@ -75,7 +75,7 @@ class Statement:
         self._compiled: dict[str | int, CompiledStatement] = {}
 
     def on(self, dialect: Dialect) -> CompiledStatement:
-        """Compile for a parameter that holds all rows as one JSON array, the fastest way on PostgreSQL."""
+        """Compile for one parameter with all rows as a JSON array, which is fastest on PostgreSQL."""
         compiled = self._compiled.get(dialect)
         if compiled is None:
             as_table = _json_elements if dialect == "postgresql" else _json_each
@@ -94,16 +94,16 @@ class Statement:
         ]
 
     def with_table(self) -> CompiledStatement:
-        """Compile for many rows on SQLite: a temporary table is faster than JSON."""
+        """Compile for many rows on SQLite, in a temporary table, which is faster than JSON."""
         return self._compiled.get("table") or self._with_rows("table", _as_temporary)
 
     def with_values(self, count: int) -> CompiledStatement:
-        """Compile for a few rows on SQLite: their values are parameters, after the named ones."""
+        """Compile for a few rows on SQLite, with their values as parameters after the named parameters."""
         compiled = self._compiled.get(count)
         return compiled or self._with_rows(count, lambda rows, first: _as_values(rows, first, count))
 
     def _with_rows(self, key: str | int, as_table: Callable[[RowsParameter, int], str]) -> CompiledStatement:
-        """Number the named parameters first, so that those of the rows can follow."""
+        """Number the named parameters first, so that the parameters of the rows follow them."""
         text, names = _numbered(_ROWS.sub(_PLACEHOLDER, self.text), "sqlite")
         if self.rows_parameter is not None:
             text = text.replace(_PLACEHOLDER, as_table(self.rows_parameter, len(names) + 1))
@@ -113,7 +113,7 @@ class Statement:
 
 @cache
 def statement(package: str, name: str) -> Statement:
-    """Read `sql/<name>.sql` of a package. Pass `__package__`, or that of the enclosing package."""
+    """Read `sql/<name>.sql` of a package. Pass `__package__`, or the name of the enclosing package."""
     return Statement(name, (resources.files(package) / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
 
 
@@ -134,7 +134,7 @@ def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
 
 
 def _as_base64(content: bytes) -> str:
-    """Represent bytes in JSON, which has only text."""
+    """Encode bytes as base64 text, because JSON has no type for bytes."""
     return b2a_base64(content, newline=False).decode()
 
 

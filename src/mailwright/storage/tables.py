@@ -37,8 +37,11 @@ Timestamp = BigInteger
 
 
 def partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
-    """Define a partial index. The migrations create it on both engines; PostgreSQL is not named here, because
-    SQLAlchemy would then load its dialect, which takes 3 MB, on SQLite too."""
+    """Define a partial index. The migrations create it on both engines.
+
+    The definition does not mention PostgreSQL, because SQLAlchemy would then load the PostgreSQL dialect (3 MB) on
+    SQLite too.
+    """
     return Index(name, *columns, unique=unique, sqlite_where=where)
 
 
@@ -95,7 +98,7 @@ contacts = Table(
     Column("status", Text, nullable=False, server_default=text("'active'")),
     Column("created_at", Timestamp, nullable=False),
     Column("deleted_at", Timestamp),
-    # When and by which source the status was set, and the bounce type that the provider reported.
+    # When the status was set and by which source, and the bounce type that the provider reported.
     Column("status_updated_at", Timestamp),
     Column("status_source", Text),
     Column("bounce_type", Text),
@@ -103,12 +106,12 @@ contacts = Table(
     Column("locale", Text),
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
-    # Why the contact may receive bulk email without a subscription; from where, by whom and when it was recorded.
+    # The legal basis for bulk email without a subscription, with its source, the user who recorded it, and the time.
     Column("legal_basis", Text),
     Column("legal_basis_source", Text),
     Column("legal_basis_by", Text),
     Column("legal_basis_at", Timestamp),
-    # Whether the contact's opens and clicks may be recorded; None if they were never asked. The wording that they saw.
+    # Whether the contact's opens and clicks may be recorded (None if they were never asked), and the wording they saw.
     Column("consents_to_tracking", Boolean),
     Column("tracking_consent_wording", Text),
     Column("tracking_consent_source", Text),
@@ -194,7 +197,7 @@ imports = Table(
     Column("import_id", Text, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("file_name", Text, nullable=False),
-    Column("fingerprint", Text, nullable=False),  # Of the file's size and beginning.
+    Column("fingerprint", Text, nullable=False),  # A hash of the file's size and beginning.
     Column("size_bytes", BigInteger, nullable=False),
     Column("plan", Text, nullable=False),  # Import options, as JSON.
     Column("records", BigInteger, nullable=False),  # Processed so far, without the header.
@@ -219,7 +222,7 @@ suppressions = Table(
     Column("reason", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
-    # What is suppressed: `*` all messages, `general` all bulk messages, any other key those of that list.
+    # The scope: `*` suppresses all messages, `general` all bulk messages, and a list key the messages of that list.
     Column("list_key", Text, nullable=False, server_default=text("'*'")),
     UniqueConstraint("tenant_id", "email", "list_key"),
 )
@@ -237,14 +240,14 @@ templates = Table(
     Column("created_at", Timestamp, nullable=False),
     # `""` is the default for contacts without a version in their locale. Versions are numbered across locales.
     Column("locale", Text, nullable=False, server_default=text("''")),
-    # The source text if the HTML was rendered from it.
+    # The format of the source text, and the source text if the HTML was rendered from it.
     Column("format", Text, nullable=False, server_default=text("'html'")),
     Column("source", Text),
     Column("variables", Text, nullable=False, server_default=text("'[]'")),  # As JSON.
     UniqueConstraint("tenant_id", "template_id", "version"),
 )
 
-# Images by the names that templates use. The files are named by their content and never change.
+# Images by the names that templates use. A file's name is derived from its content, so a file never changes.
 images = Table(
     "images",
     metadata,
@@ -258,7 +261,7 @@ images = Table(
     UniqueConstraint("tenant_id", "name"),
 )
 
-# Emails that applications wrote themselves: the bytes as they leave, once for all recipients, named by their SHA-256.
+# Emails that applications composed themselves: the bytes as sent, stored once for all recipients, keyed by SHA-256.
 raw_contents = Table(
     "raw_contents",
     metadata,
@@ -299,7 +302,7 @@ messages = Table(
     # None for transactional messages; `general` for bulk messages without a list.
     Column("list_key", Text),
     Column("campaign_key", BigInteger),
-    # Names the bytes of the email in `raw_contents`; None if Mailwright writes them from the payload.
+    # The key of the email's bytes in `raw_contents`; None if Mailwright builds the email from the payload.
     Column("content_digest", Text),
     partial_index(
         "ix_messages_content_digest",
@@ -324,7 +327,7 @@ messages = Table(
         unique=True,
         where=_OF_CAMPAIGN,
     ),
-    # An article run sends one message per address too. Its ID is the request ID.
+    # An article run also sends one message per address. The run's ID is the request ID of its messages.
     partial_index(
         "uq_messages_of_article_run",
         "request_id",
@@ -350,14 +353,14 @@ deliveries = Table(
     # One number for tenant, priority and campaign: see domain/lanes.py.
     Column("lane", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
-    # When a worker may claim the message: its due time, the end of its lease, or when doubt about it is decided.
+    # When a worker may claim the message: its due time, the end of its lease, or the time to resolve it if in doubt.
     Column("claimable_at", Timestamp, nullable=False),
     Column("next_attempt_at", Timestamp),
     Column("defer_reason", Text),
     Column("attempts", SmallInteger, nullable=False),
     Column("claims", SmallInteger, nullable=False),
     Column("resends", SmallInteger, nullable=False),
-    # Deferrals by the receiving side or an outage: their number, the first one, and the end of the message's lifetime.
+    # Deferrals by the receiving server or an outage: their number, the time of the first, and when the message expires.
     Column("deferrals", SmallInteger, nullable=False, server_default=text("0")),
     Column("deferred_since", Timestamp),
     Column("retry_until", Timestamp),
@@ -378,8 +381,8 @@ deliveries = Table(
     Column("bounced_at", Timestamp),
     # Identifies the transaction that wrote the last attempt or result, for statements that join on it.
     Column("settlement", BigInteger),
-    # A claim moves a message from the first index to the second, beginning an attempt touches neither, and a result
-    # removes it from the second. A delivered message costs no other index maintenance.
+    # A claim moves a message from the first index to the second, beginning an attempt changes neither index, and a
+    # result removes the message from the second. A delivered message costs no other index maintenance.
     partial_index(
         "ix_deliveries_waiting",
         "lane",
@@ -392,7 +395,7 @@ deliveries = Table(
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # States that people search for and few messages reach: successful messages never touch this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
-    # The same states by campaign: with the messages that wait in its lane, they give the number of sent ones.
+    # The same states by campaign. The other messages of a lane that no longer wait were sent, so they need no index.
     partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
     # Messages that were sent and bounced later, by campaign and by tenant.
     partial_index("ix_deliveries_bounced_of_lane", "lane", where=_BOUNCED),
@@ -419,7 +422,7 @@ events = Table(
 
 _SOFT = text("verdict = 'soft_bounce'")
 
-# Provider reports about messages and addresses, stored once each, however often they arrive.
+# Provider reports about messages and addresses. A report that arrives several times is stored once.
 reports = Table(
     "reports",
     metadata,
@@ -432,7 +435,7 @@ reports = Table(
     Column("verdict", Text, nullable=False),
     Column("at", Timestamp, nullable=False),
     Column("received_at", Timestamp, nullable=False),
-    # Names the message by its ID, which proves that the provider had it.
+    # Whether the report contains the message ID, which proves that the provider had the message.
     Column("is_proof", Boolean, nullable=False),
     UniqueConstraint("tenant_id", "key"),
     Index("ix_reports_message_key", "message_key"),
@@ -494,10 +497,10 @@ workers = Table(
     Column(
         "per_second", Double, nullable=False, server_default=text("0")
     ),  # Messages per second since the last report.
-    Column("learned_rate", Double),  # Messages per second that a throttling provider accepts. Null if it does not.
+    Column("learned_rate", Double),  # Messages per second that a throttling provider accepts; otherwise null.
 )
 
-# Values that the installation generated: the secret of its unsubscribe links, its address, tally cursors.
+# Values that the installation generated: for example the secret of its unsubscribe links, its URL and tally cursors.
 installation = Table(
     "installation",
     metadata,
@@ -554,7 +557,7 @@ queue_entries = Table(
     Column("campaign_key", BigInteger, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("lane", BigInteger, nullable=False),
-    Column("position", BigInteger),  # The place in the queue if it was moved; otherwise the id.
+    Column("position", BigInteger),  # The position in the queue if a user moved the entry; otherwise its ID.
     Column("content", Text, nullable=False),  # The frozen template versions, as JSON.
     Column("limits", Text, nullable=False),  # As JSON.
     Column("planned", Integer, nullable=False),  # Size of the audience at the start.
@@ -568,7 +571,7 @@ queue_entries = Table(
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 
-# Who did what. Only people read it: no code depends on it.
+# The audit log: who did what. It is only displayed; no code depends on its entries.
 audit_log = Table(
     "audit_log",
     metadata,
@@ -583,8 +586,8 @@ audit_log = Table(
     Index("ix_audit_log_subject", "subject", "tenant_id", "id"),
 )
 
-# The quotas that providers reported. Providers of one sync share `synced_at`, which names the counter of messages sent
-# since then.
+# The quotas that providers reported. Providers of one sync share `synced_at`, which identifies the counter of the
+# messages sent since that sync.
 quotas = Table(
     "quotas",
     metadata,
@@ -620,7 +623,7 @@ users = Table(
     # Stored during the set-up of the second factor, and required once `totp_enabled_at` is set.
     Column("totp_secret", Text),
     Column("totp_enabled_at", Timestamp),
-    Column("totp_step", BigInteger, nullable=False),  # Of the last accepted code: a code is accepted once.
+    Column("totp_step", BigInteger, nullable=False),  # Time step of the last accepted code; each code works once.
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp),
     Column("disabled_at", Timestamp),
@@ -661,7 +664,7 @@ failed_sign_ins = Table(
     Column("blocked_until", Timestamp, nullable=False),
 )
 
-# Networks from which an account has signed in: failures elsewhere do not block it there.
+# Networks from which an account has signed in. Failed sign-ins from other networks do not block the account on these.
 known_networks = Table(
     "known_networks",
     metadata,
@@ -681,7 +684,7 @@ tallies = Table(
     Index("ix_tallies_minute", "minute"),
 )
 
-# Outbound webhooks. Secrets are stored in plain text, because each request is signed with them.
+# Outbound webhooks. Secrets are encrypted and not hashed, because each request is signed with them.
 webhook_endpoints = Table(
     "webhook_endpoints",
     metadata,
@@ -743,13 +746,14 @@ webhook_cursor = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
-    # The newest event at some time, and the transaction before which all must have ended to see every earlier event.
+    # The newest event when the cursor last looked, and a transaction ID: when all transactions before it have ended,
+    # every event up to `seen` is visible.
     Column("seen", BigInteger, nullable=False),
     Column("seen_before", BigInteger, nullable=False),
 )
 
-# Parts of articles. `scope_ocd_id` selects their recipients; `""` is everyone, instead of null, so that the unique
-# constraint applies to it.
+# Parts of articles. `scope_ocd_id` selects their recipients. The empty string selects everyone; it is used instead of
+# null, so that the unique constraint applies to it.
 slices = Table(
     "slices",
     metadata,
@@ -796,7 +800,7 @@ campaign_runs = Table(
     Column("started_at", Timestamp, nullable=False),
     Column("enqueue_ended_at", Timestamp),
     Column("failure", Text),  # Why the run stopped.
-    # The decision about the rules of the large mailbox providers, and which of them are not met while the run is held.
+    # The decision about the large mailbox providers' rules, and the rules that are not met while the run is held.
     Column("sender_rules", Text),
     Column("hold_reason", Text),
     # The newest message key when the run started, as for campaigns.
@@ -818,7 +822,7 @@ run_variants = Table(
 
 _UNDONE = text("due_at IS NOT NULL")
 
-# Runs of mailouts: Notion pages that are sent to subscribers, and what is still to be reported to Notion.
+# Runs of mailouts (Notion pages that are sent to subscribers), and the results that are not yet reported to Notion.
 mailouts = Table(
     "mailouts",
     metadata,
@@ -826,12 +830,12 @@ mailouts = Table(
     Column("mailout_id", Text, nullable=False, unique=True),  # Also the ID of its campaign.
     Column("tenant_id", BigInteger, nullable=False),
     Column("page_id", Text, nullable=False),
-    # The page ID in the one run that sends it to all recipients; None for tests and before that is known.
+    # The page ID if this is the run that sends the page to all recipients; None for tests and until the kind is known.
     Column("sent_page", Text, unique=True),
     Column("actor", Text, nullable=False),
-    Column("fingerprint", Text),  # Of the page's properties, if polling found it.
+    Column("fingerprint", Text),  # A hash of the page's properties, if polling found the page.
     Column("is_test", Boolean),
-    Column("is_local", Boolean, nullable=False, server_default=text("false")),  # To the local mailbox only.
+    Column("is_local", Boolean, nullable=False, server_default=text("false")),  # Sent only to the local mailbox.
     # A user decided to send although the rules of the large mailbox providers are not met.
     Column("overrides_rules", Boolean, nullable=False, server_default=text("false")),
     Column("subject", Text),
@@ -875,7 +879,7 @@ mailout_errors = Table(
     metadata,
     key_column(),
     Column("mailout_key", BigInteger, nullable=False),
-    Column("key", Text, nullable=False),  # Identifies the error, however often it is found.
+    Column("key", Text, nullable=False),  # Identifies the error, so that it is stored once even if it occurs again.
     Column("stage", Text, nullable=False),
     Column("code", Text, nullable=False),
     Column("message", Text, nullable=False),
@@ -883,13 +887,13 @@ mailout_errors = Table(
     Column("provider", Text),
     Column("retry_count", Integer, nullable=False),
     Column("at", Timestamp, nullable=False),
-    Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it, but did not confirm it.
+    Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it, but has not confirmed it.
     Column("written_at", Timestamp),
     UniqueConstraint("mailout_key", "key"),
     partial_index("ix_mailout_errors_unwritten", "mailout_key", "id", where=_UNWRITTEN),
 )
 
-# What was written to `send_logs` of Supabase about each message.
+# The log entry about each message that was written to `send_logs` in Supabase.
 mailout_logs = Table(
     "mailout_logs",
     metadata,
@@ -900,7 +904,7 @@ mailout_logs = Table(
     Index("ix_mailout_logs_mailout_key", "mailout_key"),
 )
 
-# What was written to `subscribers` of Supabase about contacts that bounced, unsubscribed or resubscribed.
+# The status of bounced, unsubscribed and resubscribed contacts that was written to `subscribers` in Supabase.
 supabase_status_updates = Table(
     "supabase_status_updates",
     metadata,
@@ -910,8 +914,8 @@ supabase_status_updates = Table(
     Column("reported_at", Timestamp, nullable=False),
 )
 
-# Reports of a trusted provider about addresses that no message went to: they may be subscribers in Supabase. A report
-# is deleted as soon as Supabase was searched for its address.
+# Reports from a trusted provider about addresses without a message here. The addresses may be subscribers in Supabase,
+# so Mailwright looks each one up there and then deletes the report.
 subscriber_reports = Table(
     "subscriber_reports",
     metadata,
@@ -926,7 +930,7 @@ subscriber_reports = Table(
 
 _UNDER_WAY = text("state = 'sending'")
 
-# The message of each row of a notification queue, and how far its result was reported to the row.
+# The message of each row of a notification queue, and how much of its result has been written back to the row.
 notification_links = Table(
     "notification_links",
     metadata,
@@ -936,16 +940,16 @@ notification_links = Table(
     Column("queue_schema", Text),  # Schema of the queue if it is in this database; else None.
     Column("notification_id", BigInteger, nullable=False),
     Column("row_key", Text, nullable=False),  # Identifies the row even if its number is reused.
-    Column("generation", Integer, nullable=False),  # A row that is requeued after its end gets a new message.
+    Column("generation", Integer, nullable=False),  # Incremented when a finished row is requeued.
     Column("subscription_id", BigInteger, nullable=False),
     Column("outbox_id", Text, nullable=False, unique=True),
     Column("state", Text, nullable=False),  # Sending, waiting for the row's next attempt, or closed.
-    Column("locked_by", Text, nullable=False),  # The row's lock during the send: only its holder may write.
+    Column("locked_by", Text, nullable=False),  # The row's lock during the send; only its holder may write.
     Column("locked_at", Text, nullable=False),
-    Column("attempts_before", Integer, nullable=False),  # Of the row when it was locked.
+    Column("attempts_before", Integer, nullable=False),  # The row's attempts when it was locked.
     Column("max_attempts", Integer, nullable=False),
     Column("sent_event", Text, nullable=False),  # The event for the row's timeline once the message is sent, as JSON.
-    # Attempts that ended in a retry and were counted for the row: none is counted twice.
+    # Attempts that ended in a retry and were already counted for the row, so that none is counted twice.
     Column("completed_attempts", Integer, nullable=False),
     Column("result_at", Timestamp),
     Column("retry_after", BigInteger),  # Milliseconds, as requested by the provider.
@@ -960,7 +964,7 @@ notification_links = Table(
     ),
 )
 
-# The same per hour, for charts of weeks.
+# Events of each type per tenant and hour, for charts that span weeks.
 hourly_tallies = Table(
     "hourly_tallies",
     metadata,
@@ -979,7 +983,7 @@ campaign_tallies = Table(
     Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    Column("unique_messages", BigInteger, nullable=False),  # Messages whose first event of this type it was.
+    Column("unique_messages", BigInteger, nullable=False),  # Messages with their first event of this type.
 )
 
 # Results of the A/B test variants of each campaign. A variant has a template per locale.
@@ -993,7 +997,7 @@ variant_tallies = Table(
     Column("clicked", BigInteger, nullable=False),
 )
 
-# The targets of tracked links, by their content. A redirect leads to nothing else.
+# The targets of tracked links, keyed by their content. Mailwright redirects only to these URLs.
 tracked_links = Table(
     "tracked_links",
     metadata,
@@ -1004,7 +1008,7 @@ tracked_links = Table(
     Index("ix_tracked_links_used_at", "used_at"),
 )
 
-# Opens and clicks of each campaign by link. Opens have no URL. Anonymous ones are of no message.
+# Opens and clicks of each campaign by link. Opens have an empty URL. Anonymous opens and clicks belong to no message.
 link_tallies = Table(
     "link_tallies",
     metadata,

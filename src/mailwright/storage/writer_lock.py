@@ -1,7 +1,7 @@
-"""Fair turns between the processes that write to one SQLite file.
+"""A file lock that lets the processes that write to one SQLite file take fair turns.
 
-SQLite itself waits in a loop of growing pauses, in which a process can be overtaken for seconds by the others. The
-kernel wakes who waits for a lock on a file at once, and frees the lock of a process that was killed.
+SQLite itself polls with growing pauses, during which other processes can overtake a waiting process for seconds. With
+a file lock, the kernel wakes the waiting process at once, and releases the lock of a process that was killed.
 """
 
 import fcntl
@@ -14,13 +14,13 @@ from pathlib import Path
 class WriterLock:
     """A lock on a file beside the database. One thread of a process uses it at a time.
 
-    It must not be the database file: closing it would end the locks of SQLite in this process.
+    It must not be the database file, because closing that file would release SQLite's own locks in this process.
     """
 
     def __init__(self, file: Path, wait_seconds: float) -> None:
         self._file = file
         self._wait_seconds = wait_seconds
-        self._held: int | None = None  # The descriptor that has the lock.
+        self._held: int | None = None  # The file descriptor that has the lock.
 
     def __enter__(self) -> None:
         self.acquire()
@@ -29,7 +29,7 @@ class WriterLock:
         self.release()
 
     def acquire(self) -> None:
-        """Wait for the lock, or raise the error of SQLite for a database that is locked too long."""
+        """Wait for the lock. On timeout, raise SQLite's "database is locked" error."""
         descriptor = os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +48,7 @@ class WriterLock:
 
 
 class _Waiting:
-    """Waits in a thread, because waiting for a file lock has no time limit: its holder may be frozen."""
+    """Waits for a file lock in a thread, because `flock` has no timeout and the lock's holder may be frozen."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
