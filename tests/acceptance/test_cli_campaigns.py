@@ -131,7 +131,7 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
 
 async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Commands) -> None:
     create = (*CREATE, "--list", "news", "--var", "season=spring", "--schedule", "2099-01-15T08:00+01:00")
-    versions = ("--variant", "plain", "--variant", "bold=News! News!", "--test-percent", "40")
+    versions = ("--variant", "plain", "--variant", "bold=News! News!", "--test-percent", "100")
     campaign_id = (await here.ok(*create, *versions)).out.strip()
     started = await here.ok("campaign", "start", campaign_id)
     assert "3 recipients; Scheduled for 2099-01-15 07:00 UTC" in started.out
@@ -149,7 +149,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     assert (await here.ok("campaign", "cancel", campaign_id, "--yes")).out == "News is now – CANCELLED\n"
     copy = (await here.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
     definition = (await here.ok("campaign", "show", copy, "--json")).json["definition"]
-    assert (definition["name"], definition["experiment"]["testPercent"]) == ("Again", 40)
+    assert (definition["name"], definition["experiment"]["testPercent"]) == ("Again", 100)
     assert definition["experiment"]["variants"] == [{"name": "plain"}, {"name": "bold", "subject": "News! News!"}]
 
 
