@@ -17,10 +17,10 @@ from mailwright.storage.tables import api_keys, tenants
 PREFIX = "mw_"
 _RANDOM_BYTES = 32
 
-# A revoked key keeps working for at most this long in other processes, and not at all in the one that revokes it.
-# A lookup per request would cost more than the rest of the request.
+# How long a key lookup is cached, because a lookup per request would cost more than the rest of the request. A revoked
+# key stops working at once in the process that revokes it, and after this time in the other processes.
 CACHE_TIME: Instant = SECOND
-# Far more than the keys of one installation. Unknown keys are never cached.
+# Maximum number of cached keys, far more than one installation has. Unknown keys are never cached.
 _MAX_CACHED = 10_000
 
 _KEY = re.compile(rf"{PREFIX}[\w-]{{43}}", re.ASCII)
@@ -44,7 +44,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key as it may be shown; `hint` is its last four characters."""
+    """An API key without its secret, safe to show. `hint` is the last four characters of the key."""
 
     id: int
     tenant: str
@@ -92,7 +92,7 @@ class ApiKeys:
         return [ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes)}) for row in rows]
 
     async def revoke(self, tenant_id: int, key_id: int) -> None:
-        """Revoke a key. Revoking it again keeps the first time."""
+        """Revoke a key. Revoking it again keeps the time of the first revocation."""
         k = api_keys.c
         matching = (k.id == key_id, k.tenant_id == tenant_id)
         async with self._database.write() as tx:
@@ -104,7 +104,7 @@ class ApiKeys:
         self._cached.clear()
 
     async def authenticate(self, authorization: str | None) -> Caller:
-        """Return the caller of an `Authorization` header. One error for every reason, so that it reveals nothing."""
+        """Return the caller that an `Authorization` header identifies. Every failure raises the same error."""
         bearer = _BEARER.fullmatch(authorization or "")
         if bearer is None:
             raise Unauthorized

@@ -3,9 +3,9 @@
 The counts are stored in the database, so that neither another process nor a restart resets them. Within one process,
 attempts for one account or address are verified one after the other, so that parallel attempts all count.
 
-A network from which an account has signed in before is known for this account: failures from other networks do not
-block it. So an attacker with many addresses cannot lock an owner out, and all guesses together stay limited: those from
-unknown networks share one count.
+A network from which an account has signed in before is a known network of this account. Failures from other networks do
+not block sign-ins from it, so an attacker with many addresses cannot lock out the owner. Failures from all unknown
+networks share one count, so the total number of attempts stays limited.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class TooManyFailedSignIns(MailwrightError):
 
 @dataclass(frozen=True, slots=True)
 class LockoutPolicy:
-    """How many failures are free, and how long each further one blocks: the time doubles up to `longest_block`."""
+    """The number of failures without a block, and how long each further one blocks: twice as long each time."""
 
     free_failures: int
     first_block: Instant
@@ -66,7 +66,7 @@ ACCOUNT_POLICY: Final = LockoutPolicy(
 )
 
 
-# How long a network stays known without a sign-in, and how many of an account do.
+# How long a network stays known without a sign-in, and the maximum number of known networks per account.
 KNOWN_FOR: Final[Instant] = 90 * DAY
 MAX_KNOWN_NETWORKS: Final = 20
 
@@ -84,7 +84,7 @@ def account_key(name: str) -> LockoutKey:
 
 
 def known_network_key(name: str, network: str) -> LockoutKey:
-    """Return the key of an account at one of its known networks."""
+    """Return the key that counts failures for an account from one of its known networks."""
     return LockoutKey(f"account:{name} at {network}", ACCOUNT_POLICY)
 
 
@@ -157,7 +157,7 @@ class FailedSignIns:
     async def _count(self, keys: Sequence[LockoutKey]) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
-            # Always in the same order, so that two processes that count the same keys cannot deadlock.
+            # Update the rows in a fixed order, so that two processes that count the same keys cannot deadlock.
             for key in sorted(keys, key=lambda key: key.name):
                 before = now - key.policy.forgotten_after
                 [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=key.name, now=now, forgotten_before=before)

@@ -1,4 +1,4 @@
-"""Hash and verify passwords with argon2id on a thread of its own, so that sign-ins do not delay messages."""
+"""Hash and verify passwords with argon2id on a separate thread, so that sign-ins do not delay messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,14 +15,14 @@ T = TypeVar("T")
 MIN_LENGTH: Final = 10
 MAX_LENGTH: Final = 200
 
-# The smallest of the parameter sets that OWASP recommends for argon2id: 7 MiB and five passes, as strong as 19 MiB and
-# two. A small machine also runs a worker.
+# OWASP recommends several equally strong parameter sets for argon2id. This one needs the least memory (7 MiB, with five
+# passes), because a small machine also runs a worker.
 _HASHER: Final = PasswordHasher(time_cost=5, memory_cost=7 * 1024, parallelism=1)
 
 
 class Passwords:
     def __init__(self) -> None:
-        # One at a time: many parallel sign-ins need the memory of one.
+        # Hash one password at a time, so that parallel sign-ins need no more memory than one.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
         self._dummy_hash: str | None = None
 
@@ -30,7 +30,7 @@ class Passwords:
         return await self._run_in_thread(_HASHER.hash, password)
 
     async def is_correct(self, password: str, hashed: str | None) -> bool:
-        """Compare a password with its hash. Without a hash it takes as long, so that timing does not reveal users."""
+        """Compare a password with its hash. If `hashed` is None, take equally long, so that timing reveals no users."""
         if len(password) > MAX_LENGTH:
             return False
         if hashed is None:
@@ -43,7 +43,7 @@ class Passwords:
 
 
 def check_password(password: str, login: str) -> None:
-    """Raise if a password is too short, too long or easy to guess. Kinds of characters do not matter."""
+    """Raise if a password is too short, too long or easy to guess. No mix of character types is required."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise InvalidInput(f"A password needs {MIN_LENGTH} to {MAX_LENGTH} characters.", field="password")
     if password.strip().casefold() == login.casefold() or len(set(password)) < 4:

@@ -13,7 +13,7 @@ class Forbidden(MailwrightError):
 
 
 class Role(StrEnum):
-    VIEWER = "viewer"  # reads everything of a tenant
+    VIEWER = "viewer"  # reads all data of a tenant
     EDITOR = "editor"  # edits and sends
     ADMIN = "admin"  # manages users and limits
 
@@ -28,7 +28,7 @@ class Scope(StrEnum):
     MANAGE = "manage"  # every other change, and every request that changes nothing
 
     def allows(self, needed: "Scope") -> bool:
-        """Return whether the scope includes another one. Changing things includes reading the result."""
+        """Return whether this scope includes `needed`. Only `manage` includes another scope: `read`."""
         return self is needed or (self is Scope.MANAGE and needed is Scope.READ)
 
 
@@ -45,12 +45,12 @@ def parse_role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError as error:
-        raise InvalidInput(f"A role is one of {', '.join(Role)}.", field="role") from error
+        raise InvalidInput(f"The role must be one of {', '.join(Role)}.", field="role") from error
 
 
 def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
-    """Parse names of scopes. Without any name, return all scopes."""
+    """Parse names of scopes. If there are no names, return all scopes."""
     try:
         return frozenset(Scope(name) for name in names) or ALL_SCOPES
     except ValueError as error:
-        raise InvalidInput(f"A scope is one of {', '.join(Scope)}.", field="scope") from error
+        raise InvalidInput(f"A scope must be one of {', '.join(Scope)}.", field="scope") from error

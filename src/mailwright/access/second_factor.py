@@ -1,4 +1,4 @@
-"""Second factor: six-digit codes that are valid once and for 30 seconds, and recovery codes."""
+"""Second factor: one-time codes of six digits (TOTP), each for a time step of 30 seconds, and recovery codes."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from mailwright.domain.clock import SECOND, Instant
 ISSUER: Final = "Mailwright"
 RECOVERY_CODES: Final = 10
 _STEP: Final = 30 * SECOND
-# How many steps of 30 seconds a code may be early or late.
+# Number of time steps that a code may be early or late, to tolerate a wrong clock.
 _TOLERANCE: Final = 1
 
 
@@ -26,7 +26,7 @@ def provisioning_uri(secret: str, login: str) -> str:
 
 def qr_code_svg(secret: str, login: str) -> str:
     """Return a QR code as inline SVG."""
-    import segno  # noqa: PLC0415 - rarely needed, and takes a megabyte
+    import segno  # noqa: PLC0415 - rarely needed, and needs a megabyte of memory
 
     code = segno.make(provisioning_uri(secret, login), error="m")
     picture = code.svg_inline(border=0, dark="#000", light="#fff", svgclass="qr", lineclass=None, omitsize=True)

@@ -1,4 +1,4 @@
-"""Dashboard sessions: a random token in a cookie, its digest in the database. Deleting the row ends one."""
+"""Dashboard sessions: a random token in a cookie, its digest in the database. Deleting the row ends the session."""
 
 import base64
 import hashlib
@@ -19,11 +19,11 @@ from mailwright.storage.tables import sessions, tenants, users
 # A session ends after this time without a request, and after a week in any case.
 IDLE_TIMEOUT: Final[Instant] = 12 * HOUR
 MAX_SESSION_AGE: Final[Instant] = 7 * DAY
-# A link printed on the console signs in once and for this long.
+# How long the one-time sign-in link that a command prints stays valid.
 LINK_SESSION_AGE: Final[Instant] = HOUR
 # Time between entering the password and entering the code.
 CODE_TIMEOUT: Final[Instant] = 10 * MINUTE
-# Storing the time of every request would cost more than its precision is worth.
+# Minimum time between two updates of `seen_at`, because a write for every request would cost too much.
 _SEEN_INTERVAL: Final[Instant] = MINUTE
 
 
@@ -36,7 +36,7 @@ class Session:
     user: User
     tenant_id: int
     tenant: str
-    timezone: str | None  # of the tenant; None: the installation's
+    timezone: str | None  # the tenant's time zone; None: use the installation's
     awaits_code: bool
     created_at: Instant
     seen_at: Instant
@@ -60,9 +60,9 @@ class Sessions:
         self._clock = clock
 
     async def open(self, user: User, *, address: str, agent: str) -> str:
-        """Return the token for the cookie. With a second factor, the session first allows only entering the code.
+        """Return the token for the cookie. If the user has a second factor, the session only allows entering the code.
 
-        Raises if the password or the second factor has changed since the user proved who they are.
+        Raises if the password or the second factor has changed since the user was authenticated.
         """
         token = secrets.token_urlsafe(32)
         lasts = CODE_TIMEOUT if user.has_second_factor else MAX_SESSION_AGE
@@ -70,13 +70,13 @@ class Sessions:
         return token
 
     async def open_link(self, user: User, *, agent: str) -> str:
-        """Return the token of a sign-in link. It is exchanged once for the token of a cookie, and is not one itself."""
+        """Return the token of a new sign-in link, which `redeem_link` exchanges once for a session token."""
         token = secrets.token_urlsafe(32)
         await self._insert(user, _link_digest(token), LINK_SESSION_AGE, address="console", agent=agent)
         return token
 
     async def find_link(self, token: str | None) -> str | None:
-        """Return the login of the user whom a sign-in link signs in, or None if it is used up or unknown."""
+        """Return the login of the user whom a sign-in link signs in, or None if the link is no longer valid."""
         if not token or len(token) > 100:
             return None
         query = (
@@ -89,7 +89,7 @@ class Sessions:
         return rows[0].login if rows else None
 
     async def redeem_link(self, link_token: str, *, address: str, agent: str) -> tuple[str, bool] | None:
-        """Exchange the token of a link for the token of a cookie; None if another request was first.
+        """Exchange the token of a sign-in link for a session token, or return None if the link is no longer valid.
 
         Also return whether the session still awaits the code of the second factor.
         """
@@ -139,7 +139,7 @@ class Sessions:
     async def find(self, token: str | None, *, is_seen: bool = True) -> Session | None:
         """Return the session of a token, or None if it is unknown, expired or revoked.
 
-        `is_seen=False` does not extend the session, for pages that only listen for updates.
+        With `is_seen=False`, the lookup does not extend the session. Pages that only listen for updates use it.
         """
         if not token or len(token) > 100:
             return None
@@ -198,7 +198,7 @@ class Sessions:
         )
 
     async def renew(self, session: Session, *, address: str, agent: str) -> str:
-        """Replace the token after the user has entered the code, so that the old token becomes worthless."""
+        """Replace the token after the user has entered the code, so that the old token is no longer valid."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
         values = {"digest": token_digest(token), "awaits_code": False, "seen_at": now, "ends_at": now + MAX_SESSION_AGE}
         async with self._database.write() as tx:

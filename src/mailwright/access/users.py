@@ -32,7 +32,7 @@ class UserExists(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as it may be shown, without credentials."""
+    """A user without credentials, safe to show."""
 
     id: int
     login: str
@@ -126,7 +126,7 @@ class Users:
             await record(tx, now, actor=actor, action="user_enable", subject=user.login, tenant_id=None)
 
     async def sign_in(self, login: str, password: str, host: str | None) -> User | None:
-        """Return the user, or None without a reason. A failure counts for the account and for the address."""
+        """Return the user, or None for any failure. A failure counts for both the account and the network address."""
         name = _normalize_login(login)
 
         async def verify() -> User | None:
@@ -143,7 +143,7 @@ class Users:
         return await self.sign_in(user.login, password, host) is not None
 
     async def verify_code(self, user: User, code: str, host: str | None) -> bool:
-        """Verify a code of the second factor, or consume a recovery code."""
+        """Verify a second-factor code, or consume a recovery code."""
 
         async def verify() -> bool | None:
             now = self._clock.now()
@@ -156,7 +156,7 @@ class Users:
         return await self._failed_sign_ins.check(f"{user.login} (code)", host, verify) is True
 
     async def begin_second_factor(self, user: User) -> str:
-        """Return a new secret. It takes effect when the user confirms it with a code."""
+        """Return a new second-factor secret. It takes effect when the user confirms it with a code."""
         if user.has_second_factor:
             raise NotPossibleNow("A second factor is already set up. Remove it first.")
         secret = second_factor.new_secret()
@@ -176,7 +176,7 @@ class Users:
     async def confirm_second_factor(
         self, user: User, code: str, *, keep_session: str | None = None
     ) -> list[str] | None:
-        """Return the recovery codes, shown only now, or None if the code is wrong. Ends the other sessions."""
+        """Return the recovery codes, shown only once, or None if the code is wrong. End the user's other sessions."""
         now, codes = self._clock.now(), second_factor.new_recovery_codes()
         async with self._database.write() as tx:
             rows = await tx.execute(
@@ -272,9 +272,9 @@ async def _insert_user(
 
 
 async def _require_another_admin(tx: Transaction, user: User) -> None:
-    """Raise if no other administrator remains: the installation could then only be managed from the console.
+    """Raise if the user is the last administrator, because only the console could then manage the installation.
 
-    The rows of all administrators are locked: when two disable each other at the same time, the second one is refused.
+    Lock the rows of all administrators, so that two who disable each other at the same time cannot both succeed.
     """
     u = users.c
     admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))
