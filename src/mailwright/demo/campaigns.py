@@ -17,7 +17,7 @@ NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
 # Fewer than the subscribers, so that the campaign shows a deferral.
 PER_HOUR: Final = 8
-# The rate of the moving campaign, slow enough to watch.
+# Send rate of the campaign that `moves` adds, slow enough to watch.
 INTERVAL_MS: Final = 15_000
 ACTOR: Final = "demo"
 SENT: Final = "Thanks to collectors"

@@ -16,7 +16,7 @@ WORKER = "demo"
 
 
 async def load_notifications(engine: Engine) -> None:
-    """Create the queue beside the database; its messages are sent with the others."""
+    """Create the notification queue, with subscribers and one event, and enqueue the notifications."""
     async with open_queue_database(engine.settings, engine.database) as database:
         await create_queue(database, None)
     async with open_configured_queue(engine.settings, engine.database) as queue:

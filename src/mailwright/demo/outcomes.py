@@ -26,7 +26,7 @@ _ENGAGEMENT: Final = ((EventType.DELIVERED, 5), (EventType.OPENED, 4), (EventTyp
 
 
 class _FailingProvider:
-    """Rejects one message and disconnects from the other before it responds."""
+    """A provider that rejects one message and disconnects before it responds to the other."""
 
     name = _MAILBOX
     reports_events = False
@@ -43,7 +43,7 @@ class _FailingProvider:
                 original_code="550",
                 definitely_not_sent=True,
             )
-        message_text = "The connection ended after the last byte and before the response."
+        message_text = "The connection closed after the last byte was sent, before a response arrived."
         return SendResult(
             ResultKind.IN_DOUBT, self.name, code="NO_ANSWER", category=ErrorCategory.TIMEOUT, message=message_text
         )
