@@ -22,7 +22,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
 from mailwright.storage.server_settings import find_unsafe_settings
 
-# How long reports about unknown messages are shown.
+# How long the check warns about the latest report of an unknown message.
 UNKNOWN_SENDS_SHOWN = 7 * DAY
 
 
@@ -53,7 +53,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         verify(settings)
     except ConfigurationInvalid as error:
         for each in error.problems:
-            yield problem("settings", each, "correct the setting: until then, nothing starts")
+            yield problem("settings", each, "correct the setting; until then, Mailwright does not start")
     else:
         yield ok("settings", "all valid")
 
@@ -105,13 +105,19 @@ def _is_missing(database: Database) -> bool:
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:
     for name, risk in (await find_unsafe_settings(database)).items():
-        yield warning("database", f"PostgreSQL runs with {name} = off: {risk}", f"set {name} = on in postgresql.conf")
+        yield warning(
+            "database", f"the PostgreSQL setting {name} is off: {risk}", f"set {name} = on in postgresql.conf"
+        )
 
 
 async def _hold(database: Database, clock: Clock) -> AsyncIterator[Finding]:
     if (hold := await find_hold(database)) is not None:
-        summary = f"all sending is held since {isoformat(hold.since)} ({hold.reason}): {hold.detail}"
-        yield problem("sending", summary, "decide about what was due, then resume with `mailwright db release`")
+        summary = f"all sending has been on hold since {isoformat(hold.since)} ({hold.reason}): {hold.detail}"
+        yield problem(
+            "sending",
+            summary,
+            "review the messages with `mailwright quarantine list`, then run `mailwright db release`",
+        )
     unknown = await find_unknown_sends(database)
     if unknown is not None and clock.now() - unknown.latest < UNKNOWN_SENDS_SHOWN:
         yield warning(
@@ -132,7 +138,9 @@ async def _workers(database: Database, clock: Clock) -> Finding:
     for presence in found:
         if presence.is_unavailable:
             why = presence.unavailable_reason or "no response"
-            return problem("workers", f"have paused {presence.provider}: {why}", "see the provider below")
+            return problem(
+                "workers", f"do not use {presence.provider} at present: {why}", "see the result for the provider below"
+            )
     providers = sorted({presence.provider for presence in found})
     word = "provider" if len(providers) == 1 else "providers"
     count = len({presence.worker for presence in found})

@@ -39,7 +39,7 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def check_mailout_list(settings: Settings, database: Database) -> AsyncIterator[Finding]:
-    """Check that the list of mailouts exists, if one is configured: it decides the audience."""
+    """Check that the configured mailout list exists, because its subscribers are the audience."""
     key, name = settings.mailout_list, settings.mailout_tenant
     if key is None:
         return
@@ -90,14 +90,16 @@ async def _table(
     notion: Notion, setting: str, database: str | None, cells: list[Mapping[str, Cell]], advice: str
 ) -> Finding:
     if database is None:
-        return warning("notion", f"{setting} is not set", "set it to the address of that table in Notion")
+        return warning("notion", f"{setting} is not set", "set it to the URL of the table in Notion")
     try:
         source = await notion.data_source(database, setting=setting)
     except (NotionError, InvalidInput) as error:
         return problem("notion", str(error), advice)
     skipped = {sentence for some in cells for sentence in build_properties(source, some).skipped.values()}
     if skipped:
-        return warning("notion", " ".join(sorted(skipped)), "until then, these values are not written")
+        return warning(
+            "notion", " ".join(sorted(skipped)), "change the table in Notion; until then, these values are not written"
+        )
     return ok("notion", f"{setting}: the table {source.name!r} has every column")
 
 
@@ -117,9 +119,11 @@ async def _subscribers(supabase: Supabase) -> Finding:
         return warning(
             "supabase",
             f"{unknown.total():,} subscribers have an unknown status and receive no mailout: {names}",
-            "set their status to active, unsubscribed or bounced, written exactly like this",
+            "set their status to active, unsubscribed or bounced, spelled exactly like this",
         )
-    how = "" if limits_updates else "; its PostgREST is older than 12.1, so updates are limited by their filter alone"
+    how = (
+        "" if limits_updates else "; its PostgREST is older than 12.1 and cannot limit how many rows an update changes"
+    )
     return ok("supabase", f"subscribers can be read and updated{how}")
 
 
@@ -128,7 +132,7 @@ async def _count_unknown_statuses(supabase: Supabase) -> Counter[str]:
 
 
 def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
-    """Return all cells that are written to a mailout, and the test checkbox, which is read."""
+    """Return all cells that Mailwright writes to a mailout's row, and the test checkbox, which it reads."""
     names = setup.columns
     counts = (names.sent_count, names.failed_count, names.delivered_count, names.bounce_rate, names.unsub_rate)
     cells: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _EXAMPLE_TIME, names.test: False}
