@@ -1,8 +1,8 @@
-"""The rules of the large mailbox providers for senders of much bulk email.
+"""The rules that large mailbox providers set for bulk senders.
 
-They ask for SPF, DKIM and DMARC, one-click unsubscribe and a postal address. Mailwright does not send bulk email to
-more than `limit` recipients before the rules are met, unless a user overrides them. They apply only where email really
-leaves: the local mailbox and servers on this machine need no DNS.
+They require SPF, DKIM and DMARC, one-click unsubscribe and a postal address. Mailwright does not send bulk email to
+more than `limit` recipients before the rules are met, unless a user overrides them. The rules do not apply if the
+provider is the local mailbox or a server on this machine, which need no DNS records.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from typing import Final
 
 from mailwright.domain.tracking import TrackingMode
 
-# Returns what is missing for a sender, a sentence each. None is the sender of the settings.
+# Returns the rules that a sender does not meet, one sentence each. None stands for the sender in the settings.
 FindUnmetRules = Callable[[str | None], Awaitable[tuple[str, ...]]]
 
 NO_POSTAL_ADDRESS: Final = "The email has no postal address. Set MAILWRIGHT_POSTAL_ADDRESS and use it in the content."
@@ -20,7 +20,7 @@ CODE: Final = "SENDER_RULES"
 
 
 class SenderRulesDecision(StrEnum):
-    """Why bulk email to many recipients may be sent. Before the limit is exceeded there is no decision."""
+    """Why bulk email to more recipients than the limit may be sent. Up to the limit, no decision is made."""
 
     MET = "met"
     OVERRIDDEN = "overridden"
@@ -30,15 +30,15 @@ class SenderRulesDecision(StrEnum):
 class SenderRules:
     limit: int
     find_unmet: FindUnmetRules | None = None  # None: no email leaves this machine
-    postal_address: str | None = None  # of the settings
-    tracking: TrackingMode = TrackingMode.OFF  # of the settings
-    provider_may_report: bool = True  # a provider of the route can report opens and clicks
+    postal_address: str | None = None  # from the settings
+    tracking: TrackingMode = TrackingMode.OFF  # from the settings
+    provider_may_report: bool = True  # whether a provider on the route can report opens and clicks
 
     def apply_to(self, recipients: int) -> bool:
         return self.find_unmet is not None and recipients > self.limit
 
     async def unmet(self, recipients: int, *, sender: str | None = None, has_postal_address: bool) -> tuple[str, ...]:
-        """Return the rules that are not met, a sentence each; none if there are too few recipients."""
+        """Return the unmet rules, one sentence each; empty if the number of recipients is within the limit."""
         if self.find_unmet is None or not self.apply_to(recipients):
             return ()
         postal = () if has_postal_address else (NO_POSTAL_ADDRESS,)
@@ -49,6 +49,6 @@ NO_SENDER_RULES: Final = SenderRules(0)
 
 
 def refusal_text(unmet: tuple[str, ...], limit: int) -> str:
-    """Return why bulk email is not sent, with every rule that is not met."""
+    """Return the reason why bulk email is not sent, which includes every unmet rule."""
     reasons = " ".join(unmet)
     return f"Bulk email to more than {limit:,} recipients must meet the rules of the large mailbox providers. {reasons}"

@@ -1,1 +1,1 @@
-"""Articles: personal newsletters, assembled for each recipient from slices by where the recipient lives."""
+"""Articles: newsletters assembled for each recipient from the slices for the divisions where they live."""

@@ -1,7 +1,7 @@
 """Choose the slices of a recipient's article, their order and the headline. The same input gives the same bytes.
 
-A slice matches if its scope is one of the recipient's divisions. Nothing is derived from the spelling of an id: a
-city's id does not name its county, and Cleveland Heights is not in Cleveland.
+A slice matches if its scope is one of the recipient's divisions. Ids are only compared for equality, because an id does
+not show which divisions contain it: a city's id does not include its county, and Cleveland Heights is not in Cleveland.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -50,7 +50,7 @@ class ArticleLink:
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """The article of all recipients who get the same slices."""
+    """An assembled article, shared by all recipients who get the same slices."""
 
     title: str
     dek: str | None
@@ -95,7 +95,7 @@ class SliceSet:
         self._selections: dict[frozenset[str], SliceSelection] = {}
 
     def select(self, divisions: Collection[str]) -> SliceSelection:
-        """Select the slices for a recipient in these divisions; empty if none is for them."""
+        """Select the slices for a recipient in these divisions; empty if no slice matches."""
         scopes = self._scopes.intersection(divisions)
         if (selection := self._selections.get(scopes)) is None:
             scoped = [position for scope in scopes for position in self._by_scope[scope]]

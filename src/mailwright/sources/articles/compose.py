@@ -1,4 +1,4 @@
-"""Compose a template from an assembled article: one for all its recipients, who differ only in its variables."""
+"""Compose a template from an assembled article. Its recipients share the template; only the variables differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ArticleVariant:
 
     template_key: int
     subject: str
-    placeholders: tuple[tuple[str, Placeholder], ...]  # each with the variable that holds it
+    placeholders: tuple[tuple[str, Placeholder], ...]  # pairs of template variable and placeholder
 
     def values(self, name: str | None, attributes: Mapping[str, Any]) -> dict[str, str]:
         return {variable: each.fill(name, attributes) for variable, each in self.placeholders}
@@ -44,7 +44,7 @@ class ComposedArticle:
 
 
 async def compose(store: TemplateStore, tenant_id: int, article: Article) -> ComposedArticle:
-    """Compose the template. Raises `TemplateFailed` if the message could not be sent as it is."""
+    """Compose the template. Raises `TemplateFailed` if no message could be built from it."""
     source = markdown(article)
     subject = as_template(article.title)
     html = await store.compiled(tenant_id, as_template(source), TemplateFormat.MARKDOWN, title=subject)

@@ -5,7 +5,7 @@ from typing import Final
 from mailwright.domain.divisions import EXAMPLE, is_division
 from mailwright.domain.errors import InvalidInput
 
-# From broad to narrow among divisions of equal depth: cities and counties are both direct children of a state.
+# The sort order of types at equal depth, broadest first: cities and counties are both direct children of a state.
 _TYPES: Final = (
     ("country",),
     ("state", "district", "territory"),
@@ -18,7 +18,7 @@ _TYPES: Final = (
     ("precinct",),
 )
 _RANKS: Final = {name: rank for rank, names in enumerate(_TYPES) for name in names}
-# A filter by state also finds Washington, which is a district.
+# The types that a filter by state matches. Washington, D.C. is a district, not a state.
 STATES: Final = _TYPES[1]
 
 Breadth = tuple[int, int, int]

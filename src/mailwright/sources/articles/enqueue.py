@@ -39,10 +39,10 @@ ADD_TO_VARIANTS = statement(__package__, "add_to_variants")
 LOCK_RUN = statement(__package__, "lock_run")
 MOVE_RUN = statement(__package__, "move_run")
 
-# Commits stay short, because workers wait for them.
+# Batches are small, because workers wait while one is committed.
 BATCH_SIZE = 2_000
 
-# How often the rules of a held run are checked again.
+# How often the sender rules are checked again for a run that is on hold.
 RECHECK_EVERY: Instant = 10 * MINUTE
 
 log = logger(__name__)
@@ -50,7 +50,7 @@ log = logger(__name__)
 
 @dataclass(slots=True)
 class _RunCache:
-    """What this process keeps of a run from one batch to the next."""
+    """The data of a run that this process caches between batches."""
 
     slices: SliceSet
     variants: dict[SliceSelection, ArticleVariant] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class ArticleScheduler:
         return True
 
     async def _is_held(self, run: ArticleRun, more: int, now: Instant) -> bool:
-        """Check the rules of the large mailbox providers before the run exceeds their limit: its audience has grown."""
+        """Check the sender rules if the run is about to exceed their limit because its audience has grown."""
         recipients = run.recipients + more
         if run.sender_rules is not None or not self._rules.apply_to(recipients):
             return False

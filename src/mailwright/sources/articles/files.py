@@ -137,7 +137,7 @@ def _csv_lines(name: str, text: str) -> Parts:
 
 
 def _csv_delimiter(text: str) -> str:
-    """Return the delimiter that makes `article_key` a title of the first line; a comma if none does."""
+    """Return the delimiter with which the first line has a column `article_key`; a comma if none does."""
     first = text.partition("\n")[0].lower()
     for delimiter in ",;\t":
         if "article_key" in [title.strip() for title in next(csv.reader([first], delimiter=delimiter), [])]:
@@ -172,7 +172,7 @@ def _markdown(name: str, text: str) -> Parts:
         yield FileProblem(name, 2, "the front matter must be a list of names and values")
         return
     if "body_md" in given:
-        yield FileProblem(name, 2, "body_md: must stand below the front matter, not in it")
+        yield FileProblem(name, 2, "body_md: must be below the front matter, not in it")
         return
     try:
         yield ParsedSlice(name, 1, parse_slice({**given, "body_md": "\n".join(lines[end + 1 :])}))

@@ -31,7 +31,7 @@ class ArticleMessage:
 
     @property
     def shown_status(self) -> str:
-        """The status as people see it."""
+        """The status as shown to users."""
         return shown_status(self.status, is_bounced=self.bounced_at is not None, error_code=self.error_code)
 
 
@@ -67,7 +67,7 @@ async def list_messages(
 async def _unsent(
     database: Database, run: ArticleRun, limit: int, after: str, statuses: Collection[str]
 ) -> list[ArticleMessage]:
-    """List messages by status. They are few among many: a scan by address would read the whole run."""
+    """List messages by a status that few have, through an index, because a scan by address would read the whole run."""
     one, two, three = (*statuses, "", "")[:3]
     async with database.read() as tx:
         where = message_location(run)

@@ -23,7 +23,7 @@ class Placeholder:
 
     @property
     def variable(self) -> str:
-        """The template variable, one for each pair of name and fallback: the template needs no conditions."""
+        """The template variable. Each pair of name and fallback has its own, so the template needs no conditions."""
         if not self.fallback or self.name in STANDARD_NAMES:
             return self.name
         return f"{self.name}_or_{blake2b(self.fallback.encode(), digest_size=4).hexdigest()}"

@@ -33,7 +33,7 @@ _PAGE_SIZE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PreviewRecipient:
-    """The recipient of a preview: a contact, or anyone in these divisions."""
+    """The recipient of a preview: a contact, or an imaginary recipient in these divisions."""
 
     divisions: tuple[str, ...] = ()
     name: str | None = None
@@ -53,7 +53,7 @@ class SliceInclusion:
 
 @dataclass(frozen=True, slots=True)
 class ArticlePreview:
-    """An article for one recipient; `article` and `rendered` are None if no slice is for them."""
+    """An article for one recipient; `article` and `rendered` are None if no slice matches."""
 
     recipient: PreviewRecipient
     article: Article | None
@@ -78,7 +78,7 @@ class VariantCoverage:
 class ArticleCoverage:
     list_key: str
     recipients: int
-    skipped: int  # in the audience, but no slice is for them
+    skipped: int  # recipients in the audience for whom no slice matches
     variants: tuple[VariantCoverage, ...]  # largest first
     unread: tuple[Slice, ...]  # published, but nobody in the audience gets them
 

@@ -21,7 +21,7 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_boolean, json_text, json_value, lower_ascii, position
 from mailwright.storage.tables import contacts
 
-# Names in a filter that do not refer to an attribute.
+# Reserved names in a filter, which do not refer to attributes.
 LIST: Final = "list"
 OCD_ID: Final = "ocd_id"
 
@@ -30,7 +30,7 @@ MAX_VALUE_LENGTH: Final = 255
 
 @dataclass(slots=True)
 class ArticleRecipient:
-    """An immutable value by convention: `frozen` would double the cost, and one is made for every contact."""
+    """A recipient. Immutable by convention: `frozen` would double the cost of creating one for every contact."""
 
     contact_key: int
     email: str
@@ -54,7 +54,7 @@ class AudienceCondition:
 
     name: str
     value: str  # in lower case
-    endings: tuple[str, ...]  # of division ids that match as well
+    endings: tuple[str, ...]  # endings of division ids that also match
 
     def holds_for(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
         if self.name == OCD_ID:
@@ -116,7 +116,7 @@ async def resolve_audience(
 async def page(
     tx: Transaction, tenant_id: int, wanted: ArticleAudience, now: Instant, *, after: str, limit: int
 ) -> list[ArticleRecipient]:
-    """Return the next sendable contacts. The SQL filter is approximate: check each with `includes`."""
+    """Return the next sendable contacts. The SQL filter is approximate, so check each contact with `includes`."""
     columns = (contacts.c.id, contacts.c.email, contacts.c.name, contacts.c.attributes)
     sendable = _sendable(tenant_id, wanted, now, after)
     rows: Any = await tx.execute(select(*columns).where(sendable).order_by(contacts.c.email).limit(limit))
@@ -126,10 +126,10 @@ async def page(
 async def recipient_groups(
     tx: Transaction, tenant_id: int, wanted: ArticleAudience, now: Instant, *, after: str, limit: int
 ) -> tuple[list[RecipientGroup], str]:
-    """Return the next `limit` contacts grouped by what the filter and the article depend on, and the last address.
+    """Return the next `limit` contacts, grouped by divisions and filtered attributes, and their last address.
 
-    The database groups them: a million contacts in ten divisions are few rows.
-    After the last page, the address is empty.
+    The database does the grouping, so that a million contacts in ten divisions return only a few rows.
+    After the last page, the address is an empty string.
     """
     names = sorted({OCD_IDS, *(each.name for each in wanted.conditions if each.name != OCD_ID)})
     sendable = _sendable(tenant_id, wanted, now, after)
@@ -186,7 +186,7 @@ def _is_name(name: str) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Lower A to Z only, as the database does."""
+    """Convert only A to Z to lower case, as the database does."""
     return text.translate(_FOLDED)
 
 

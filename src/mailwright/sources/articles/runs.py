@@ -59,7 +59,8 @@ class SenderRulesUnmet(InvalidInput):
     code = CODE
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason} Then send it again, or override the rules.", field="override_sender_rules")
+        next_step = "After that, send the article again, or override the rules now."
+        super().__init__(f"{reason} {next_step}", field="override_sender_rules")
 
 
 class BatchIdReused(IdempotencyConflict):
@@ -128,8 +129,8 @@ class ArticleRuns:
     ) -> tuple[ArticleRun, bool]:
         """Return the run, and whether it already existed. A worker enqueues its messages.
 
-        `overrides_rules` sends although the rules of the large mailbox providers are not met, also for an existing run
-        that is held. The audit log says so.
+        `overrides_rules` starts the run even if the rules of the large mailbox providers are not met, and resumes an
+        existing run that is on hold because of them. The audit log records the override.
         """
         if (existing := await self._find_batch(tenant_id, request)) is not None:
             if overrides_rules and existing.sender_rules is None and existing.enqueue_ended_at is None:
@@ -151,7 +152,7 @@ class ArticleRuns:
                 return await self._insert(
                     tx, _NewRun(actor, tenant_id, request, audience.list_key, published_slices, decision)
                 ), False
-        except IntegrityError:  # Another process started it after our check.
+        except IntegrityError:  # Another process started the run after our check.
             return await self.find_batch(tenant_id, request), True
 
     async def find_batch(self, tenant_id: int, request: RunRequest) -> ArticleRun:
@@ -271,7 +272,7 @@ class ArticleRuns:
 
 @dataclass(frozen=True, slots=True)
 class _NewRun:
-    """What `start` has resolved before it inserts the run."""
+    """The values that `start` resolves before it inserts the run."""
 
     actor: str
     tenant_id: int

@@ -97,7 +97,7 @@ def parse_key(value: Any, field: str) -> str:
 def _cross_field_problems(values: Mapping[str, Any], reported: set[str]) -> list[SliceProblem]:
     problems = []
     if "article_key" not in values and "article_key" not in reported:
-        problems.append(SliceProblem("article_key", "MISSING", "is missing: name the article of the slice"))
+        problems.append(SliceProblem("article_key", "MISSING", "is missing: set the key of the slice's article"))
     if not values.keys() & {"title", "dek", "body_md"} and not reported & {"title", "dek", "body_md"}:
         problems.append(SliceProblem("body_md", "MISSING", "is missing: a slice needs a title, a dek or a body"))
     if values.get("is_headline") and "title" not in values and "title" not in reported:
@@ -189,7 +189,7 @@ def _status(value: Any, _: str) -> PublishStatus:
 
 
 def _time(value: Any, _: str) -> Instant:
-    """Parse a time; YAML has already parsed its own. A time without a zone is in UTC, a date is its midnight."""
+    """Parse a time, unless YAML has parsed it. A time without a zone is in UTC; a date means its midnight."""
     parsed = value
     if isinstance(value, str):
         try:

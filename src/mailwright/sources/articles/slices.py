@@ -23,7 +23,7 @@ from mailwright.sources.articles.slice_input import SliceProblem, SliceRefused
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import slices
 
-# A run stores its slices in one row, and no email needs more.
+# The number is limited because a run stores all its slices in one row.
 MAX_SLICES = 2_000
 
 
@@ -79,7 +79,7 @@ class SliceStore:
         return changes
 
     async def change(self, actor: str, tenant_id: int, slice_id: str, changed: Slice) -> Slice:
-        """Replace a slice, if need be at another position. Raises `SlicePositionTaken` if that is taken."""
+        """Replace a slice and possibly move it. Raises `SlicePositionTaken` if another slice has the new position."""
         await self.check(tenant_id, changed)
         moved = replace(changed, slice_id=slice_id)
         try:
@@ -124,7 +124,7 @@ class SliceStore:
         return [ArticleSummary(**row._mapping) for row in rows]
 
     async def check(self, tenant_id: int, piece: Slice) -> None:
-        """Refuse a slice that could not be sent when it is written, not when the first message is built."""
+        """Refuse an invalid slice when it is written, so that it does not fail when the first message is built."""
         try:
             # Compile the body alone first, so that line numbers in errors are those of the body.
             await self._templates.compiled(tenant_id, as_template(piece.body_md), TemplateFormat.MARKDOWN)
@@ -137,7 +137,7 @@ class SliceStore:
     async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         try:
             return await self._put_once(actor, tenant_id, wanted)
-        except IntegrityError:  # Another writer took a position at the same time: change its slice now.
+        except IntegrityError:  # Another writer added a slice at such a position: the retry changes it.
             return await self._put_once(actor, tenant_id, wanted)
 
     async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
