@@ -1,1 +1,1 @@
-"""SMTP submission: applications hand over email as they do to any mail server, with an API key as password."""
+"""SMTP submission: applications hand over email as they do to any mail server, with an API key as the password."""

@@ -1,4 +1,4 @@
-"""One SMTP connection: read, reply, and enforce the time limits."""
+"""One SMTP connection: read, reply, and enforce the timeouts."""
 
 import asyncio
 import ssl
@@ -19,12 +19,12 @@ IDLE_SECONDS: Final = 300.0
 # While an email arrives, at least this many bytes must come in every interval.
 DATA_SECONDS: Final = 30.0
 MIN_DATA_BYTES: Final = 10 * 1024
-# What a client may send ahead while its last email is stored. More waits in the network.
+# The bytes that are read ahead while the previous email is stored. With more, reading pauses.
 MAX_AHEAD_BYTES: Final = 256 * 1024
 
 
 class Host(Memory, Protocol):
-    """The server of a connection."""
+    """The interface of the server that its connections use."""
 
     max_bytes: int
     tls: ssl.SSLContext | None
@@ -49,7 +49,7 @@ class SubmissionConnection(asyncio.Protocol):
         self._mode = Next.COMMAND
         self._chunk_bytes = 0
         self._work: asyncio.Task[Step] | None = None
-        self._is_blocked = False  # Whether the client does not read its replies.
+        self._is_blocked = False  # True while the client does not read its replies.
         self._is_stopping = False
         self._received = 0  # Bytes since the timer was set.
         self._email_since = 0.0
@@ -101,7 +101,7 @@ class SubmissionConnection(asyncio.Protocol):
             self._write(replies.STOPPING, closes=True)
 
     def _process(self) -> None:
-        """Interpret what has arrived, and write the replies of all commands at once."""
+        """Interpret the received bytes, and write the replies of all commands at once."""
         written: list[bytes] = []
         while self._work is None and not self._is_blocked and self._mode is not Next.CLOSE:
             step = self._next_step()
@@ -166,7 +166,7 @@ class SubmissionConnection(asyncio.Protocol):
         work.add_done_callback(self._finish)
 
     def _finish(self, work: "asyncio.Task[Step]") -> None:
-        """Reply to work that took time, and go on with what arrived meanwhile."""
+        """Write the reply of an asynchronous step, then process the bytes that arrived meanwhile."""
         self._work = None
         if work.cancelled():
             return
@@ -187,7 +187,7 @@ class SubmissionConnection(asyncio.Protocol):
         assert self._session is not None
         assert self._transport is not None
         assert self._host.tls is not None
-        if len(self._framing):  # It came before the encryption, and somebody on the way could have added it.
+        if len(self._framing):  # Bytes before the TLS handshake may come from an attacker.
             return Step(replies.BAD_LINE_END, Next.CLOSE)
         try:
             self._transport = await self._loop.start_tls(self._transport, self, self._host.tls, server_side=True)
@@ -202,7 +202,7 @@ class SubmissionConnection(asyncio.Protocol):
             self._framing.free()
 
     def _limit_reading(self) -> None:
-        """Stop reading while the client is far ahead of its replies."""
+        """Pause reading while more than `MAX_AHEAD_BYTES` wait to be processed."""
         if self._transport is None:
             return
         is_ahead = (self._work is not None or self._is_blocked) and len(self._framing) > MAX_AHEAD_BYTES
@@ -212,7 +212,7 @@ class SubmissionConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _check_time(self) -> None:
-        """Close a connection that is silent or too slow. The time in which an email is stored does not count."""
+        """Close a connection that is silent or too slow. The time that storing an email takes does not count."""
         assert self._session is not None
         seconds, least = IDLE_SECONDS, 1
         if self._mode in (Next.DATA, Next.CHUNK):

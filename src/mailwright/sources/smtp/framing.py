@@ -1,4 +1,4 @@
-"""Split the bytes of a client into command lines, emails and chunks, in whatever pieces they arrive."""
+"""Split a client's byte stream into command lines, emails and chunks."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -7,9 +7,9 @@ from mailwright.sources.smtp import replies
 
 # Long enough for AUTH PLAIN with an API key and for every address.
 MAX_LINE_BYTES: Final = 2_048
-# A client that goes on sending an email that is too large is disconnected after this much.
+# A client that keeps sending an email that is too large is disconnected after this many bytes.
 MAX_DISCARDED_BYTES: Final = 100 * 1024 * 1024
-# Less than this needs no reservation.
+# Smaller emails need no memory reservation.
 SMALL_BYTES: Final = 256 * 1024
 
 _END: Final = b"\r\n.\r\n"
@@ -19,7 +19,7 @@ class Memory(Protocol):
     """The memory that all connections share for large emails."""
 
     def reserve(self, size: int) -> bool:
-        """Return False if there is none left."""
+        """Reserve memory; return False if too little is left."""
         ...
 
     def release(self, size: int) -> None: ...
@@ -28,7 +28,7 @@ class Memory(Protocol):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     reply: bytes
-    closes: bool = False  # Whether it is unclear where the next command begins.
+    closes: bool = False  # True if the start of the next command is unknown.
 
 
 class Framing:
@@ -36,8 +36,8 @@ class Framing:
         self._max_bytes = max_bytes
         self._memory = memory
         self._buffer = bytearray()
-        self._searched = 0  # Up to here the buffer does not contain the end of the email.
-        self._discarded = 0  # Bytes of an email that is not kept.
+        self._searched = 0  # The end of the email does not begin before this offset.
+        self._discarded = 0  # Bytes dropped from an email that is too large.
         self._reserved = 0
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class Framing:
         self._searched = self._discarded = 0
 
     def free(self) -> None:
-        """Return the memory of an email that is stored or refused."""
+        """Release the memory of an email that was stored or refused."""
         if self._reserved:
             self._memory.release(self._reserved)
             self._reserved = 0
@@ -63,14 +63,14 @@ class Framing:
             return Refusal(replies.LINE_TOO_LONG, closes=True) if len(self._buffer) >= MAX_LINE_BYTES else None
         line = self._cut(end + 1)
         if not line.endswith(b"\r\n") or b"\r" in line[:-2] or b"\0" in line:
-            # Two programs could see different commands here, so nothing that follows counts.
+            # Other programs may split these bytes into different commands (SMTP smuggling), so ignore the rest.
             return Refusal(replies.BAD_LINE_END, closes=True)
         return line[:-2]
 
     def read_email(self) -> bytes | Refusal | None:
-        """Return the email before the line with only a dot; None if it has not arrived.
+        """Return the email up to the line that has only a dot; None if that line has not arrived.
 
-        Only CRLF ends a line: if another end counted, an email could contain commands.
+        Only CRLF ends a line: with other line endings, the text of an email could pass for commands (SMTP smuggling).
         """
         if not self._searched and not self._discarded and self._buffer.startswith(_END[2:]):
             self._cut(3)
@@ -93,7 +93,7 @@ class Framing:
         return self._cut(size) if self._reserve(kept + size) else Refusal(replies.NO_MEMORY, closes=True)
 
     def skip_chunk(self, size: int) -> int | Refusal:
-        """Drop the bytes of a refused chunk that have arrived, and return how many are missing."""
+        """Drop the bytes of a refused chunk that have arrived, and return how many are still to come."""
         dropped = len(self._cut(min(size, len(self._buffer))))
         self._discarded += dropped
         if self._discarded > MAX_DISCARDED_BYTES:

@@ -11,13 +11,13 @@ MAX_SENTENCE: Final = 400
 
 
 def reply(status: int, code: str, sentence: str) -> bytes:
-    """Return a reply of one line. Characters that cannot be in it are replaced."""
+    """Return a reply of one line. Characters that a reply cannot contain are replaced."""
     line = f"{status} {code} {sentence}" if code else f"{status} {sentence}"
     return f"{_printable(line)}\r\n".encode("ascii", "replace")
 
 
 def multiline(status: int, lines: Sequence[str]) -> bytes:
-    """Return a reply of several lines, of which all but the last continue."""
+    """Return a reply of several lines."""
     marked = [f"{status}-{line}" for line in lines[:-1]] + [f"{status} {lines[-1]}"]
     return "".join([f"{_printable(line)}\r\n" for line in marked]).encode("ascii", "replace")
 
@@ -37,13 +37,13 @@ NOT_UTF8: Final = reply(500, "5.5.2", "The command is not UTF-8")
 UNKNOWN: Final = reply(500, "5.5.1", "Unknown command")
 NO_ARGUMENT: Final = reply(501, "5.5.4", "This command takes no argument")
 TOO_MANY_ERRORS: Final = reply(421, "4.7.0", "Too many errors; connect again")
-TOO_SLOW: Final = reply(421, "4.4.2", "Timeout: nothing came, or too slowly")
+TOO_SLOW: Final = reply(421, "4.4.2", "Timeout: the client sent nothing, or sent too slowly")
 STOPPING: Final = reply(421, "4.3.2", "The server is stopping; try again in a moment")
 TOO_MANY_CONNECTIONS: Final = reply(421, "4.7.0", "Too many connections; try again in a moment")
 NO_MEMORY: Final = reply(452, "4.3.1", "Too many large emails at once; try again in a moment")
 UNEXPECTED: Final = reply(451, "4.3.0", "The email could not be stored because of an internal error; try again later")
 NO_TLS_YET: Final = reply(538, "5.7.11", "Use STARTTLS first, because the password must be encrypted")
-NOT_SIGNED_IN: Final = reply(530, "5.7.0", "Authentication required: user apikey, password an API key")
+NOT_SIGNED_IN: Final = reply(530, "5.7.0", "Authentication required: user is apikey, password is an API key")
 HELLO_FIRST: Final = reply(503, "5.5.1", "Send EHLO first")
 MAIL_FIRST: Final = reply(503, "5.5.1", "Send MAIL FROM first")
 RECIPIENT_FIRST: Final = reply(503, "5.5.1", "Send RCPT TO first: no recipient was accepted")
@@ -57,7 +57,7 @@ def reply_to_error(error: Exception) -> bytes | None:
     """Return the reply to a known error; None for an unexpected one, which must be logged."""
     match error:
         case Unauthorized():
-            sentence = "The API key is unknown or revoked, or the user is not apikey or the key's name"
+            sentence = "The API key is unknown or revoked, or the user name is neither apikey nor the name of the key"
             found = (535, "5.7.8", sentence)
         case Forbidden():
             found = (535, "5.7.8", str(error))

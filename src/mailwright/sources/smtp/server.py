@@ -1,4 +1,4 @@
-"""The SMTP server of a process: its sockets, its limits, and the way of an email into the outbox."""
+"""The SMTP server of a process: it accepts connections, enforces limits and stores emails in the outbox."""
 
 import asyncio
 import contextlib
@@ -26,16 +26,16 @@ from mailwright.sources.smtp.steps import Client
 
 log = logger(__name__)
 
-# Any key signs in with this user name, as at other services.
+# Every API key can sign in with this user name, as with other email services.
 KEY_USER: Final = "apikey"
-# Failed sign-ins count for this account and for the network address of the client.
+# Failed sign-ins are counted for this account name and the client's network address.
 _ACCOUNT: Final = "smtp"
-# For large emails that are arriving, on all connections together.
+# Memory for large emails that are arriving, on all connections together.
 MAX_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 
 
 class SmtpServer:
-    """Serves connections on several sockets. `max_connections` is the limit of all clients together."""
+    """Serves connections on several sockets. `max_connections` is the limit for all clients together."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SmtpServer:
         self._clock = clock
         self._max_connections = max_connections
         self._name = socket.gethostname()
-        self._connections: dict[SubmissionConnection, str] = {}  # With the network of each client.
+        self._connections: dict[SubmissionConnection, str] = {}  # The client's network by connection.
         self._per_network: Counter[str] = Counter()
         self._buffered = 0
         self._servers: list[asyncio.Server] = []
@@ -65,7 +65,7 @@ class SmtpServer:
         self.greeting = replies.reply(220, "", f"{self._name} Mailwright ESMTP")
 
     async def serve(self, listeners: Mapping[socket.socket, bool]) -> None:
-        """Accept connections on these sockets; the value is whether TLS begins with the connection."""
+        """Accept connections on these sockets; the value is true if connections begin with TLS."""
         loop = asyncio.get_running_loop()
         for listener, is_encrypted in listeners.items():
             tls = self.tls if is_encrypted else None
@@ -82,13 +82,13 @@ class SmtpServer:
             async with asyncio.timeout(grace_seconds):
                 await self._is_empty.wait()
 
-    # What a connection needs.
+    # Called by connections.
 
     def open(self, connection: SubmissionConnection, address: str, *, is_encrypted: bool) -> SubmissionSession | bytes:
         if self._is_stopping:
             return replies.STOPPING
         network = network_of(address) if address else ""
-        # Half of the connections stay free for others; programs on this machine may use all.
+        # One network may use half of the connections; programs on this machine may use all.
         share = self._max_connections if is_loopback_address(address) else max(self._max_connections // 2, 1)
         if len(self._connections) >= self._max_connections or self._per_network[network] >= share:
             return replies.TOO_MANY_CONNECTIONS
@@ -122,10 +122,10 @@ class SmtpServer:
     def release(self, size: int) -> None:
         self._buffered -= size
 
-    # What a session needs.
+    # Called by sessions.
 
     async def sign_in(self, user: str, key: str, address: str) -> None:
-        """Let a valid key in at once: nobody can guess one. Failures block the address like failed sign-ins."""
+        """Accept a valid key even from a blocked address: keys cannot be guessed. Failures count as failed sign-ins."""
         caller = await self._find(user, key)
         if caller is None:
             await self._sign_ins.check(_ACCOUNT, address, _fail)
@@ -134,7 +134,7 @@ class SmtpServer:
         caller.require(Scope.SEND)
 
     async def submit(self, client: Client, envelope: Envelope, content: bytes) -> bytes:
-        caller = await self._keys.authenticate_key(client.key)  # It may have been revoked since the client signed in.
+        caller = await self._keys.authenticate_key(client.key)  # The key may have been revoked since.
         context = RequestContext(caller, client.request_id)
         return _accepted(await self._raw_messages.send(context, content, envelope.sender, envelope.recipients))
 
@@ -151,7 +151,7 @@ async def _fail() -> None:
 
 
 def _accepted(email: AcceptedRaw) -> bytes:
-    """Return the reply after the commit. Clients log it, so it names each message."""
+    """Return the reply with the id of each message, because clients log it."""
     lines = [
         f"2.0.0 {'Already accepted' if message.is_replay else 'Accepted'}: {message.outbox_id}"
         for message in email.messages

@@ -45,7 +45,7 @@ class SubmissionSession:
     def __init__(
         self, submitter: Submitter, *, request_id: str, name: str, address: str, can_start_tls: bool, needs_tls: bool
     ) -> None:
-        """`name` is the server's own, `address` the client's. `needs_tls`: no password before STARTTLS."""
+        """`name` is the server's host name, `address` the client's. `needs_tls` requires STARTTLS before AUTH."""
         self._submitter = submitter
         self._request_id = request_id
         self._name = name
@@ -69,13 +69,13 @@ class SubmissionSession:
         return self._counted(command(self, argument.strip()) if command is not None else Step(replies.UNKNOWN))
 
     def secure(self) -> None:
-        """Forget everything that the client said before it was encrypted (RFC 3207)."""
+        """Forget everything that the client sent before TLS (RFC 3207)."""
         self._can_start_tls = self._needs_tls = self._has_greeted = False
         self._sign_in.forget()
         self.draft = Draft()
 
     def finish_email(self, content: bytes) -> Step:
-        """Submit an email that ended with a dot, without the dots that were added to its lines."""
+        """Submit the email of a DATA command, after removing dot-stuffing."""
         if content.startswith(b"."):
             content = content[1:]
         return self._submit(content.replace(b"\r\n.", b"\r\n") if b"\r\n." in content else content)
@@ -103,7 +103,7 @@ class SubmissionSession:
 
     def _hello(self, argument: str) -> Step:
         if not argument:
-            return Step(reply(501, "5.5.4", "Name your host: EHLO app.example.com"))
+            return Step(reply(501, "5.5.4", "Send your host name, for example EHLO app.example.com"))
         self._has_greeted = True
         self.draft = Draft()
         lines = [self._name, f"SIZE {self._submitter.max_bytes}", "8BITMIME", "SMTPUTF8", "PIPELINING", "CHUNKING"]
@@ -156,7 +156,7 @@ class SubmissionSession:
         if found[2]:
             return Step(reply(555, "5.5.4", "RCPT TO takes no parameters"))
         if len(self.draft.recipients) >= MAX_RECIPIENTS:
-            return Step(reply(452, "4.5.3", f"An email can have {MAX_RECIPIENTS} recipients; send the others another"))
+            return Step(reply(452, "4.5.3", f"An email has at most {MAX_RECIPIENTS} recipients; send the rest another"))
         try:
             self.draft.recipients.append(parse_recipient(found[1], "to"))
         except RequestInvalid as error:
@@ -172,7 +172,7 @@ class SubmissionSession:
         return Step(replies.START_DATA, Next.DATA) if refusal is None else Step(refusal)
 
     def _chunk(self, argument: str) -> Step:
-        """Read the chunk even if it is refused: its bytes would be taken for commands."""
+        """Read the chunk even if it is refused, because its bytes would otherwise be taken for commands."""
         found = _CHUNK.fullmatch(argument)
         if found is None:  # It is unknown how many bytes follow.
             return Step(reply(501, "5.5.4", "Use BDAT size or BDAT size LAST"), Next.CLOSE)
@@ -194,7 +194,7 @@ class SubmissionSession:
             refusal = replies.reply_to_error(error)
             if refusal is None:
                 raise
-            # After a revoked key nothing more is accepted.
+            # Close the connection if the key was revoked.
             return self._counted(Step(refusal, Next.CLOSE if refusal.startswith(b"535") else Next.COMMAND))
 
     def _abort(self, argument: str) -> Step:
@@ -215,13 +215,13 @@ class SubmissionSession:
         "RSET": _abort,
         "NOOP": lambda _session, _argument: Step(replies.OK),
         "QUIT": lambda _session, _argument: Step(replies.BYE, Next.CLOSE),
-        "VRFY": lambda _session, _argument: Step(reply(252, "2.1.5", "Send the email to find out")),
+        "VRFY": lambda _session, _argument: Step(reply(252, "2.1.5", "Addresses are not verified; send the email")),
         "HELP": lambda _session, _argument: Step(reply(214, "2.0.0", "EHLO AUTH MAIL RCPT DATA BDAT RSET NOOP QUIT")),
     }
 
 
 def _refuse_parameters(text: str, max_bytes: int) -> bytes | None:
-    """Return why the parameters of MAIL are refused. AUTH= is for relays that trust each other, and has no effect."""
+    """Return the reply that refuses parameters of MAIL; None if all are valid. AUTH=, for relays, is ignored."""
     for parameter in text.upper().split():
         name, _, value = parameter.partition("=")
         if name == "SIZE" and value.isdecimal() and len(value) <= 20:

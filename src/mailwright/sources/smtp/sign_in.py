@@ -14,7 +14,7 @@ MAX_FAILED_SIGN_INS: Final = 3
 _USER_PROMPT: Final = b"334 VXNlcm5hbWU6\r\n"
 _PASSWORD_PROMPT: Final = b"334 UGFzc3dvcmQ6\r\n"
 _CANCELLED: Final = reply(501, "5.7.0", "Authentication cancelled")
-_INVALID_ANSWER: Final = reply(501, "5.5.2", "The answer is not user and password in base64")
+_INVALID_ANSWER: Final = reply(501, "5.5.2", "The response must be the user name and password in base64")
 
 
 class SignIn:
@@ -27,7 +27,7 @@ class SignIn:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client's next line is an answer, and no command."""
+        """Whether the client's next line is an AUTH response and not a command."""
         return self._answering is not None
 
     def begin(self, argument: str) -> Step:

@@ -1,4 +1,4 @@
-"""What a session tells its connection to do, and what it needs from its server."""
+"""The steps that a session returns to its connection, and the interface of the server that it uses."""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mailwright.sources.api.raw import Envelope
 
 
 class Next(Enum):
-    """What the connection reads or does after a step."""
+    """The next thing that the connection reads or does after a step."""
 
     COMMAND = auto()
     DATA = auto()
