@@ -37,7 +37,7 @@ from mailwright.sources.api.validation import invalid
 MAX_CONTENT_BYTES = 512 * 1024
 MAX_VARIABLES_BYTES = 256 * 1024
 MAX_METADATA_BYTES = 16 * 1024
-# Deeper data is a mistake or an attack, and exceeds limits of JSON readers further on.
+# Deeper nesting is a mistake or an attack, and would exceed the limits of other JSON parsers.
 MAX_DEPTH = 32
 
 _YEAR_9999: Instant = 253_370_764_800_000
@@ -45,9 +45,9 @@ _YEAR_9999: Instant = 253_370_764_800_000
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Annotation of text that must match `pattern` as a whole.
+    """Annotation for text that must fully match `pattern`.
 
-    The OpenAPI description shows the pattern; an error says `sentence` instead.
+    The OpenAPI description shows the pattern; error messages show `sentence` instead.
     """
 
     pattern: str
@@ -68,7 +68,7 @@ class Matching:
 
 
 def _address(text: str) -> str:
-    """Return the address as it goes into the envelope.
+    """Return the address as it is written to the envelope.
 
     Non-ASCII characters before the @ are rejected because most servers do not accept them.
     """
@@ -203,7 +203,7 @@ RequestTime = Annotated[Instant, BeforeValidator(_instant), WithJsonSchema({"typ
 
 _KEY_SENTENCE = "must have 1 to 63 characters of a-z, 0-9, - and _, and begin with a letter or digit"
 ListKey = Annotated[str, Matching(lists.KEY_PATTERN, _KEY_SENTENCE)]
-# What a suppression stops: `*` all messages, `general` all bulk messages, a list key the messages of that list.
+# The scope of a suppression: `*` stops all messages, `general` all bulk messages, a list key those of that list.
 SuppressionScope = Annotated[
     str, Matching(rf"(\*|{lists.KEY_PATTERN})", f"must be * or a list key, which {_KEY_SENTENCE}")
 ]

@@ -95,11 +95,11 @@ class ApiMessages:
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
     ) -> None:
-        """`domains` are ours: another From domain is accepted with a warning."""
+        """`domains` are the installation's own. A message from another domain is accepted with a warning."""
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
-        self._default_zone = default_zone  # Of tenants without their own.
+        self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
 
     async def send(self, context: RequestContext, body: Any) -> Accepted:
@@ -152,13 +152,13 @@ class ApiMessages:
         return replace(message, payload={**message.payload, WARNINGS: stored}) if stored else message
 
     async def _zone(self, caller: Caller, bodies: Sequence[Any]) -> tzinfo | None:
-        """Return the tenant's time zone if a time has none of its own. Most requests need no query."""
+        """Return the tenant's time zone if any time has no zone. Most requests need no query."""
         if not any(_has_local_time(body) for body in bodies):
             return None
         return await tenants.load_zone(self._database, caller.tenant_id, self._default_zone)
 
     async def _references(self, caller: Caller, requests: Sequence[SendRequest]) -> References:
-        """Load the templates and lists that the requests name. Without any, no query is needed."""
+        """Load the templates and lists that the requests name. If they name none, run no query."""
         templates = {request.template_id for request in requests if request.template_id is not None}
         list_keys = {request.list_key for request in requests if request.list_key is not None}
         if not templates and not list_keys:

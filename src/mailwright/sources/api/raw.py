@@ -1,4 +1,4 @@
-"""Accept emails that applications wrote themselves: their bytes leave unchanged, to the recipients of the envelope."""
+"""Accept raw emails: complete MIME messages that are sent unchanged to the recipients of the envelope."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -34,7 +34,7 @@ log = logger(__name__)
 
 MAX_RECIPIENTS: Final = 100
 PREFIX: Final = "x-mailwright-"
-# Our own emails carry this header; one that is passed on keeps it.
+# Emails that Mailwright built have this header. It is not an option, so a raw email keeps it.
 OUR_ID: Final = "x-mailwright-message"
 HEADER_PREFIX: Final = "X-Mailwright-"
 
@@ -45,12 +45,12 @@ def _split_tags(value: Any) -> Any:
 
 def _require_off(value: Any) -> Any:
     if isinstance(value, str) and value.strip().lower() != "off":
-        raise invalid("invalid", "must be off: the bytes of a raw email stay as they are, so its links are not tracked")
+        raise invalid("invalid", "must be off: a raw email is sent unchanged, so its links cannot be tracked")
     return "off"
 
 
 class RawOptions(RequestModel):
-    """What an application can say about a raw email, in headers that are read and removed."""
+    """The options of a raw email, from headers that Mailwright reads and removes."""
 
     model_config = ConfigDict(alias_generator=lambda name: HEADER_PREFIX + name.title().replace("_", "-"))
 
@@ -70,7 +70,7 @@ _CONFLICT: Final = "This Message-ID or idempotency key was already used for a di
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who sends an email and who receives it, whatever its headers say. The sender of automatic replies is empty."""
+    """The SMTP sender and recipients, which may differ from the headers. Automatic replies have an empty sender."""
 
     sender: str
     recipients: tuple[str, ...]
@@ -91,7 +91,7 @@ class AcceptedRaw:
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """An email, and everything that was decided about it."""
+    """A parsed email with its author, envelope, options and warnings."""
 
     email: RawEmail
     author: Mailbox
@@ -109,11 +109,11 @@ class RawMessages:
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
     ) -> None:
-        """`domains` are ours: another From domain is accepted with a warning."""
+        """`domains` are the installation's own. An email from another domain is accepted with a warning."""
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
-        self._default_zone = default_zone  # Of tenants without their own.
+        self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
 
     async def send(
@@ -121,7 +121,7 @@ class RawMessages:
     ) -> AcceptedRaw:
         """Accept one email. When this returns, a message for each recipient is stored durably.
 
-        Without `sender` or `recipients`, the headers decide. Nothing is stored if one of them is not valid.
+        A missing `sender`, or no `recipients`, is read from the headers. If any address is invalid, nothing is stored.
         """
         email = parse_raw(content)
         author = email.sender
@@ -149,7 +149,7 @@ class RawMessages:
         return options
 
     async def _zone(self, caller: Caller, given: Collection[HeaderField]) -> tzinfo | None:
-        """Return the tenant's time zone if a time has none of its own."""
+        """Return the tenant's time zone if any time has no zone."""
         times = [field.value for field in given if field.name.endswith("-at")]
         if all(map(has_zone, times)):
             return None
@@ -208,7 +208,7 @@ def parse_sender(text: str) -> str:
 
 
 def parse_recipient(text: str, field: str) -> str:
-    """Return an address of the envelope in the form in which it leaves."""
+    """Return a recipient address as it is written to the envelope."""
     try:
         found = address.deliverable(text)
     except address.InvalidAddress as error:
@@ -230,7 +230,7 @@ def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
 
 
 def _raw_content(email: RawEmail, outbox_id: str, author: Mailbox, now: Instant) -> RawContent:
-    """Return the bytes that leave. Only whole header fields are removed or prepended."""
+    """Return the bytes to send. Only whole header fields are removed or prepended."""
     kept = [field for field in email.fields if field.name != "bcc" and not _is_option(field)]
     added = []
     if email.identity is None:
@@ -248,7 +248,7 @@ def _is_option(field: HeaderField) -> bool:
 
 
 def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
-    """Return what the pipeline and the pages need besides the bytes."""
+    """Return the fields that the pipeline and the dashboard need in addition to the raw bytes."""
     author, options = submission.author, submission.options
     sender = {"email": author.address, "name": author.name} if author.name else {"email": author.address}
     values = {

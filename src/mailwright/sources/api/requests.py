@@ -71,7 +71,7 @@ class Attachment(RequestModel):
 
 
 class Recipient(RequestModel):
-    """Who the address belongs to: an id of ours or of the caller."""
+    """The person the address belongs to, with Mailwright's contact id or the caller's own id."""
 
     recipient_id: Identifier | None = None
     external_id: Identifier | None = None

@@ -1,4 +1,4 @@
-"""Find the template version of a request: the latest for its recipient when the request is accepted."""
+"""Find the template version for a request: the latest one in the recipient's locale when it is accepted."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class RequestedTemplates:
     recipient_locales: Mapping[str, str]
 
     def find(self, template_id: str, to_email: str, locale: str | None) -> RequestedTemplate | None:
-        """Prefer the locale of the request, then that of the contact, then the default version."""
+        """Return the version in the request's locale, else in the contact's locale, else the default version."""
         versions = self.by_locale.get(template_id)
         return locales.best(versions, locale or self.recipient_locales.get(to_email)) if versions else None
 
@@ -35,7 +35,10 @@ NO_TEMPLATES = RequestedTemplates({}, {})
 async def latest_templates(
     tx: Transaction, tenant_id: int, template_ids: Iterable[str], emails: Iterable[str]
 ) -> RequestedTemplates:
-    """Look up the contacts in `emails` (requests without a locale) only if a template has several locales."""
+    """Load the latest version of each template in each locale.
+
+    The contacts in `emails` (of requests without a locale) are looked up only if a template has several locales.
+    """
     t = templates.c
     newest = (
         select(t.template_id, func.max(t.version).label("version"))

@@ -1,4 +1,4 @@
-"""Parse requests, and report every invalid field in a sentence of our own."""
+"""Parse requests, and report every invalid field with Mailwright's own error messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class RequestInvalid(InvalidInput):
         self.errors = tuple(errors)
 
 
-# Error codes of the API for the validator's error types. Other types are the code, in capitals.
+# Error codes of the API for the validator's error types. For other types, the code is the type in capitals.
 _CODES: Final[Mapping[str, str]] = {
     "missing": "REQUIRED",
     "extra_forbidden": "UNKNOWN_FIELD",
@@ -54,7 +54,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def parse(model: type[Model], body: Any, zone: tzinfo | None = None) -> Model:
     """Build a request from parsed JSON, or raise RequestInvalid with every problem.
 
-    Times without a time zone are in `zone`; without it they are invalid.
+    Times without a time zone are in `zone`; if `zone` is None, they are invalid.
     """
     try:
         return model.model_validate(body, context=None if zone is None else {"zone": zone})
@@ -72,7 +72,7 @@ def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> M
 
 
 def field_errors(errors: Iterable[Any]) -> list[FieldError]:
-    """Translate the validator's errors, so that no sentence of the validator reaches a user."""
+    """Translate the validator's errors, so that users never see the validator's own texts."""
     return [
         FieldError(_path(error["loc"]), _CODES.get(error["type"], error["type"].upper()), validation_sentence(error))
         for error in errors
