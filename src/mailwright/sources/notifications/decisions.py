@@ -68,7 +68,7 @@ class EndDecision:
 
 @dataclass(frozen=True, slots=True)
 class GiveUpDecision:
-    """All attempts are used; the error of the last one stays."""
+    """All attempts are used up. The row keeps the error of the last attempt."""
 
 
 RowDecision = SendDecision | WaitDecision | EndDecision | GiveUpDecision
@@ -127,7 +127,7 @@ def _expired(row: NotificationRow, kind: EventKind, now: Instant) -> EndDecision
 
 
 def _not_announced(event: Mapping[str, Any], kind: EventKind) -> EndDecision | None:
-    """Skip a change that the kind does not announce: nobody wants to read that a seat is open when it was taken."""
+    """Skip a status change that the kind does not announce, for example of a seat that was taken."""
     before, after = jobs.word(event.get("status_before")), jobs.word(event.get("status_after"))
     path = "/event/statusAfter"
     if not after:
@@ -230,7 +230,7 @@ def _duplicate_decision(
     ]
     if earlier:
         return WaitDecision(
-            WaitReason.DEDUPE, None, f"duplicate of notification {earlier[0].notification_id}, which goes first"
+            WaitReason.DEDUPE, None, f"duplicate of notification {earlier[0].notification_id}, which is sent first"
         )
     return None
 

@@ -14,7 +14,7 @@ from mailwright.domain.clock import HOUR, SECOND, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.retry import NOTIFICATIONS
 
-# The kind of events that name none.
+# The default kind, for events that do not specify one.
 OPEN_SEAT = "open-seat"
 LINKS = ("manageUrl", "unsubscribeUrl")
 
@@ -63,7 +63,7 @@ class EventKind(BaseModel):
 
     @property
     def template_id(self) -> str:
-        """The id of the stored template; each template version of the queue is a template of its own."""
+        """The id of the stored template. Each template version in the queue is stored as a separate template."""
         return f"{self.template}.{self.template_version}"
 
     @property
@@ -75,11 +75,11 @@ class EventKind(BaseModel):
         return self.useful_for_seconds * SECOND
 
     def matches(self, before: str | None, after: str) -> bool:
-        """Return whether a change from one status to another belongs to this kind, in upper or lower case."""
+        """Return whether a change from one status to another belongs to this kind, ignoring case."""
         return _is_listed(before, self.before) and _is_listed(after, self.after)
 
     def matches_row(self, before: str | None, after: str | None) -> bool:
-        """Return whether a row announces such a change. Other programs may not record the previous status."""
+        """Return the same for a row, which may lack the previous status: some programs do not record it."""
         return (not before or _is_listed(before, self.before)) and _is_listed(after, self.after)
 
     def retry_delay(self, attempts: int, lock_ttl: Instant) -> Instant:

@@ -3,14 +3,14 @@
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.ops.logs import logger
 
-# How long such a row is left alone.
+# How long a row is skipped after the queue refused to change it.
 FAILING_ROW_PAUSE: Instant = 5 * MINUTE
 
 log = logger(__name__)
 
 
 class FailingRows:
-    """Rows that the queue refuses to change, for example because of a trigger. Each is left alone for a while."""
+    """Rows that the queue refuses to change, for example because of a trigger. Each is skipped for a while."""
 
     def __init__(self) -> None:
         self._until: dict[str, Instant] = {}  # by row key

@@ -59,10 +59,10 @@ CLOSE_LINKS = statement(__package__, "close_links")
 RELEASE_MESSAGES = statement(__package__, "release_messages")
 WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
 
-# Rows read and locked at once. It is small because the owner of the queue waits for these writes.
+# Rows read and locked at once. The number is small because the program that owns the queue waits for these writes.
 PAGE = 250
-# Results recorded in one write. Like PAGE, at most what one statement takes as values (`storage/hot.py`): with more,
-# SQLite may scan the whole queue.
+# Results recorded in one write. Like PAGE, not more than one statement takes as values (`storage/hot.py`), because
+# SQLite may otherwise scan the whole queue.
 BATCH = 250
 MESSAGE_ID_NAMESPACE = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
 
@@ -99,7 +99,7 @@ class RecordResult:
 
     result: NotificationResult
     link: MessageLink | None  # the link of its unfinished message, if any
-    is_result: bool = False  # whether the result is that of the message
+    is_result: bool = False  # whether it is the result of the message
 
 
 RowStep = CreateMessage | ReleaseMessage | AdoptMessage | RecordResult
@@ -303,7 +303,7 @@ class NotificationFanout:
     ) -> list[tuple[NotificationRow, RowStep]]:
         """Create, release and withdraw messages and their links in one transaction of our own database.
 
-        Returns the steps carried out: a row waits if another worker reached its subscriber's maximum meanwhile.
+        Returns the steps carried out. A row waits if another worker reached its subscriber's maximum meanwhile.
         """
         beyond = await self._beyond_maximum(tx, taken, now)
         ours = [(row, step) for row, step in taken if row.notification_id not in beyond]
@@ -422,13 +422,13 @@ def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping
 
 
 def _finish_step(row: NotificationRow, link: MessageLink) -> RowStep:
-    """Finish what an expired lock left undone for an existing message."""
+    """Return the step that completes an existing message after the lock of its row expired."""
     result = result_of(link)
     if result is None:
         return AdoptMessage(link)
     if link.state is MessageLinkState.SENDING and not is_recorded(result, row.last_attempt_at):
         return RecordResult(result, link, is_result=True)
-    # A late report about an attempt that is counted already, or an operator reset a row whose message was sent.
+    # The attempt was already counted: its report came late, or an operator reset the row after it was sent.
     return RecordResult(replace(result, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
 
 
@@ -448,7 +448,7 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": metadata,
         "headers": {"Auto-Submitted": "auto-generated"},
     }
-    if variables["unsubscribeUrl"] != variables["manageUrl"]:  # Without a token, nobody can unsubscribe by one click.
+    if variables["unsubscribeUrl"] != variables["manageUrl"]:  # One-click unsubscribe requires a token.
         payload["unsubscribeUrl"] = variables["unsubscribeUrl"]
     if "name" in job["recipient"]:
         payload["toName"] = job["recipient"]["name"]

@@ -20,7 +20,7 @@ from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, Event
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
-# Fields of the event payload that are no variables.
+# Fields of the event payload that are not variables.
 _RESERVED = frozenset({"version", "eventType", "variables", "snapshotHash"})
 VERSION = "1.0"
 MAJOR = "1"
@@ -66,7 +66,7 @@ class NotificationRow:
 
     @property
     def key(self) -> str:
-        """Identify this row, even if the queue is recreated and its numbers are reused."""
+        """Identify this row, even if the queue is recreated and its ids are reused."""
         facts = f"{self.open_event_id}|{self.subscription_id}|{self.dedupe_key}|{self.created_at}"
         return f"{self.notification_id}-{hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()}"
 
@@ -89,7 +89,7 @@ def parse_json_column(text: Any) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Null means absent: many programs write every field of a form, whether or not it was filled in."""
+    """Remove null fields, because many programs write every field of a form even if it was not filled in."""
     if isinstance(value, Mapping):
         return {name: _without_nulls(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -103,7 +103,7 @@ def word(value: Any) -> str:
 
 
 def event_kind_name(payload: Any) -> Any:
-    """Return the stated kind; a blank one counts as absent."""
+    """Return the kind that the payload specifies, or the default kind if it is missing or blank."""
     name = payload.get("eventType") if isinstance(payload, Mapping) else None
     return OPEN_SEAT if name is None or (isinstance(name, str) and not name.strip()) else name
 
@@ -228,7 +228,7 @@ def _variables(
     }
     seat: dict[str, Any] = {}
     if kind.name == OPEN_SEAT:
-        # The contract has texts only, but a producer may write a section number as a number.
+        # The contract allows only strings, but a producer may write a section number as a number.
         named = {name: text for name, value in named.items() if (text := _text(value)) is not None}
         seat = _seat_variables(event_fields, event_payload, details)
     # An invalid time is reported for the event itself, not for this variable.

@@ -42,7 +42,7 @@ class InvalidPreferences:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryWindow:
-    """Minutes of the day, end exclusive. It may cross midnight; a window without length is the whole day."""
+    """Minutes of the day, end exclusive. It may cross midnight; if start and end are equal, it is the whole day."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ class PreferenceFacts:
 def normalise(given: Any) -> Any:
     """Return preferences as the schema expects them.
 
-    Texts are trimmed, blank ones are absent, 3.0 and "3" are 3, and times have a zone.
+    Strings are trimmed, blank ones are removed, 3.0 and "3" become 3, and times get a zone.
     """
     match given:
         case Mapping():

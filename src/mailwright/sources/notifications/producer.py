@@ -50,7 +50,7 @@ class EventProducer:
         self._kinds = kinds
 
     async def emit(self, event: NewEvent) -> EmittedEvent:
-        """Write the event and its notifications in one transaction. A repeat within the window writes nothing."""
+        """Write the event and its notifications in one transaction; skip a repeat within the dedupe window."""
         kind = self._check(event)
         now = self._clock.now()
         key = event.dedupe_key or _dedupe_key(event)

@@ -36,7 +36,7 @@ OWN_TIME_FORMAT = "____-__-__T__:__:__.___Z"
 
 @dataclass(frozen=True, slots=True)
 class RowLock:
-    """What a worker writes into the rows that it locks."""
+    """The worker and the time that are written into locked rows."""
 
     worker: str
     at: str
@@ -98,9 +98,9 @@ class NotificationQueue:
         self._has_notified_at = "last_notified_at" in tables.subscriptions.c
 
     async def pending(self, locked_before: Instant, after: int, limit: int) -> list[NotificationRow]:
-        """Return pending rows by id, without those whose lock is fresh.
+        """Return pending rows ordered by id, except those that were locked at `locked_before` or later.
 
-        Only our own format is compared as text; the caller checks lock times in other formats.
+        Only lock times in Mailwright's own format are compared, as text; the caller must check other formats.
         """
         n = self.tables.notifications.c
         expired = n.locked_at < times.format_time(locked_before)
@@ -193,7 +193,7 @@ class NotificationQueue:
         )
 
     async def _has_status(self, tx: Transaction, status: str) -> ColumnElement[bool]:
-        """Return the condition that a row has this status in any case, with any spaces around it.
+        """Return the condition that a row has this status, ignoring case and surrounding spaces.
 
         The stored spellings are looked up first, one index lookup for each, so that the condition can use the index.
         """

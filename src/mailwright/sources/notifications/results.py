@@ -17,7 +17,7 @@ from mailwright.sources.notifications.statuses import FanoutStatus, MessageLinkS
 from mailwright.sources.notifications.tables import QueueStatements
 from mailwright.storage.hot import Runner
 
-# No action is needed for these: the recipient has unsubscribed.
+# Error codes that need no action, because the recipient has unsubscribed.
 SKIPPED = frozenset({"RECIPIENT_SUPPRESSED"})
 EXPIRED = "EXPIRED"
 _OTHER_END_ERRORS = {
@@ -42,7 +42,7 @@ class NotificationResult:
 
 
 def result_of(link: MessageLink) -> NotificationResult | None:
-    """Return the result of a message; None while it has none."""
+    """Return the result of a message; None while it is unfinished."""
     match Status(link.status):
         case Status.SENT:
             error = {"provider": link.provider, "providerMessageId": link.provider_message_id, "status": "sent"}
@@ -112,7 +112,7 @@ async def record_results(
 
 
 def _latest(sent: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest time of each subscription: one statement must not update a row twice."""
+    """Return the latest time of each subscription, because one statement must not update a row twice."""
     latest: dict[int, str] = {}
     for row in sent:
         subscription_id = row["subscription_id"]

@@ -151,7 +151,7 @@ class NotificationService:
             case WaitDecision():
                 return decision, None
             case SendDecision():
-                return None, "Due now. The next worker sends it."
+                return None, "Due now. The next available worker will send it."
             case EndDecision(status, reason):
                 return None, f"Will be marked {status}: {reason.message}"
             case GiveUpDecision():

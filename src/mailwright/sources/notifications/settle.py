@@ -1,7 +1,7 @@
 """Settle messages of notification queues: record each result in its row.
 
-If the queue is in the same database, the row is updated in the same transaction. Otherwise, and if a trigger refuses
-that, the fan-out does it later.
+If the queue is in the same database, the row is updated in the same transaction. Otherwise, or if a trigger refuses the
+update, the fan-out records the result later.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from mailwright.domain.clock import Instant, isoformat, to_instant
 
 
 def parse(text: str | None) -> Instant | None:
-    """Return None if the text is not a time. A time without a zone is UTC, as SQLite's functions write it."""
+    """Parse a time; None if the text is not one. A time without a zone is in UTC, as SQLite's functions write it."""
     if not text:
         return None
     try:

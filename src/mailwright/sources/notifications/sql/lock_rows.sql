@@ -1,6 +1,6 @@
 -- Lock rows that are unchanged since they were read: of two workers, the second finds the row changed.
--- The producer may write the status in another case or with spaces. The functions around it also keep SQLite from using
--- the index on the status: it would scan it once per row, while the primary key finds each row directly.
+-- LOWER and TRIM are needed because the producer may write the status in another case or with spaces. They also keep
+-- SQLite from scanning the index on the status once per row: the primary key finds each row directly.
 UPDATE queue.open_event_notifications
 SET locked_by = :worker, locked_at = :at
 FROM rows(:wanted: notification_id bigint, attempts int, locked_at text) AS w

@@ -1,5 +1,5 @@
--- The only statement that writes results. Fenced by the lock: a worker that lost it, or has written already, changes nothing.
--- The status is wrapped for the same reason as in lock_rows.sql.
+-- The only statement that writes results. A worker that lost the lock, or has already written, changes nothing.
+-- lock_rows.sql explains LOWER and TRIM.
 UPDATE queue.open_event_notifications
 SET fanout_status = r.fanout_status, fanout_attempts = COALESCE(open_event_notifications.fanout_attempts, 0) + r.completed,
     last_attempt_at = COALESCE(r.attempted_at, open_event_notifications.last_attempt_at),

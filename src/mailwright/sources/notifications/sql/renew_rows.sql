@@ -1,5 +1,5 @@
--- Renew locks; only the worker that holds a lock can.
--- The status is wrapped for the same reason as in lock_rows.sql.
+-- Renew locks. A worker can renew only the locks that it holds.
+-- lock_rows.sql explains LOWER and TRIM.
 UPDATE queue.open_event_notifications
 SET locked_at = :at
 FROM rows(:held: notification_id bigint, locked_by text, locked_at text) AS h

@@ -1,5 +1,5 @@
 -- Reset ended rows to pending. Sent rows are not included.
--- The status is wrapped for the same reason as in lock_rows.sql.
+-- lock_rows.sql explains LOWER and TRIM.
 UPDATE queue.open_event_notifications
 SET fanout_status = 'pending', fanout_attempts = 0, error = NULL, locked_by = NULL, locked_at = NULL
 FROM rows(:wanted: notification_id bigint) AS w

@@ -1,5 +1,5 @@
 -- Unlock rows without counting an attempt.
--- The status is wrapped for the same reason as in lock_rows.sql.
+-- lock_rows.sql explains LOWER and TRIM.
 UPDATE queue.open_event_notifications
 SET locked_by = NULL, locked_at = NULL
 FROM rows(:held: notification_id bigint, locked_by text, locked_at text) AS h
