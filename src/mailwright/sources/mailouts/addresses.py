@@ -18,7 +18,7 @@ def parse_test_emails(text: str) -> list[str]:
 
 
 def deduplicate(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | None]:
-    """Return names by normalised address, sorted. Of several spellings of an address, the first name counts."""
+    """Return names by normalised address, sorted. If an address has several spellings, the first name is used."""
     found: dict[str, str | None] = {}
     for email, name in people:
         try:
@@ -31,7 +31,7 @@ def deduplicate(people: Iterable[tuple[str, str | None]]) -> Mapping[str, str | 
 
 
 def name_in(email: str) -> str:
-    """Return what an address says of its owner's name: `ada lovelace` for ada.lovelace@example.com."""
+    """Derive the owner's name from an address: `ada lovelace` from ada.lovelace@example.com."""
     return " ".join(_BETWEEN_NAMES.split(email.rpartition("@")[0])).strip()
 
 

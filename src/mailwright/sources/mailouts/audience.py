@@ -22,7 +22,7 @@ PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class AudienceMember:
-    """A subscriber with the address as it is stored. `excluded` is the reason if the mailout must not reach it."""
+    """A subscriber with the address as it is stored. `excluded` is the reason not to send to it, if any."""
 
     email: str
     from_name: str | None = None
@@ -30,13 +30,13 @@ class AudienceMember:
 
 
 class MailoutAudience(Protocol):
-    """`empty_reason` explains why there may be no recipients."""
+    """The subscribers that a mailout is sent to. `empty_reason` explains why there may be none."""
 
     @property
     def empty_reason(self) -> str: ...
 
     def pages(self, tenant_id: int) -> AsyncIterator[list[AudienceMember]]:
-        """Yield all active subscribers, and rows that look like one but are excluded."""
+        """Yield all active subscribers, and rows that look active but are excluded."""
         ...
 
     async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
@@ -45,7 +45,7 @@ class MailoutAudience(Protocol):
 
 
 class SupabaseAudience:
-    """The rows with the status `active`, without addresses that have another status in any spelling."""
+    """The rows with the status `active`. Addresses that also have a row with another status are excluded."""
 
     empty_reason = "no subscriber in Supabase has the status `active`, written exactly like this"
 
@@ -63,12 +63,12 @@ class SupabaseAudience:
             yield [_member(each, inactive) for each in page]
 
     async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
-        """The pages name everyone who is excluded."""
+        """Return nothing, because `pages` already yields the excluded subscribers."""
         return {}
 
 
 def _add_reason(inactive: dict[str, str], row: InactiveSubscriber) -> None:
-    """Record the reason by normalised address. An invalid address is never sent to, so it needs none."""
+    """Record the reason by normalised address. Skip invalid addresses, which are never sent to."""
     try:
         email = normalise(row.email)
     except InvalidAddress:
@@ -126,7 +126,7 @@ class ContactAudience:
             yield [AudienceMember(row.email) for row in rows]
 
     async def _check_list(self, tenant_id: int) -> None:
-        """Refuse a list that does not exist: it decides the audience."""
+        """Raise if the configured list does not exist."""
         if self._list_key is None:
             return
         async with self._database.read() as tx:

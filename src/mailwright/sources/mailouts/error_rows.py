@@ -20,14 +20,14 @@ UNREPORTED_FAILURES = statement(__package__, "unreported_failures")
 ERROR_BATCH_SIZE: Final = 20
 FAILURE_BATCH_SIZE: Final = 1_000
 
-# Messages that may have left, with the code and text of their error row.
+# The code and text of the error row for messages that may have been sent.
 _UNKNOWN_OUTCOMES: Final = {
     "IN_DOUBT": (
         "IN_DOUBT",
-        "It is not known whether this email left: sending was interrupted. Find out, then resolve the message in "
-        "Mailwright.",
+        "It is unknown whether this email was sent, because sending was interrupted. Ask the recipient or the "
+        "provider, then resolve the message in Mailwright.",
     ),
-    "CLOSED_UNKNOWN": ("OUTCOME_UNKNOWN", "The outcome is unknown."),
+    "CLOSED_UNKNOWN": ("OUTCOME_UNKNOWN", "It is unknown whether this email was sent. It will not be sent again."),
 }
 
 
@@ -71,7 +71,7 @@ class ErrorRows:
     async def _write(self, lease: RunLease, source: DataSource, row: Any) -> None:
         cells = self._cells(lease.run, row)
         if not row.is_in_doubt or not await self._has_row(source, cells, row.at):
-            # Marked before the request: after a crash in between, the row is searched for first.
+            # Marked before the request, so that after a crash the row is searched for before it is added again.
             await self._update(row.id, is_in_doubt=True)
             await self._notion.create_page(source, cells)
         await self._update(row.id, is_in_doubt=False, written_at=self._clock.now(), email=None)
@@ -97,7 +97,7 @@ class ErrorRows:
         }
 
     async def _has_row(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
-        """Find the row by title, and by time and message if the table has them. Notion stores no seconds."""
+        """Find the row by title, and by time and message if the table has them. Notion stores times without seconds."""
         names = self._setup.error_columns
         title = next((name for name, kind in source.types.items() if kind == "title"), names.name)
         where = {"property": title, "title": {"equals": cells.get(title) or ""}}

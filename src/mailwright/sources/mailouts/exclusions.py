@@ -1,4 +1,4 @@
-"""Find out which recipients of a mailout would be withdrawn before they are sent, and why."""
+"""Find the recipients of a mailout whose messages would be withdrawn before sending, with the reasons."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import suppressions
 
 BATCH: Final = 500
-# Other reasons are entries that a user or an import made.
+# Suppressions with any other reason were added by a user or an import.
 _BY_REASON: Final[dict[str, Exclusion]] = {
     SuppressionReason.UNSUBSCRIBED: Exclusion.UNSUBSCRIBED,
     SuppressionReason.COMPLAINT: Exclusion.UNSUBSCRIBED,

@@ -2,7 +2,7 @@
 
 import re
 
-# Written in Notion as `{{name}}`, in any case. All other braces are text.
+# Written in Notion as `{{name}}`, in upper or lower case. All other braces are text.
 PLACEHOLDERS = ("name", "email", "from_name")
 
 _SYNTAX = re.compile(r"\{\{\s*(" + "|".join(PLACEHOLDERS) + r")\s*\}\}|\{(?=[{%#])", re.IGNORECASE)

@@ -78,12 +78,12 @@ class MailoutContent:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a run would send, and to whom. Nothing is stored or sent."""
+    """The email that a run would send, and its recipients. Nothing is stored or sent."""
 
     page: MailoutPage
     content: MailoutContent
     recipients: dict[str, str | None]
-    excluded: dict[str, str]  # the reason by address; named by the audience, but not sent to
+    excluded: dict[str, str]  # the reason by address, for members of the audience who are left out
     is_local: bool = False  # a run would reach the local mailbox only
 
 
@@ -158,7 +158,7 @@ class MailoutPreparation:
         return DryRun(page, content, recipients, excluded, self._setup.is_local)
 
     async def _refuse(self, lease: RunLease, refused: MailoutRefused) -> MailoutRun:
-        # Not a warning: the caller and Notion get the reason.
+        # Logged as info, because the caller and Notion get the reason.
         log.info("mailout_refused", run=lease.run.mailout_id, code=refused.code, reason=str(refused))
         return await lease.refuse(refused)
 
@@ -296,7 +296,7 @@ class MailoutPreparation:
         )
 
     async def _enqueue(self, lease: RunLease) -> MailoutRun:
-        """Enqueue batches, each in a transaction that also removes it from the list: none is skipped or duplicated."""
+        """Enqueue batches. The transaction of each also removes it from the list, so none is skipped or duplicated."""
         while await self._next_batch(lease):
             pass
         return lease.run
@@ -322,7 +322,7 @@ class MailoutPreparation:
         return True
 
     def _payload(self, email: str, from_name: str | None) -> dict[str, object]:
-        """Return what is specific to the recipient: the From name of the subscriber, if there is one."""
+        """Return the payload that is specific to the recipient: the From name of the subscriber, if any."""
         sender = {"email": self._setup.from_email, "name": from_name or self._setup.from_name}
         variables = {"name": from_name or name_in(email), "from_name": from_name or ""}
         payload: dict[str, object] = {"from": sender, "variables": variables}

@@ -27,7 +27,7 @@ class MailoutProgress:
 
 
 def shown_status(run: MailoutRun, progress: MailoutProgress | None) -> str:
-    """Return the status of a run for people: "paused" or "cancelled" if its campaign is."""
+    """Return the status of a run as shown to users: "paused" or "cancelled" if its campaign is."""
     match progress.campaign_status if progress is not None else None:
         case CampaignStatus.PAUSED if run.finished_at is None:
             return "paused"

@@ -99,4 +99,4 @@ def unknown_list(list_key: str) -> MailoutRefused:
 
 
 def sender_rules_unmet(reason: str) -> MailoutRefused:
-    return MailoutRefused(SENDER_RULES_UNMET, f"{reason} Then send the page again, or override the rules.")
+    return MailoutRefused(SENDER_RULES_UNMET, f"{reason} After that, send the page again, or override the rules now.")

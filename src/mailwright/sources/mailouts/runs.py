@@ -29,7 +29,7 @@ MIN_RETRY_DELAY: Final = 2 * SECOND
 MAX_RETRY_DELAY: Final = 5 * MINUTE
 MAX_REASON_LENGTH: Final = 500
 _FREE: Final = {"leased_by": None, "leased_until": 0}
-# A test, or a rehearsal into the local mailbox, does not use up the page.
+# After a test, or a rehearsal into the local mailbox, the page can be sent again.
 _IS_REPEATABLE: Final = mailouts.c.is_test.is_(True) | mailouts.c.is_local
 
 
@@ -177,8 +177,8 @@ class MailoutRuns:
     async def was_handled(self, page_id: str, digest: str, fingerprint: str) -> bool:
         """Return whether this version of the page was refused, tested, or sent with the same properties.
 
-        Writing back results edits a page. Of a sent page only the digest of its properties is compared, not its edit
-        time. A test is repeated when the page was edited after the last write-back.
+        Writing back results edits the page, so the edit time of a sent page is ignored and only the digest of its
+        properties is compared. A test is repeated if the page was edited after the last write-back.
         """
         run = mailouts.c
         is_sent = run.fingerprint.startswith(digest) & (run.status != MailoutRunStatus.REFUSED)
@@ -187,7 +187,7 @@ class MailoutRuns:
         return bool(await self._select((run.page_id == page_id) & is_known, 1))
 
     async def forget_tests_of(self, ready: Collection[str]) -> None:
-        """Allow another test of every page that is no longer ready: it is tested again once it is ready again."""
+        """Allow another test of every page that is no longer ready, so that it is tested when it is ready again."""
         is_over = mailouts.c.fingerprint.is_not(None) & mailouts.c.finished_at.is_not(None) & _IS_REPEATABLE
         left = is_over & mailouts.c.page_id.not_in(ready)
         async with self._database.write() as tx:
@@ -229,7 +229,7 @@ class MailoutRuns:
 
 
 class RunLease:
-    """An exclusive, expiring right to work on a run. Every change checks it, so a lost lease cannot write."""
+    """An exclusive, expiring right to work on a run. Every change checks it, so a process without it cannot write."""
 
     def __init__(self, database: Database, clock: Clock, run: MailoutRun, name: int, lease_duration: Instant) -> None:
         self._database = database
@@ -246,7 +246,7 @@ class RunLease:
             yield
         finally:
             renewing.cancel()
-            # Gathering keeps the cancellation of this task apart from that of the renewal.
+            # With `gather`, cancelling the renewal does not look like a cancellation of this task.
             await asyncio.gather(renewing, return_exceptions=True)
 
     async def change(self, tx: Transaction, **values: Any) -> MailoutRun:
@@ -268,7 +268,7 @@ class RunLease:
         except IntegrityError as error:
             async with self._database.read() as tx:
                 rows = await tx.execute(select(mailouts).where(mailouts.c.sent_page == self.run.page_id))
-            other = f"run {rows[0].mailout_id} sends it" if rows else "another run sends it"
+            other = f"run {rows[0].mailout_id} is sending it" if rows else "another run is sending it"
             raise already_sent(other) from error
 
     async def refuse(self, refused: MailoutRefused) -> MailoutRun:
@@ -295,7 +295,7 @@ class RunLease:
                 await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **_FREE)
 
     async def abandon(self) -> None:
-        """Release the lease in the middle of a step, which is done again."""
+        """Release the lease in the middle of a step, which will be repeated."""
         with suppress(LeaseLost, NotDurable):
             async with self._database.write() as tx:
                 await self.change(tx, **_FREE)

@@ -42,7 +42,7 @@ class SendLogs:
         await self._mark_logged(lease, [row for row in rows if row.message_key in known], is_confirmed=True)
         missing = [row for row in rows if row.message_key not in known]
         if missing:
-            # Marked before the request: after a crash in between, the rows are searched for first.
+            # Marked before the request, so that after a crash the rows are searched for before they are added again.
             await self._mark_logged(lease, missing, is_confirmed=False)
             await supabase.log(lease.run.page_id, [_line(row) for row in missing])
             await self._mark_logged(lease, missing, is_confirmed=True)

@@ -55,7 +55,7 @@ class MailoutSender:
     async def send(self, page: str, *, actor: str, overrides_rules: bool = False) -> MailoutRun:
         """Store a run and check its page. A worker does the rest.
 
-        `overrides_rules` sends although the rules of the large mailbox providers are not met; the audit log says so.
+        `overrides_rules` sends even if the rules of the large mailbox providers are not met; the audit log records it.
 
         Returns a refused run if the check finds a problem. If Notion is too slow, a worker repeats the check.
         """
@@ -68,7 +68,7 @@ class MailoutSender:
 
         async def work(lease: RunLease) -> Instant | None:
             due_at = await self._check(lease)
-            # Under the lease, so that no worker has written the result before.
+            # Written under the lease, so that it cannot overwrite a result that a worker wrote.
             await self._write_back.show_start(lease.run, source)
             return due_at
 
@@ -77,11 +77,11 @@ class MailoutSender:
         return run if lease is None else await self._work_on(lease, work)
 
     async def prepare(self, run: MailoutRun) -> MailoutRun:
-        """Do all steps before sending now. Raises whatever stops them."""
+        """Do all steps before sending immediately. Raises the error that stops them, if any."""
         while run.status not in PREPARED:
             lease = await self._runs.claim(run)
             if lease is None:
-                return run  # Another process works on it.
+                return run  # Another process works on the run.
             run = await self._work_on(lease, self._prepare, is_raised=True)
         return run
 
@@ -102,7 +102,7 @@ class MailoutSender:
         return await self._preparation.dry_run(page)
 
     async def send_ready_pages(self, actor: str) -> list[MailoutRun]:
-        """Send every page with a status that asks for it and that was not handled in its current version."""
+        """Send every page whose status requests it, unless its current version was already handled."""
         if self._setup.mailouts_database is None:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database to watch.")
         source = await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
@@ -128,7 +128,7 @@ class MailoutSender:
         return started
 
     def _triggered(self, kind: str) -> dict[str, Any]:
-        """Return the filter of pages with a status that starts something."""
+        """Return the filter for pages whose status triggers an action."""
         name, triggers = self._setup.columns.status, self._setup.statuses.triggers.values()
         return {"or": [{"property": name, kind: {"equals": status}} for status in triggers]}
 
@@ -143,7 +143,7 @@ class MailoutSender:
         return True
 
     async def check_sending(self) -> None:
-        """Check all runs that are being sent now, not at their next interval."""
+        """Check all runs that are being sent immediately, without waiting for their next interval."""
         for run in await self._runs.list_sending():
             lease = await self._runs.claim(run)
             if lease is not None:
@@ -159,7 +159,7 @@ class MailoutSender:
     async def _work_on(
         self, lease: RunLease, work: Callable[[RunLease], Awaitable[Instant | None]], *, is_raised: bool = False
     ) -> MailoutRun:
-        """Do the work under the lease. It returns when to continue; temporary failures are retried without limit."""
+        """Run `work` under the lease; it returns the time to continue. Retry temporary failures without limit."""
         try:
             async with lease.renewed():
                 due_at = await work(lease)
@@ -167,7 +167,7 @@ class MailoutSender:
         except LeaseLost:
             return lease.run
         except asyncio.CancelledError:
-            await lease.abandon()  # The next process can continue at once.
+            await lease.abandon()  # Another process can continue at once.
             raise
         except NotDurable:
             raise
@@ -181,7 +181,7 @@ class MailoutSender:
             if is_raised:
                 raise
         except Exception as error:  # A run that cannot continue must not block the others.
-            if not is_raised:  # If it is raised, the caller reports it.
+            if not is_raised:  # The caller logs a raised error.
                 log.exception("mailout_stuck", run=lease.run.mailout_id)
             await lease.postpone(INTERNAL_ERROR, f"Internal error ({type(error).__name__}). See the log for details.")
             if is_raised:

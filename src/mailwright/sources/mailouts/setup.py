@@ -11,8 +11,8 @@ class NotionStatuses:
     """The names of the mailout statuses in Notion.
 
     A page with the status `ready` is sent. If there is a status `test`, a page with it is sent only as a test. `reset`
-    clears the results of a page. While a page is sent it has the status `in_progress`, and after a test or a refusal
-    `not_started`, if these are set.
+    clears the results of a page. If they are set, a page has the status `in_progress` while it is being sent, and
+    `not_started` after a test or a refusal.
     """
 
     ready: str = "Ready"
@@ -25,7 +25,7 @@ class NotionStatuses:
 
     @property
     def triggers(self) -> dict[str, str]:
-        """The statuses that start something, by their field."""
+        """The statuses that trigger an action, by field name."""
         named = {"ready": self.ready, "test": self.test, "reset": self.reset}
         return {field: status for field, status in named.items() if status is not None}
 
@@ -40,7 +40,7 @@ class FooterDetails:
     org_name: str
     org_address: str
     missing: tuple[str, ...] = ()
-    html: str = ""  # before the address
+    html: str = ""  # shown before the address
     text: str = ""
 
 
@@ -51,7 +51,7 @@ class MailoutSetup:
     from_name: str | None
     reply_to: str | None
     footer: FooterDetails
-    unsubscribe_url: str  # the page of unsubscribe links
+    unsubscribe_url: str  # the page that unsubscribe links open
     has_public_url: bool = True  # without it, recipients cannot load the images that Mailwright stores
     test_emails: str = ""
     is_local: bool = False  # email goes to the local mailbox and reaches nobody

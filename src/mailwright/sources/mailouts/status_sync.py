@@ -1,8 +1,8 @@
 """Sync the status of contacts that bounced, unsubscribed or resubscribed to Supabase.
 
-There is no queue: the difference between the contact and the last synced status is what remains to be done. So a crash
-loses nothing, and two changes in a row are synced once. Reports about addresses that no message went to are compared
-with the subscribers in Supabase.
+There is no queue: a contact is synced if its status differs from the last synced status. So a crash loses nothing, and
+two changes in a row are synced once. Reports about addresses to which no message was sent are compared with the
+subscribers in Supabase.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ BATCH_SIZE: Final = 100
 # A contact that Supabase refuses is skipped for a while, so that it does not block the others.
 SKIP_DURATION: Final = 10 * MINUTE
 
-# Refusals that concern every contact: trying the next one is useless.
+# Refusals that apply to every contact, so that trying the next one is useless.
 GENERAL_REFUSALS: Final = (
     "SUPABASE_UNAUTHORIZED",
     "SUPABASE_NO_TABLE",
@@ -56,7 +56,7 @@ class StatusSync:
         return synced + await self._compare_reports(now)
 
     async def _write(self, key: int | str, status: SubscriberStatus) -> StatusWrite | None:
-        """Write a status. Return None if Supabase refuses this one; it is skipped for a while."""
+        """Write a status. Return None if Supabase refuses it; the contact is then skipped for a while."""
         try:
             return await self._supabase.update_status(status)
         except SupabaseRefused as refused:
@@ -67,7 +67,7 @@ class StatusSync:
             return None
 
     async def _compare_reports(self, now: Instant) -> int:
-        """Apply reports about subscribers that only Supabase knows, and discard those about strangers."""
+        """Apply reports about subscribers that are only in Supabase, and discard those about unknown addresses."""
         r = subscriber_reports.c
         skipped = [key for key in self._skipped_until if isinstance(key, str)]
         async with self._database.read() as tx:

@@ -31,7 +31,7 @@ def parse_names(kind: type[Names], given: dict[str, str]) -> Names:
     """Parse the names that a setting gives to columns or statuses in Notion."""
     known = {field.name for field in fields(kind)}
     if unknown := sorted(given.keys() - known):
-        raise ConfigurationInvalid(f"does not know {', '.join(unknown)}; use {', '.join(sorted(known))}")
+        raise ConfigurationInvalid(f"contains unknown names: {', '.join(unknown)}; use {', '.join(sorted(known))}")
     return kind(**given)
 
 
@@ -40,7 +40,7 @@ def _check_address(text: str | None) -> None:
         if text is not None:
             address.parse(text)
     except address.InvalidAddress as error:
-        raise ConfigurationInvalid(f"{error}; give the address alone, such as news@example.com") from error
+        raise ConfigurationInvalid(f"{error}; enter only the address, for example news@example.com") from error
 
 
 def _check_id(text: str | None, name: str) -> None:
@@ -49,7 +49,7 @@ def _check_id(text: str | None, name: str) -> None:
 
 
 def _check_triggers(statuses: NotionStatuses) -> None:
-    """Require triggers that differ from each other and from what Mailwright writes: a result must start nothing."""
+    """Require triggers that differ from each other and from written statuses, so that no result triggers a run."""
     triggers = statuses.triggers
     written = {name: getattr(statuses, name) for name in ("send", "failed", "in_progress", "not_started")}
     for name, status in triggers.items():
@@ -63,7 +63,7 @@ def _check_triggers(statuses: NotionStatuses) -> None:
 def _check_supabase_key(settings: Settings) -> None:
     key = settings.supabase_service_role_key
     if (settings.supabase_url is None) != (key is None):
-        raise ConfigurationInvalid("set it together with SUPABASE_URL, or neither")
+        raise ConfigurationInvalid("set both this and SUPABASE_URL, or neither")
     if key is not None and (problem := find_key_problem(key.get_secret_value())):
         raise ConfigurationInvalid(problem)
 

@@ -21,7 +21,7 @@ NO_WORKER = RunWait(ExplanationState.NO_WORKER, "no_worker", Remedy.START_WORKER
 
 
 async def find_waits(database: Database, clock: Clock, runs: Sequence[MailoutRun]) -> dict[int, RunWait]:
-    """Return the waits of unsent runs by their keys. A run waits here only while no worker is present."""
+    """Return the waits of unsent runs by their keys. The only reason is that no worker is running."""
     unsent = [run for run in runs if run.status not in (MailoutRunStatus.SENT, MailoutRunStatus.REFUSED)]
     if not unsent or await list_present(database, clock.now()):
         return {}

@@ -1,7 +1,7 @@
 """Write the results of mailouts back to Notion and to `send_logs` in Supabase, until both have them.
 
-What remains to be written is stored before the request, and marked as written after it. An interrupted write is
-repeated; where that could add a second row, the row is searched for first.
+Each pending write is stored before its request, and marked as written afterwards. An interrupted write is repeated; if
+that could add a second row, the row is searched for first.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ UNSUBSCRIBED_SINCE = statement(__package__, "unsubscribed_since")
 
 # The interval of checks for the end of sending.
 CHECK_INTERVAL: Final = 2 * SECOND
-# The interval of updates by the time since the last message: most reports arrive early.
+# The update interval by the time since the last message. It grows, because most reports arrive early.
 UPDATE_INTERVALS: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
 # Refusals that mean that the page is gone, with their explanation. It may be restored later.
 PAGE_GONE: Final = {
@@ -87,7 +87,7 @@ class WriteBack:
         self._send_logs = SendLogs(database, supabase)
 
     async def step(self, lease: RunLease) -> Instant | None:
-        """Write what is available. Return when to continue, or None if everything is final."""
+        """Write the results so far. Return the time to continue, or None if everything is final."""
         match lease.run.status:
             case MailoutRunStatus.SENDING:
                 return await self._check_sending(lease)
@@ -177,7 +177,7 @@ class WriteBack:
         return False
 
     async def _reopen(self, lease: RunLease) -> None:
-        """Set the status `not_started` once, if its status started the run: the same status can then start another."""
+        """Set the status `not_started` once if the page's status started the run, so that it can start another."""
         run, statuses = lease.run, self._setup.statuses
         if statuses.not_started is None or run.fingerprint is None:
             return
@@ -256,7 +256,7 @@ class WriteBack:
             names.unsub_rate: figures.unsub_rate,
         }
         if run.is_test or run.is_local:
-            # A page marked as sent could not be sent to the audience after a test or a rehearsal.
+            # The page must not look sent, because it can still be sent after a test or a rehearsal.
             return cells
         is_clean = figures.failed == 0 and figures.in_doubt == 0 and figures.is_whole
         cells[names.status] = statuses.send if is_clean else statuses.failed

@@ -1,4 +1,4 @@
-"""A client of the Notion API that keeps its rate limit, retries where that is safe, and explains refusals."""
+"""A client of the Notion API that respects its rate limit, retries if that is safe, and explains refusals."""
 
 import asyncio
 from collections import deque
@@ -27,9 +27,9 @@ VERSIONS = ("2026-03-11", "2025-09-03")
 PER_SECOND = 3
 INTERVAL: Instant = 334
 ATTEMPTS = 5
-# A person waits for a run to start. A longer wait is raised with the time that Notion named.
+# The longest wait for the rate limit, because a user may be waiting. A longer one raises `NotionUnavailable`.
 MAX_WAIT: Instant = 60 * SECOND
-TIMEOUT_SECONDS = 65.0  # Notion gives up after 60
+TIMEOUT_SECONDS = 65.0  # longer than Notion's own timeout of 60
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 PAGE_SIZE = 100
@@ -41,7 +41,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _NotionRequest:
-    """An API request. `is_repeatable`: repeating it has no further effect."""
+    """An API request. `is_repeatable` means that it is idempotent."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class _NotionRequest:
 
 @dataclass(slots=True)
 class _SentRequest:
-    """A request that was sent. Once it has ended, it has certainly arrived at Notion."""
+    """A request that was sent. Only its end shows that it has arrived at Notion."""
 
     ended_at: Instant | None = None
 
@@ -87,7 +87,7 @@ class Notion:
     # Reading.
 
     async def page(self, page_id: str) -> NotionPage:
-        """Return the page. Raises `NotionRefused` if it is in the trash, too."""
+        """Return the page. Raises `NotionRefused` if it is inaccessible or in the trash."""
         page_id = notion_id(page_id)
         page = _page(await self._call(_NotionRequest("GET", f"/pages/{page_id}", f"the page {page_id}")))
         if page.is_in_trash:
@@ -108,7 +108,7 @@ class Notion:
             try:
                 return await self._describe_source(database_id, about)
             except NotionRefused:
-                raise refused from None  # The message about the database is the useful one.
+                raise refused from None  # The error about the database is more useful.
         sources = [each for each in _list(database, "data_sources") if isinstance(each, Mapping)]
         if len(sources) != 1:
             raise _ambiguous_source(database_id, sources, setting)
@@ -142,7 +142,7 @@ class Notion:
     # Writing.
 
     async def create_page(self, source: DataSource, cells: Mapping[str, Cell]) -> NotionPage:
-        """Add a row. Raises `NotionInDoubt` if it may exist already: Notion has no idempotency keys."""
+        """Add a row. Raises `NotionInDoubt` if Notion may have added it: Notion has no idempotency keys."""
         body = {
             "parent": {"type": "data_source_id", "data_source_id": source.id},
             "properties": self._properties(source, cells),
@@ -248,14 +248,14 @@ class Notion:
         return asked
 
     async def _wait_until(self, deadline: Callable[[], Instant]) -> None:
-        """Wait until a time that may move. Raises if the wait exceeds `MAX_WAIT`."""
+        """Wait until `deadline`, which may change meanwhile. Raises if the wait exceeds `MAX_WAIT`."""
         while (wait := deadline() - self._clock.now()) > 0:
             if wait > MAX_WAIT:
                 raise NotionUnavailable("Notion limits the request rate.", code="NOTION_RATE_LIMITED", retry_after=wait)
             await self._sleep(wait / 1000)
 
     def _next_slot_at(self) -> Instant:
-        """Return the time of the next slot. Even intervals do not suffice: a slow request may arrive late."""
+        """Return the time of the next slot. It depends on when earlier requests ended, because they may arrive late."""
         if len(self._recent_requests) < PER_SECOND:
             return self._interval_ends_at
         ended_at = self._recent_requests[0].ended_at
@@ -283,7 +283,7 @@ def _failure(call: _NotionRequest, reply: HttpResponse | Disconnect, answer: Map
             return NotionInDoubt(f"Notion did not confirm that it wrote {call.about}: {reply.cause}.")
         return NotionUnavailable(f"Notion is unreachable: {reply.cause}.")
     if reply.status in (429, 529, 409):
-        # Notion has done nothing.
+        # Notion did not carry out the request.
         code = "NOTION_BUSY" if reply.status != 429 else "NOTION_RATE_LIMITED"
         return NotionUnavailable("Notion limits the request rate.", code=code, retry_after=_retry_after(reply))
     if answer is not None and 400 <= reply.status < 500:

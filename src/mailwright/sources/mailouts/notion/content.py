@@ -12,12 +12,12 @@ MAX_DEPTH = 10
 # At 100 blocks per request and three requests per second, larger pages would take minutes.
 MAX_BLOCKS = 5_000
 
-# The children of these blocks are not read: other pages, private notes, and what the API does not return.
+# The children of these blocks are not read: other pages, private notes, and blocks that the API does not return.
 CLOSED = frozenset({"child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported"})
 
 
 async def read_content(notion: Notion, page_id: str) -> tuple[NotionBlock, ...]:
-    """Read all blocks of a page. `missing` of a block says why its children were not read."""
+    """Read all blocks of a page. A block's `missing` explains why its children were not read."""
     return await _PageReader(notion, MAX_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
 
 

@@ -1,4 +1,4 @@
-"""Errors of the Notion API, by what to do about them: fix something, or try again later."""
+"""Errors of the Notion API, classified by remedy: fix the cause, retry later, or check the result."""
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import MailwrightError
@@ -33,6 +33,6 @@ class NotionUnavailable(NotionError):
 
 
 class NotionInDoubt(NotionUnavailable):
-    """A write got no complete response: Notion may have done it. Check before repeating it."""
+    """A write got no complete response, so Notion may have carried it out. Check before repeating it."""
 
     code = "NOTION_IN_DOUBT"

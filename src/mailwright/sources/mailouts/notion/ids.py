@@ -15,7 +15,7 @@ def notion_id(pasted: str, *, field: str = "notionPageId") -> str:
     found = _whole(text) or _in_address(text)
     if found is None:
         raise InvalidInput(
-            "must be the id or address of a Notion page; use Share, Copy link in Notion",
+            "must be the id or address of a Notion page; in Notion, use Share, then Copy link",
             field=field,
         )
     return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
@@ -30,7 +30,7 @@ def _whole(text: str) -> str | None:
 
 
 def _in_address(text: str) -> str | None:
-    """Find the id of a page opened beside its table in the query (`?p=…`), or else at the end of the path."""
+    """Find the id in the query (`?p=…`, if the page was opened beside its table), or else at the end of the path."""
     if text.startswith(("notion.so/", "www.notion.so/", "app.notion.com/", "notion.site/")):
         text = f"https://{text}"
     try:

@@ -13,7 +13,7 @@ class NotionPage:
     properties: Mapping[str, Mapping[str, Any]]
     is_in_trash: bool = False
     data_source_id: str | None = None  # the table of the page
-    edited_at: str | None = None  # to the minute; any edit counts, of properties or content
+    edited_at: str | None = None  # the last edit of properties or content, to the minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class DataSource:
     id: str
     name: str
     types: Mapping[str, str]
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of its selects and statuses
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of its select and status columns
 
 
 @dataclass(frozen=True, slots=True)

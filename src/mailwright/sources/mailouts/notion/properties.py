@@ -55,7 +55,7 @@ class MailoutPage:
     page_id: str
     subject: str
     status: str | None
-    is_test: bool | None  # None if the page has no such property: the mailout is refused
+    is_test: bool | None  # None if the page has no such property; the mailout is then refused
     sent_at: str | None
     lacking: tuple[str, ...] = ()
 
@@ -142,7 +142,7 @@ def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool | None:
         case ("checkbox" | "boolean", bool(is_checked)):
             return is_checked
         case (kind, _):
-            # Never treat it as unchecked: a test would go to the whole audience.
+            # Never treat another type as unchecked, because a test would then go to the whole audience.
             raise _wrong_type(name, kind, "a checkbox")
 
 

@@ -1,4 +1,4 @@
-"""Render blocks one by one, and collect what could not be rendered."""
+"""Render blocks one by one, and collect the parts that could not be rendered."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichText,
 
 # Adjacent blocks of one of these types form a list.
 LISTS = ("bulleted_list_item", "numbered_list_item", "to_do")
-# More levels than are read from a page, and few enough for the call stack.
+# Greater than the depth that is read from a page, and small enough for the call stack.
 MAX_DEPTH = 40
-MAX_UNDERLINE = 72  # of headings in the text part
+MAX_UNDERLINE = 72  # the longest underline of a heading in the text part
 # The key of the renderer for all other types.
 UNKNOWN = "*"
 

@@ -32,7 +32,7 @@ class ImageCopier:
     """Copies images into the image store, which serves them under a digest of their content."""
 
     def __init__(self, http: HttpClient, images: ImageStore, public_url: str) -> None:
-        """`http` must refuse private addresses: the author of a page chooses what is fetched."""
+        """`http` must refuse private addresses, because the author of a page chooses the URLs."""
         self._http = http
         self._images = images
         self._public_url = public_url
@@ -48,7 +48,7 @@ class ImageCopier:
         wanted = list(dict.fromkeys(expiring(blocks)))[:MAX_IMAGES]
         contents = await asyncio.gather(*(fetch(url) for url in wanted))
         copies: dict[str, ImageCopy] = {}
-        for url, content in zip(wanted, contents, strict=True):  # One by one: two may be the same image.
+        for url, content in zip(wanted, contents, strict=True):  # One at a time, because two may be the same image.
             if content is not None:
                 copies[url] = await self._store(tenant_id, content)
         return copies
@@ -158,5 +158,5 @@ def _emoji(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warn(url: str, reason: str) -> None:
-    # Without the query, which may grant access.
+    # The query is not logged, because it may grant access.
     log.warning("image_not_copied", url=url.partition("?")[0][:200], reason=reason)

@@ -1,4 +1,4 @@
-"""Render images, files and links. What recipients could not open is named only."""
+"""Render images, files and links. Files and pages that recipients could not open are shown by name only."""
 
 from collections.abc import Mapping
 from html import escape

@@ -39,7 +39,7 @@ class ImageCopy:
 
 @dataclass(frozen=True, slots=True)
 class RichTextContext:
-    """What rich text needs of its page: image copies, and a function to report issues."""
+    """The parts of a page that rich text needs: image copies, and a function to report issues."""
 
     images: Mapping[str, ImageCopy] = field(default_factory=dict)
     report: Callable[[str, str], None] = lambda _code, _reason: None
@@ -49,7 +49,7 @@ def words(rich_text: object, around: RichTextContext) -> RichText:
     """Render rich text. Pieces of an unknown type show their plain text."""
     pieces = [piece for piece in rich_text if isinstance(piece, Mapping)] if isinstance(rich_text, Sequence) else []
     found = [_piece(piece, around) for piece in pieces]
-    # Notion splits a link whose annotations change; join its pieces to one link.
+    # Notion splits a link whose annotations change; join its pieces into one link.
     runs = [_run(list(run), url) for url, run in groupby(found, key=lambda each: each.url)]
     return RichText("".join(each.html for each in runs), "".join(each.text for each in runs))
 

@@ -17,7 +17,7 @@ MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monosp
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour with the hue of Notion's, but dark enough to read on white. `paper` is the background colour."""
+    """A colour with the same hue as in Notion, but dark enough to read on white. `paper` is the background colour."""
 
     ink: str
     ink_dark: str

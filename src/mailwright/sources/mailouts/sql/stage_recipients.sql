@@ -1,4 +1,4 @@
--- Adds each recipient once. Of several spellings of an address, the first From name counts.
+-- Adds each recipient once. If an address has several spellings, the first From name is used.
 INSERT INTO mailout_recipients (mailout_key, email, from_name)
 SELECT CAST(:mailout_key AS bigint), p.email, p.from_name
 FROM rows(:people: email text, from_name text) AS p

@@ -1,5 +1,5 @@
--- Counts the recipients of a mailout that unsubscribed or complained because of it: the message whose link they used, or
--- that they complained about; otherwise the latest mailout that they had received by then.
+-- Counts the recipients who unsubscribed or complained because of a mailout. The cause is the message whose link they
+-- used or that they complained about; if it is unknown, the latest mailout that they had received by then.
 SELECT count(*) AS people
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id

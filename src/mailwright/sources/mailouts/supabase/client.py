@@ -80,10 +80,10 @@ class SubscriberStatus:
 
 
 class StatusWrite(Enum):
-    """What an update did to the rows of an address."""
+    """The result of a status update for the rows of an address."""
 
     CHANGED = auto()
-    UNCHANGED = auto()  # every row has a status that this one does not replace
+    UNCHANGED = auto()  # every row has a status that the new one does not replace
     MISSING = auto()  # the table has no such address
 
 
@@ -96,7 +96,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class _SupabaseRequest:
-    """A request. `is_repeatable`: repeating it has no further effect."""
+    """A request. `is_repeatable` means that it is idempotent."""
 
     method: str
     path: str
@@ -112,7 +112,7 @@ class Supabase:
         self._url = f"{url.rstrip('/')}/rest/v1"
         self._key = key
         self._sleep = sleep
-        self._limits_updates = True  # until a PostgREST before 12.1 refuses the preference
+        self._limits_updates = True  # false once a PostgREST before 12.1 has refused the preference
         self._headers = {"apikey": key, "Accept": "application/json"}
         if is_token(key):
             self._headers["Authorization"] = f"Bearer {key}"
@@ -138,7 +138,7 @@ class Supabase:
     async def probe_update(self) -> bool:
         """Raise `SupabaseRefused` if rows cannot be updated. Return whether Supabase limits the rows of an update.
 
-        The update is a real one under a condition that no row meets.
+        It runs a real update with a condition that no row meets.
         """
         changes = dict.fromkeys(COLUMNS[1:]) | {"status": "bounced"}
         await self._update("email=is.null&email=not.is.null", changes, expected=0)
@@ -150,7 +150,7 @@ class Supabase:
             yield [_subscriber(row) for row in rows]
 
     async def inactive(self) -> AsyncIterator[list[InactiveSubscriber]]:
-        """Yield all rows with another status in pages. A row without a status is one of them."""
+        """Yield all rows that are not `active` in pages, including rows without a status."""
         async for rows in self._pages("email,status", "or=(status.is.null,status.neq.active)"):
             yield [InactiveSubscriber(str(row["email"]), str(row.get("status") or "")) for row in rows]
 
@@ -204,7 +204,7 @@ class Supabase:
         return await self._update(where, changes, expected=expected)
 
     async def _pages(self, columns: str, where: str) -> AsyncIterator[list[Mapping[str, Any]]]:
-        """Yield all rows in pages. Each page starts after the last address, so changes shift nobody."""
+        """Yield all rows in pages. Each page starts after the last address, so changes never skip or repeat a row."""
         last: str | None = None
         while True:
             beginning = "email=not.is.null" if last is None else f"email=gt.{_value(last)}"

@@ -1,4 +1,4 @@
-"""Errors of Supabase, by what to do about them: fix something, or try again later."""
+"""Errors of Supabase, classified by remedy: fix the cause, retry later, or check the result."""
 
 from mailwright.domain.errors import MailwrightError
 
@@ -26,6 +26,6 @@ class SupabaseUnavailable(SupabaseError):
 
 
 class SupabaseInDoubt(SupabaseUnavailable):
-    """An insert got no complete response: the rows may exist. Check before repeating it."""
+    """An insert got no complete response, so the rows may exist. Check before repeating it."""
 
     code = "SUPABASE_IN_DOUBT"

@@ -1,4 +1,4 @@
-"""Recognise Supabase keys for browsers by their format: they see no subscribers and get no error either."""
+"""Recognise Supabase's browser keys by their format. Supabase returns neither subscribers nor an error for them."""
 
 import binascii
 from base64 import urlsafe_b64decode
@@ -12,10 +12,10 @@ _INSTEAD: Final = "use the service_role key or a secret key, from Project Settin
 def find_key_problem(key: str) -> str | None:
     """Return why mailouts cannot use this key, or None if its format is fine."""
     if key.startswith("sb_publishable_"):
-        return f"this is a publishable key, which sees no subscriber: {_INSTEAD}"
+        return f"this is a publishable key, which cannot read subscribers; {_INSTEAD}"
     role = _role(key)
     if role is not None and role != "service_role":
-        return f"this is the key of the role {role}, which sees no subscriber: {_INSTEAD}"
+        return f"this key has the role {role}, which cannot read subscribers; {_INSTEAD}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Find an address in a table that has it as somebody typed it: with spaces, in any case, its domain in Unicode."""
+"""Find an address in a table that stores it as typed: with spaces, in any case, or with a Unicode domain."""
 
 from mailwright.domain import address
 
