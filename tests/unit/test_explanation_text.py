@@ -124,8 +124,7 @@ def test_failures_are_counted_against_all_recipients() -> None:
 def test_forecast_names_when_sending_resumes_and_finishes() -> None:
     forecast = {"forecast_start": NOW + HOUR, "forecast_end": NOW + 2 * HOUR, "forecast_messages": 50}
     assert campaign_text(a_campaign(CampaignState.PAUSED, **forecast)).then == (
-        "Sending resumes at 09:00 UTC (in 60 minutes) and finishes at 10:00 UTC (in 2 hours), "
-        "with 50 messages left to send."
+        "Sending resumes at 09:00 UTC (in 60 minutes) and finishes at 10:00 UTC (in 2 hours). 50 messages left."
     )
     endless = {"forecast_start": NOW, "forecast_end": None}
     assert campaign_text(a_campaign(CampaignState.SENDING, **endless)).then == "Sending does not finish within a year."

@@ -29,5 +29,5 @@ def _decided_by(decided_by: str | None) -> str:
     if decided_by == DECIDED_BY_STATISTICS:
         return "clear results"
     if decided_by == DECIDED_BY_SETTING:
-        return "results not clear, chosen by the setting of the campaign"
+        return "chosen by the campaign's setting, because the results are not clear"
     return f"chosen by {decided_by}"

@@ -9,7 +9,7 @@ from mailwright.sources.campaigns.archive import ArchivedCampaign
 
 
 class ArchiveRequest(RequestModel):
-    """The wanted state: whether the campaign is in the public archive."""
+    """Whether the campaign should be in the public archive."""
 
     is_public: bool
 

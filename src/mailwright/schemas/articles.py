@@ -1,4 +1,4 @@
-"""Models of articles, slices and article runs. JSON names are those of the files that hold slices."""
+"""Models of articles, slices and article runs. JSON names are the same as in slice files."""
 
 from typing import Annotated
 
@@ -40,18 +40,20 @@ class SnakeRequestModel(BaseModel):
 
 
 class ArticleSendRequest(SnakeRequestModel):
-    """The tag and the batch id identify the run: the same request again changes nothing."""
+    """The tag and the batch id identify the run, so repeating the request changes nothing."""
 
     campaign_tag: CampaignTag
     article_key: ArticleKey
     audience_filter: Annotated[
         AudienceFilter | None,
-        Field(description='For example `{"state": "OH"}`: by division, attribute, `list` or `ocd_id`.'),
+        Field(description='Filter by division, attribute, `list` or `ocd_id`, for example `{"state": "OH"}`.'),
     ] = None
     send_batch_id: BatchId
     override_sender_rules: Annotated[
         bool,
-        Field(description="Send although the rules of the large mailbox providers are not met; the audit log says so."),
+        Field(
+            description="Send even if the rules of the large mailbox providers are not met. The audit log records it."
+        ),
     ] = False
 
     def run_request(self) -> RunRequest:
@@ -83,7 +85,7 @@ class SliceRequest(SnakeRequestModel):
 
 
 class ArticlePreviewRequest(SnakeRequestModel):
-    """The recipient: a contact by address, or anyone in these divisions."""
+    """The recipient of the preview: a contact by address, or an example recipient in these divisions."""
 
     email: Address | None = None
     ocd_ids: Annotated[
@@ -151,7 +153,7 @@ class ArticleListResponse(SnakeResponseModel):
 
 
 class ArticleRunResponse(SnakeResponseModel):
-    """`recipients` get a message. `skipped` counts contacts of the audience that no slice matches."""
+    """`recipients`: contacts who get a message. `skipped`: contacts of the audience whom no slice matches."""
 
     run_id: str
     campaign_tag: str
@@ -169,7 +171,7 @@ class ArticleRunResponse(SnakeResponseModel):
 
 
 class ArticleSendResponse(ArticleRunResponse):
-    """`is_replay`: the batch was requested before, and nothing changed."""
+    """`is_replay`: true if the batch was requested before; nothing changed then."""
 
     is_replay: bool
 

@@ -39,7 +39,7 @@ class ResponseModel(BaseModel):
 
 
 class SnakeResponseModel(ResponseModel):
-    """JSON names are snake_case: other programs already rely on them."""
+    """JSON names are snake_case, because other programs already rely on them."""
 
     model_config = ConfigDict(alias_generator=None)
 

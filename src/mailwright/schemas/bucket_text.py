@@ -37,7 +37,7 @@ BUCKET_NOTES: Final = {
 
 
 def retry_text(found: RetriedMessages) -> str:
-    """Return how many recipients are retried, and how many are not and why."""
+    """Describe how many recipients are retried, how many are not, and why."""
     people = f"{found.retried:,} recipient{'' if found.retried == 1 else 's'} queued for retry."
     reasons = []
     if found.bounced:

@@ -37,7 +37,7 @@ Body = Annotated[str, Field(min_length=1, max_length=512 * 1024), AfterValidator
 
 
 class CampaignContent(ContentDefinition):
-    """`subject` and `body`, or the id of a template, whose subject can be replaced."""
+    """Either `subject` and `body`, or the id of a template, whose subject `subject` overrides."""
 
     body: Body | None = None
     text: Body | None = None
@@ -55,7 +55,7 @@ class CampaignRequest(CampaignDefinition):
 
 
 class CampaignAttachmentResponse(ResponseModel):
-    """A file that every message of the campaign carries. `contentId`: the HTML shows it as `cid:`."""
+    """A file attached to every message of the campaign. The HTML can show it as `cid:` and the `contentId`."""
 
     attachment_id: str
     filename: str
@@ -74,7 +74,7 @@ class CampaignDuplicateRequest(RequestModel):
 
 
 class CampaignTestRequest(RequestModel):
-    """Addresses of the test emails, and the contact whose data fills them."""
+    """Addresses of the test emails, and the contact whose data fills the variables."""
 
     addresses: Annotated[list[Address], Field(min_length=1, max_length=MAX_ADDRESSES)]
     as_contact: Address | None = None
@@ -89,13 +89,13 @@ class CampaignWinnerRequest(RequestModel):
 
 
 class CampaignScheduleRequest(RequestModel):
-    """The send time. Without a time zone it is in the tenant's; null means now."""
+    """The send time, by default in the tenant's time zone. Null means now."""
 
     scheduled_at: RequestTime | None
 
 
 class CampaignMoveRequest(RequestModel):
-    """The new position in the queue; 1 is first, and a number beyond its end is last."""
+    """The new position in the queue; 1 means first, and a number beyond the end means last."""
 
     position: Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -134,7 +134,7 @@ class CampaignCountsResponse(ResponseModel):
 
 
 class CampaignResultsResponse(ResponseModel):
-    """What was reported about the messages. A recipient who opened twice counts once."""
+    """Number of recipients for each reported event. A recipient who opened twice counts once."""
 
     delivered: int
     opened: int
@@ -144,8 +144,8 @@ class CampaignResultsResponse(ResponseModel):
 
 
 class EngagementCountsResponse(ResponseModel):
-    """`people` and `machines` count recipients once each: mailboxes and scanners open and click too. The totals also
-    count repeated and anonymous opens or clicks.
+    """`people`: recipients who opened or clicked. `machines`: recipients whose email a program opened or clicked,
+    for example a link scanner. The totals also count repeated and anonymous opens or clicks.
     """
 
     people: int
@@ -167,9 +167,9 @@ class VariantResultResponse(ResponseModel):
 
 
 class AbTestResponse(ResponseModel):
-    """`state`: `running`; `undecided`, so that a person must choose; `decided`; or `no_winner`, if the variants share
-    the whole audience. `decidedBy`: `figures` for clear results, `setting` for `ifUndecided`, or who chose. `engaged`
-    counts recipients who opened or clicked, as `winnerBy` says.
+    """`state`: `running`; `undecided`, if a user must choose; `decided`; or `no_winner`, if the variants share the
+    whole audience. `decidedBy`: `figures` for clear results, `setting` for `ifUndecided`, or the user who chose.
+    `engaged`: recipients who opened or clicked, depending on `winnerBy`.
     """
 
     state: AbTestState
@@ -182,7 +182,7 @@ class AbTestResponse(ResponseModel):
 
 
 class CampaignReportResponse(ResponseModel):
-    """Every figure of the report page. The figures are null before the start. `links`: the most clicked first."""
+    """All figures of the report page, null before the start. `links`: the most clicked link first."""
 
     campaign_id: str
     name: str
@@ -241,7 +241,7 @@ class CampaignProblemResponse(ResponseModel):
 
 
 class TrackingPlanResponse(ResponseModel):
-    """How opens and clicks will be recorded. `consenting`: recipients whose own are, in the mode `individual`."""
+    """How opens and clicks will be recorded. `consenting`: number of recipients with tracking consent."""
 
     mode: TrackingMode
     consenting: int
@@ -262,10 +262,10 @@ class CampaignStartQuery(RequestModel):
     override_sender_rules: Annotated[
         bool,
         Field(
-            description="Start although the rules of the large mailbox providers are not met; the audit log says so."
+            description="Start even if the rules of the large mailbox providers are not met. The audit log records it."
         ),
     ] = False
-    send_now: Annotated[bool, Field(description="Send now, whatever the send time.")] = False
+    send_now: Annotated[bool, Field(description="Send now, regardless of the send time.")] = False
 
 
 class CampaignStartResponse(CampaignResponse):
@@ -277,8 +277,8 @@ class CampaignMoveResponse(CampaignResponse):
 
 
 class CampaignRetryResponse(CampaignResponse):
-    """`retried`: messages in the queue again. `notRetried`: failed messages to addresses that are suppressed by now;
-    `notRetriedBounced` of them because the address bounced.
+    """`retried`: messages that are queued again. `notRetried`: failed messages to addresses that are now suppressed.
+    `notRetriedBounced`: the part of `notRetried` whose addresses bounced.
     """
 
     retried: int
@@ -479,7 +479,7 @@ def progress_response(progress: QueueProgress) -> ProgressResponse:
 
 
 def known_end(until: Instant | None) -> Instant | None:
-    """Return None for a wait that only a user can end."""
+    """Return the end of a wait, or None if only a user can end it."""
     return None if until is None or until >= INDEFINITELY else until
 
 

@@ -32,7 +32,7 @@ LegalBasisName = Literal[
 
 
 def legal_basis_record(name: str | None, source: str | None, actor: str) -> LegalBasisRecord | None:
-    """Return the record of a legal basis that a request names. `none` removes it, and no name changes nothing."""
+    """Return the legal basis to record: `none` removes the stored one. Return None, for no change, without a name."""
     if name is None:
         return None
     return LegalBasisRecord(parse_legal_basis(name), check_source(source or actor), actor)
@@ -52,7 +52,7 @@ class TrackingConsentRequest(RequestModel):
 
 
 class ContactRequest(RequestModel):
-    """Fields of a contact. The attribute value null and the legal basis `none` remove what is stored."""
+    """Fields of a contact. The value null removes an attribute, and `none` removes the legal basis."""
 
     name: Annotated[str, Field(max_length=200)] | None = None
     locale: Annotated[str, Field(max_length=35)] | None = None

@@ -45,7 +45,7 @@ class ExcludedContactResponse(ResponseModel):
 
 
 class ExcludedContactListResponse(ResponseModel):
-    """Contacts whom the audience names but who may not receive the campaign."""
+    """Contacts in the audience who may not receive the campaign."""
 
     contacts: list[ExcludedContactResponse]
     next_cursor: str | None
@@ -72,7 +72,7 @@ def exclusion_text(contact: ExcludedContact) -> str:
 
 
 def exclusion_sentence(counts: Mapping[Exclusion, int]) -> str:
-    """Return `Excluded: 3 (2 unsubscribed, 1 suppressed).`, or nothing if nobody is."""
+    """Return `Excluded: 3 (2 unsubscribed, 1 suppressed).`, or an empty string if nobody is excluded."""
     parts = ", ".join(f"{count:,} {EXCLUSION_TEXT[reason]}" for reason, count in counts.items())
     return f"Excluded: {sum(counts.values()):,} ({parts})." if parts else ""
 

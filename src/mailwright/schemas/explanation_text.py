@@ -199,7 +199,7 @@ def _in_doubt(times: _Times, message: MessageExplanation) -> str:
     next_step = "sent again with the same Message-ID" if message.will_resend else "closed as unknown"
     return (
         f"Unconfirmed: the provider may or may not have it. {_error(message)} "
-        f"Without a report from the provider, it is {next_step} at {times.at(message.until)}."
+        f"If the provider does not report on it, it will be {next_step} at {times.at(message.until)}."
     )
 
 
@@ -228,13 +228,13 @@ def _retrying(times: _Times, message: MessageExplanation) -> str:
 
 
 def _delay(times: _Times, message: MessageExplanation) -> str:
-    """Return a warning if the message is deferred for hours."""
+    """Return a warning if the message has been deferred for hours, otherwise an empty string."""
     since = message.deferred_since
     return "" if since is None or times.now - since < DELAYED_AFTER else f"Delayed since {times.at(since)}. "
 
 
 def _provider_unavailable(times: _Times, message: MessageExplanation) -> str:
-    if message.reason == DeferReason.PROVIDER_UNAVAILABLE:  # no worker uses the provider for a while
+    if message.reason == DeferReason.PROVIDER_UNAVAILABLE:  # no worker uses the provider at present
         error = f" because of an error: {message.provider_error.rstrip('.')}" if message.provider_error else ""
         return f"Provider {message.provider} is not used until {times.at(message.until)}{error}."
     return _provider_deferral(times, message, "does not accept email")
@@ -242,7 +242,7 @@ def _provider_unavailable(times: _Times, message: MessageExplanation) -> str:
 
 def _provider_deferral(times: _Times, message: MessageExplanation, problem: str) -> str:
     provider = f"Provider {message.provider}" if message.provider else "The provider"
-    next_try = f"Sending is tried again at {times.at(message.until)}, which does not count as an attempt."
+    next_try = f"Mailwright tries again at {times.at(message.until)}. The deferral does not count as an attempt."
     error = f" {_error(message)}" if message.error_code else ""
     return f"{_delay(times, message)}{provider} {problem}.{error} {next_try}"
 
@@ -250,7 +250,7 @@ def _provider_deferral(times: _Times, message: MessageExplanation, problem: str)
 def _provider_missing(times: _Times, message: MessageExplanation) -> str:
     return (
         f"Provider {message.provider} may already have it, so no other provider may send it, and no worker uses "
-        f"{message.provider} any more. This is checked again at {times.at(message.until)}."
+        f"{message.provider} any more. Mailwright checks this again at {times.at(message.until)}."
     )
 
 
@@ -260,27 +260,27 @@ def _limited(times: _Times, message: MessageExplanation) -> str:
 
 
 def _resumes(times: _Times, explanation: Explanation, goes_on: str = "Sending resumes") -> str:
-    """Say when sending resumes and, for limits of a day, why not at midnight."""
+    """Say when sending resumes and, for a daily limit, why it does not resume at midnight."""
     why = " A new day begins when the working hours open, or at 09:00 without working hours."
     is_daily = explanation.limit is not None and explanation.limit.name in ("daily_limit", "warmup")
     return f"{goes_on} at {times.at(explanation.until)}.{why if is_daily else ''}"
 
 
 _HOLD_CAUSES: Final[Mapping[str, str]] = {
-    HoldReason.RESTORED: "the database was restored from a backup, so messages sent after it are unknown",
+    HoldReason.RESTORED: "the database was restored from a backup, so messages sent after the backup are unknown",
     HoldReason.REPLACED: "the database is not the one that was used here before, so earlier messages are unknown",
-    HoldReason.REPORTED: "a provider reported a message that this database has never sent, so it may be a backup",
+    HoldReason.REPORTED: "a provider reported a message that is not in this database, which may therefore be a backup",
 }
 
 
 def _hold_sentence(times: _Times, reason: str, since: Instant | None) -> str:
     """Say why nothing at all is sent, and since when."""
-    return f"All sending is held since {times.at(since)}: {_HOLD_CAUSES[reason]}."
+    return f"All sending has been on hold since {times.at(since)}: {_HOLD_CAUSES[reason]}."
 
 
 def hold_text(hold: SendingHold, now: Instant, zone: tzinfo = UTC) -> str:
-    """Return the warning for someone whose message was accepted meanwhile."""
-    accepted = "Messages are accepted and wait."
+    """Return the warning for a caller whose message is accepted while all sending is on hold."""
+    accepted = "New messages are accepted and wait until sending resumes."
     return (
         f"{_hold_sentence(_Times(now, zone), hold.reason, hold.since)} {accepted} {_REMEDIES[Remedy.RELEASE_SENDING]}"
     )
@@ -293,14 +293,14 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
         case "paused":
             return f"Campaign {message.campaign} is paused."
         case "cancelled":
-            return f"Campaign {message.campaign} was cancelled. A worker cancels this message shortly."
+            return f"Campaign {message.campaign} was cancelled. A worker will cancel this message shortly."
         case "waits_for_winner":
-            chosen = f"The winner is chosen at {times.at(message.until)}."
+            chosen = f"The winner will be chosen at {times.at(message.until)}."
             return f"Campaign {message.campaign} is running an A/B test. {chosen}"
         case "ab_test_undecided":
             return f"The A/B test of campaign {message.campaign} is undecided. {_UNDECIDED_NEXT}"
         case "sender_rules":
-            again = f"They are checked again at {times.at(message.until)}."
+            again = f"Mailwright checks them again at {times.at(message.until)}."
             return f"Campaign {message.campaign} does not meet the rules of the large mailbox providers. {again}"
         case "outside_hours" if message.limit is None:
             return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."
@@ -327,7 +327,7 @@ def _queued(times: _Times, message: MessageExplanation) -> str:
 
 def _suspect(_: _Times, message: MessageExplanation) -> str:
     claims = "once" if message.claims == 1 else f"{message.claims} times"
-    return f"Claimed {claims} without a result. The next worker sends it apart from other messages."
+    return f"Claimed {claims} without a result. The next worker will send it separately from other messages."
 
 
 _MessageSentence = Callable[[_Times, MessageExplanation], str]
@@ -343,7 +343,7 @@ _MESSAGE_SENTENCES: Final[Mapping[ExplanationState, _MessageSentence]] = {
         f"Being sent: worker {message.worker} handed it to the provider at {times.at(message.occurred_at)}."
     ),
     ExplanationState.WORKER_LOST: lambda times, message: (
-        f"Worker {message.worker} stopped while it was sending this. The next worker marks it as in doubt."
+        f"Worker {message.worker} stopped while it was sending this message. A worker will mark it as unconfirmed."
     ),
     ExplanationState.CLAIMED: _claimed,
     ExplanationState.SCHEDULED: _scheduled,
@@ -357,7 +357,7 @@ _MESSAGE_SENTENCES: Final[Mapping[ExplanationState, _MessageSentence]] = {
     ExplanationState.TENANT_BUSY: _limited,
     ExplanationState.HELD: _held,
     ExplanationState.EXPIRED: lambda times, message: (
-        f"Expired at {times.at(message.occurred_at)}. The next worker marks it as failed."
+        f"Expired at {times.at(message.occurred_at)}. A worker will mark it as failed."
     ),
     ExplanationState.NO_WORKER: lambda times, message: "Due, but no worker is running.",
     ExplanationState.SUSPECT: _suspect,
@@ -370,7 +370,7 @@ _MESSAGE_SENTENCES: Final[Mapping[ExplanationState, _MessageSentence]] = {
 
 def _cancelled_campaign(_: _Times, campaign: CampaignExplanation) -> str:
     in_doubt = f" {_unconfirmed(campaign)}" if campaign.in_doubt else ""
-    return f"Cancelled. Unsent messages are not sent any more.{in_doubt}"
+    return f"Cancelled. The remaining messages will not be sent.{in_doubt}"
 
 
 def _unconfirmed(campaign: CampaignExplanation) -> str:
@@ -395,7 +395,7 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
     if campaign.reason == SENDER_RULES:
         return (
             "Held: the audience has grown, and email to this many recipients must meet the rules of the large mailbox "
-            f"providers. They are checked again at {times.at(campaign.until)}."
+            f"providers. Mailwright checks them again at {times.at(campaign.until)}."
         )
     if campaign.limit is None:
         return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
@@ -405,14 +405,14 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
 _MESSAGE_DEFERRALS: Final[Mapping[str, str]] = {
     DeferReason.PROVIDER_UNAVAILABLE: "The provider does not accept email.",
     DeferReason.PROVIDER_THROTTLED: "The provider asked Mailwright to send more slowly.",
-    DeferReason.PROVIDER_MISSING: "No worker uses the provider that may already have the messages.",
+    DeferReason.PROVIDER_MISSING: "The provider that may already have the messages is no longer configured.",
     DeferReason.DOMAIN_RATE: "Send rate limit for the recipients' domains reached.",
     DeferReason.DOMAIN_CONCURRENCY: "Limit of simultaneous messages to the recipients' domains reached.",
-    DeferReason.TENANT_CONCURRENCY: "Limit of messages in flight of the tenant reached.",
+    DeferReason.TENANT_CONCURRENCY: "The tenant's limit of messages in flight is reached.",
     DeferReason.ONE_AT_A_TIME: "Messages are sent one at a time, and one is being sent.",
     DeferReason.RESEND_TURN: "Unconfirmed messages are sent again one at a time.",
     DeferReason.RECIPIENT_HOURS: "Outside working hours in the time zones of all remaining recipients.",
-    RETRY_SCHEDULED: "All remaining messages failed temporarily and are tried again.",
+    RETRY_SCHEDULED: "All remaining messages failed temporarily and will be tried again.",
 }
 
 
@@ -428,7 +428,7 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
 
 
 def _goes_on(campaign: CampaignExplanation) -> str:
-    """Return what happens when a deferral ends: a campaign of which nothing was sent does not resume."""
+    """Return `Sending resumes`, or `Sending starts` if no message of the campaign has been sent yet."""
     return "Sending resumes" if campaign.recipients > campaign.unsent else "Sending starts"
 
 
@@ -441,7 +441,7 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     ),
     CampaignState.SCHEDULED: lambda times, campaign: f"Scheduled for {times.at(campaign.until)}.",
     CampaignState.OVERDUE: lambda times, campaign: (
-        f"It was scheduled for {times.at(campaign.scheduled_at)}, and no worker sent it within a day. It is held."
+        f"Held: it was scheduled for {times.at(campaign.scheduled_at)}, but no worker sent it within a day."
     ),
     CampaignState.PAUSED: lambda times, campaign: "Paused. It keeps its position in the queue.",
     CampaignState.HELD: _held_campaign,
@@ -472,13 +472,13 @@ def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | No
         why = f" because of the {limit_name(campaign.forecast_blocker)}" if campaign.forecast_blocker else ""
         return f"{starts} does not finish within a year{why}."
     left = count_text(campaign.forecast_messages, "message")
-    return f"{starts} finishes at {times.at(campaign.forecast_end)}, with {left} left to send."
+    return f"{starts} finishes at {times.at(campaign.forecast_end)}. {left} left."
 
 
 # Remedies.
 
 _REMEDIES: Final[Mapping[Remedy, str]] = {
-    Remedy.NOT_NEEDED: "Nothing is needed: a running worker handles it within seconds.",
+    Remedy.NOT_NEEDED: "No action is needed. A running worker handles it within seconds.",
     Remedy.WAIT: "No action is needed. Sending resumes automatically.",
     Remedy.START_WORKER: "Start a worker.",
     Remedy.ADD_WORKERS: "Run more workers, or give its tenant a larger weight.",
@@ -489,13 +489,13 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         "Send a new message to another address. If {recipient} is correct, reactivate it and then retry."
     ),
     Remedy.ACTIVATE_ADDRESS: "Reactivate {recipient} if it may receive email again.",
-    Remedy.ACTIVATE_AND_RETRY: "Remove {recipient} from the suppression list if that is right, then retry.",
-    Remedy.RETRY: "Retry it when the cause is fixed. It then gets a fresh set of attempts.",
-    Remedy.RESOLVE: "A report from the provider, or your decision: sent, resend or close.",
-    Remedy.CANCEL: "Nothing sends it earlier. You can cancel it.",
-    Remedy.PROVIDER_RESPONSE: "The provider's response.",
+    Remedy.ACTIVATE_AND_RETRY: "Remove {recipient} from the suppression list if it may receive email, then retry.",
+    Remedy.RETRY: "Retry it when the cause is fixed. The count of attempts then starts again.",
+    Remedy.RESOLVE: "Wait for a report from the provider, or decide yourself: sent, resend or close.",
+    Remedy.CANCEL: "It cannot be sent earlier. You can cancel it.",
+    Remedy.PROVIDER_RESPONSE: "Wait for the provider's response.",
     Remedy.PROVIDER_RECOVERY: "The provider must accept email again. Check its status.",
-    Remedy.RESTORE_PROVIDER: "Add the provider to MAILWRIGHT_ROUTE again, or cancel what waits for it.",
+    Remedy.RESTORE_PROVIDER: "Add the provider to MAILWRIGHT_ROUTE again, or cancel the messages that wait for it.",
     Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
     Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
     Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
@@ -503,7 +503,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.RESUME_CAMPAIGN: "Resume the campaign.",
     Remedy.RESCHEDULE_CAMPAIGN: "Change its send time, or cancel the campaign.",
     Remedy.SEND_OR_RESCHEDULE: "Send it now, choose another send time, or cancel the campaign.",
-    Remedy.CANCEL_CAMPAIGN: "Nothing sends it earlier. You can cancel the campaign.",
+    Remedy.CANCEL_CAMPAIGN: "It cannot be sent earlier. You can cancel the campaign.",
     Remedy.PAUSE_CAMPAIGN_AHEAD: "Pause campaign {campaign_ahead} to send this one first.",
     Remedy.PAUSE_AND_RESUME: "Pause and then resume the campaign to end the deferral now.",
     Remedy.CHOOSE_WINNER: "Choose the winner now, or wait for the result.",
@@ -513,14 +513,14 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         "Set up SPF, DKIM, DMARC, a public https URL and a postal address, or override the rules."
     ),
     Remedy.RELEASE_SENDING: (
-        "An operator decides whether what was due is sent or left unconfirmed, and then resumes sending."
+        "An operator decides whether messages that were due are sent or stay unconfirmed, and then resumes sending."
     ),
-    Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision: sent, resend or close.",
+    Remedy.RESOLVE_MESSAGES: "Wait for reports from the provider, or decide yourself: sent, resend or close.",
 }
 
 
 def remedy_text(explanation: Explanation) -> str | None:
-    """Return what would change the state, in words that suit every interface."""
+    """Return the advice that every interface shows under `What you can do`."""
     remedy = explanation.remedy
     if remedy is None:
         return None
@@ -558,7 +558,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     "daily_limit": DeferralLabel("Daily limit reached"),
     "outside_hours": DeferralLabel("Outside working hours"),
     "warmup": DeferralLabel("Warm-up limit reached"),
-    INTERVAL: DeferralLabel("Evenly paced, next message", "at"),
+    INTERVAL: DeferralLabel("Interval between messages, next one", "at"),
     ONE_AT_A_TIME: DeferralLabel("One message at a time"),
     "max_in_flight": DeferralLabel("Limit of messages in flight reached"),
     "domain_limit": DeferralLabel("Domain limit reached"),
@@ -573,13 +573,13 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     PAUSED: DeferralLabel("Paused"),
     CANCELLED: DeferralLabel("Cancelled"),
     SCHEDULED: DeferralLabel("Scheduled", "for"),
-    SCHEDULE_OVERDUE: DeferralLabel("Held: its send time has passed"),
+    SCHEDULE_OVERDUE: DeferralLabel("Held: the send time has passed"),
     AWAITING_WINNER: DeferralLabel("A/B test running"),
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
-    HoldReason.RESTORED: DeferralLabel("All sending is held: database restored"),
-    HoldReason.REPLACED: DeferralLabel("All sending is held: database replaced"),
-    HoldReason.REPORTED: DeferralLabel("All sending is held: unknown messages reported"),
+    HoldReason.RESTORED: DeferralLabel("All sending is on hold: database restored"),
+    HoldReason.REPLACED: DeferralLabel("All sending is on hold: database replaced"),
+    HoldReason.REPORTED: DeferralLabel("All sending is on hold: unknown messages reported"),
 }
 
 
@@ -589,7 +589,7 @@ def deferral_label(reason: str) -> DeferralLabel:
 
 
 def has_end(until: Instant | None) -> bool:
-    """Return whether a deferral ends by itself, without an action of a user."""
+    """Return whether a deferral ends by itself, without a user's action."""
     return until is not None and until < INDEFINITELY
 
 
@@ -611,13 +611,13 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ForecastAssumption.ASSUMED_RATE: (
         f"Nothing has been sent recently, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),
-    ForecastAssumption.SENDING_HELD: "All sending is held. Nothing is sent until an operator resumes it.",
+    ForecastAssumption.SENDING_HELD: "All sending is on hold until an operator resumes it.",
     ForecastAssumption.NO_WORKER: "No worker is running. The times apply if one starts now.",
     ForecastAssumption.LAST_RATE: "Messages are sent at the highest rate of the last days.",
     ForecastAssumption.ONE_AT_A_TIME_RATE: (
         f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."
     ),
-    ForecastAssumption.LEARNED_RATE: "The provider throttles, and goes on to accept as many messages as it does now.",
+    ForecastAssumption.LEARNED_RATE: "The provider throttles, and keeps accepting as many messages as it does now.",
     ForecastAssumption.HOURLY_QUOTA: "The providers' hourly quota is renewed at every full hour.",
     ForecastAssumption.DAILY_QUOTA: "The providers' quota is renewed a day after they reported it.",
     ForecastAssumption.NO_MORE_QUOTA: (

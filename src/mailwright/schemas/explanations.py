@@ -14,7 +14,7 @@ from mailwright.sources.campaigns.forecast_values import CampaignForecast, Forec
 
 
 class ForecastSegmentResponse(ResponseModel):
-    """Without a `reason` the campaign sends at full speed. With one, it waits or sends in batches."""
+    """If `reason` is null, the campaign sends at full speed. Otherwise it waits or sends in batches."""
 
     begins_at: Annotated[Time, Field(alias="from")]
     ends_at: Annotated[Time, Field(alias="to")]
@@ -34,7 +34,7 @@ class CampaignForecastResponse(ResponseModel):
 
 
 class ForecastResponse(ResponseModel):
-    """Without workers, the times apply if one starts now."""
+    """If no worker is running, the times apply if one starts now."""
 
     computed_at: Time
     looked_until: Time

@@ -15,4 +15,4 @@ class ReadinessResponse(ResponseModel):
     status: Literal["ready", "not_ready"]
     parts: dict[str, str]
     providers: dict[str, Literal["ok", "left_alone"]]
-    sending_held: str | None = None  # why nothing is sent until a person releases it
+    sending_held: str | None = None  # why all sending is on hold, if it is

@@ -18,11 +18,11 @@ class ImportQuery(RequestModel):
     list_key: Annotated[str | None, Field(max_length=63, description="List to subscribe the contacts to.")] = None
     tag: Annotated[tuple[str, ...], Field(max_length=50, description="Tag for every contact in the file.")] = ()
     map: Annotated[
-        tuple[str, ...], Field(max_length=200, description="Meaning of a column: `E-Mail=email`, `Born=birthday:dmy`.")
+        tuple[str, ...], Field(max_length=200, description="Field for a column: `E-Mail=email`, `Born=birthday:dmy`.")
     ] = ()
-    encoding: Annotated[str | None, Field(max_length=40, description="For example cp1251. Detected if left out.")] = (
-        None
-    )
+    encoding: Annotated[
+        str | None, Field(max_length=40, description="Encoding, for example cp1251. Default: detected.")
+    ] = None
     confirmed: Annotated[bool, Field(description="The contacts confirmed their subscription elsewhere.")] = False
     file_name: Annotated[str, Field(max_length=255, description="Name to show for the file.")] = "contacts.csv"
     legal_basis: Annotated[

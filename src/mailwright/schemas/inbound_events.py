@@ -4,7 +4,7 @@ from mailwright.schemas.base import ResponseModel
 
 
 class InboundEventsResponse(ResponseModel):
-    """How many reports were new, repeated, or about a message that is not ours."""
+    """Number of reports that were new, repeated, or about an unknown message."""
 
     new: int
     repeated: int

@@ -17,7 +17,7 @@ class ListRequest(RequestModel):
 
 
 class ListUpdateRequest(RequestModel):
-    """Fields that are left out keep their value. An empty description removes it."""
+    """Fields that are left out keep their value. An empty string removes the description."""
 
     name: RequiredName | None = None
     description: Description | None = None

@@ -14,12 +14,12 @@ from mailwright.sources.mailouts.wait_reasons import RunWait
 
 
 class MailoutRequest(RequestModel):
-    notion_page_id: Annotated[
-        str, Field(min_length=1, max_length=2_000, description="Id of the Notion page, or its address in the browser.")
-    ]
+    notion_page_id: Annotated[str, Field(min_length=1, max_length=2_000, description="Id or URL of the Notion page.")]
     override_sender_rules: Annotated[
         bool,
-        Field(description="Send although the rules of the large mailbox providers are not met; the audit log says so."),
+        Field(
+            description="Send even if the rules of the large mailbox providers are not met. The audit log records it."
+        ),
     ] = False
 
 
@@ -39,7 +39,7 @@ class MailoutCountsResponse(ResponseModel):
 
 
 class MailoutDelayResponse(ResponseModel):
-    """The last request to Notion or Supabase failed, `failures` times in a row. The next one is at `nextTryAt`."""
+    """`failures`: consecutive failed requests to Notion or Supabase. Mailwright tries again at `nextTryAt`."""
 
     code: str
     message: str
@@ -48,7 +48,7 @@ class MailoutDelayResponse(ResponseModel):
 
 
 class MailoutWaitResponse(ResponseModel):
-    """Why it is not sent now, with the reason codes of messages and campaigns."""
+    """Why the mailout is not sent now, with the same reason codes as messages and campaigns."""
 
     state: str
     reason: str
@@ -57,10 +57,10 @@ class MailoutWaitResponse(ResponseModel):
 
 
 class MailoutResponse(ResponseModel):
-    """`runId` is also the id of the mailout's campaign once it is in the queue; it can be paused and cancelled there.
+    """A queued mailout can be paused and cancelled as a campaign, whose id is `runId`.
 
     `isTest`: it goes to TEST_EMAILS only. `isLocal`: it goes to the local mailbox, where nobody receives it.
-    `errorCode` is why it was refused or, after sending, why its result cannot be written to its page.
+    `errorCode`: why it was refused or, after sending, why its result cannot be written to its Notion page.
     """
 
     run_id: str

@@ -58,30 +58,30 @@ class ResolveRequest(RequestModel):
 
 
 class WarningResponse(ResponseModel):
-    """A problem that does not stop the message: `FOREIGN_FROM`."""
+    """A problem that does not prevent sending, for example `FOREIGN_FROM`."""
 
     code: str
     detail: str
 
 
-# Missing if there are none.
+# Left out of the JSON if there are no warnings.
 Warnings = Annotated[list[WarningResponse], Field(default_factory=list, exclude_if=lambda found: not found)]
 
 
 class SendingHeldResponse(ResponseModel):
-    """Why nothing at all is sent, and since when. Only an operator ends it."""
+    """Why all sending is on hold, and since when. Only an operator can resume it."""
 
     reason: HoldReason
     since: Time
     sentence: str
 
 
-# Absent while nothing is held, so that clients see it only when it matters.
+# Left out of the JSON unless all sending is on hold.
 HeldIfAny = Annotated[SendingHeldResponse | None, Field(exclude_if=lambda held: held is None)]
 
 
 class AcceptedResponse(ResponseModel):
-    """The message is stored durably. `jobId` equals `outboxId`. `sendingHeld`: why nothing is sent at present."""
+    """The message is stored durably. `jobId` equals `outboxId`. `sendingHeld`: why all sending is on hold, if it is."""
 
     outbox_id: str
     job_id: str
@@ -141,8 +141,8 @@ class ActionResponse(ResponseModel):
 
     do: ActionKind
     method: str
-    path: Annotated[str, Field(description="With its query, if it has one.")]
-    body: Annotated[dict[str, Any] | None, Field(description="Null: the request has no body.")]
+    path: Annotated[str, Field(description="Path, with the query string, if any.")]
+    body: Annotated[dict[str, Any] | None, Field(description="Null if the request has no body.")]
 
 
 class MessageExplanationResponse(ResponseModel):
@@ -198,7 +198,7 @@ class MessageResponse(MessageSummaryResponse):
 
     company_id: str
     expires_at: Time | None
-    copy_of: str | None  # The message of which this is a copy that was deferred and is sent alone.
+    copy_of: str | None  # The id of the original message, if this is its copy for one deferred recipient.
     tags: list[str]
     metadata: dict[str, Any]
     warnings: Warnings

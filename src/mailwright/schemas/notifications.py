@@ -17,7 +17,7 @@ Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class NotificationEventRequest(RequestModel):
-    """An event and its subject, which term, campus and index number identify, as in subscriptions."""
+    """An event and its subject. The term, campus and index number identify the subject, as in subscriptions."""
 
     event_type: Word = OPEN_SEAT
     term_id: Word
@@ -49,7 +49,7 @@ class NotificationWaitResponse(ResponseModel):
 
 
 class NotificationResponse(ResponseModel):
-    """A row of the queue. `wait`: why a pending one is not sent now. `outlook`: what happens to one that is due."""
+    """`wait`: why a pending notification is not sent now. `outlook`: what will happen to a notification that is due."""
 
     notification_id: int
     open_event_id: int
@@ -74,7 +74,7 @@ class NotificationListResponse(ResponseModel):
 
 
 class NotificationEventResponse(ResponseModel):
-    """`isRepeat`: the same event was sent within the window, and nothing was written."""
+    """`isRepeat`: true if the same event came within the deduplication window; nothing was written then."""
 
     open_event_id: int
     notifications: int

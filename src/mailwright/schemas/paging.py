@@ -1,4 +1,4 @@
-"""Cursors of lists. A cursor names the last row of a page, so every page costs the same."""
+"""Pagination. A cursor identifies the last row of a page, so that every page takes equally long to load."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Page(RequestModel):
     cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the previous page.")] = None
 
     def before(self, kind: str) -> int:
-        """Return the key of the cursor. The page holds the rows with lower keys, newest first."""
+        """Return the sort key in the cursor. The page holds the rows with lower keys, newest first."""
         return decode_cursor(kind, self.cursor)[0] if self.cursor is not None else NEWEST
 
     def next_cursor(self, kind: str, keys: Sequence[int]) -> str | None:
@@ -48,4 +48,4 @@ def decode_cursor(kind: str, cursor: str, length: int = 1) -> tuple[int, ...]:
 
 
 def _invalid_cursor() -> RequestInvalid:
-    return RequestInvalid([FieldError("cursor", "INVALID_CURSOR", "is not a cursor of this list")])
+    return RequestInvalid([FieldError("cursor", "INVALID_CURSOR", "must be the `nextCursor` of a page of this list")])

@@ -9,9 +9,9 @@ from mailwright.schemas.base import ResponseModel, Time
 
 
 class QuotaResponse(ResponseModel):
-    """The quota that the provider last reported, and how much was used since.
+    """The quota that the provider last reported, and how much has been used since.
 
-    `isRateKept` is false once the provider has not confirmed its rate for too long; it is then no longer applied.
+    `isRateKept`: false if the provider has not confirmed its send rate for too long, so that it no longer applies.
     """
 
     remaining: int | None
@@ -29,7 +29,7 @@ class QuotaResponse(ResponseModel):
 class ProviderResponse(ResponseModel):
     """`left_alone`: no worker uses the provider until `unavailableUntil`. `unused`: no worker has it in its route.
 
-    `learnedRate`: the messages per second that the workers send together, because the provider throttles them.
+    `learnedRate`: messages per second that all workers together send, while the provider throttles them.
     """
 
     provider: str

@@ -22,7 +22,7 @@ class SuppressionQuery(RequestModel):
 
 
 class SuppressionResponse(ResponseModel):
-    """`listKey` names the suppressed messages: `*` all, `general` all bulk messages, otherwise those of that list."""
+    """`listKey`: the scope. `*` is all messages, `general` all bulk messages, a list key the messages of that list."""
 
     email: str
     list_key: str

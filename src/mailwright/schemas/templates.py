@@ -58,7 +58,7 @@ class TemplateVariableRequest(RequestModel):
 class TemplateRequest(RequestModel):
     """A new version in one of three formats: `html`, `mjml` or `markdown`. Without `text`, it is derived from the HTML.
 
-    Without a `locale` it is the default version, which must exist before a version for a locale. If `variables` are
+    Without a `locale`, this is the default version, which must exist before a version for a locale. If `variables` are
     declared, the template can use no others.
     """
 
@@ -102,7 +102,7 @@ class TemplateVariableResponse(ResponseModel):
 
 
 class TemplateVersionResponse(ResponseModel):
-    """One version. `locale` is empty for the default version; numbers are shared by all locales."""
+    """One version. `locale` is empty for the default version; all locales share one sequence of numbers."""
 
     template_id: str
     version: int

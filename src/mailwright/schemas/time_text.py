@@ -23,7 +23,7 @@ def distance(instant: Instant, now: Instant) -> str:
 
 
 def duration(length: Instant) -> str:
-    """Return the length in the largest unit of which there are at least two."""
+    """Return the duration in the largest unit that gives at least two: `90 minutes`, `2 hours`."""
     for unit, name in _UNITS:
         if length >= 2 * unit or (length >= unit and unit == SECOND):
             return count_text(round(length / unit), name)

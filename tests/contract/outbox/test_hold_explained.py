@@ -56,7 +56,7 @@ async def test_held_message_names_the_hold(bench: Bench, reason: HoldReason) -> 
     assert (found.state, found.reason, found.held_since) == (ExplanationState.HELD, reason, since)
     assert found.remedy is Remedy.RELEASE_SENDING
     text = message_text(found)
-    assert text.sentence.startswith("All sending is held since 08:00 UTC")
+    assert text.sentence.startswith("All sending has been on hold since 08:00 UTC")
     assert "An operator decides" in (text.what_would_change or "")
 
 
@@ -75,11 +75,11 @@ async def test_held_campaign_names_the_hold_everywhere(bench: Bench) -> None:
             HoldReason.RESTORED,
             Remedy.RELEASE_SENDING,
         )
-        assert campaign_text(found).sentence.startswith("All sending is held since 08:00 UTC")
+        assert campaign_text(found).sentence.startswith("All sending has been on hold since 08:00 UTC")
         position = await desk.position(campaign_id)
         assert position.defer_reason == HoldReason.RESTORED
         shown = deferral_text(position.defer_reason, position.deferred_until, bench.clock.now())
-        assert shown == "All sending is held: database restored"
+        assert shown == "All sending is on hold: database restored"
     assert (await desk.progress()).reason == HoldReason.RESTORED
     seen = await forecast(bench.database, bench.clock, bench.engine.defaults, tenant_id=DEFAULT_TENANT)
     assert seen.assumptions[0] is ForecastAssumption.SENDING_HELD
@@ -94,7 +94,7 @@ async def test_accepted_response_warns_of_the_hold(api: Api, bench: Bench) -> No
     assert answer.status_code == 202
     held = answer.json()["sendingHeld"]
     assert (held["reason"], held["since"]) == ("database_restored", isoformat(since))
-    assert held["sentence"].startswith("All sending is held since 08:00 UTC")
+    assert held["sentence"].startswith("All sending has been on hold since 08:00 UTC")
     batch = await api.client.post("/v1/email/batch", json={"messages": [a_request()]})
     assert batch.json()["sendingHeld"] == held
     why = await api.client.get(f"/v1/email/{answer.json()['outboxId']}/explain")
@@ -108,7 +108,7 @@ async def test_check_names_the_hold_and_its_end(bench: Bench) -> None:
     await hold(bench)
     settings = settings_for(bench.database.url.render_as_string(hide_password=False))
     [found] = [each async for each in check(settings) if each.name == "sending"]
-    assert "held since 2027-01-15T08:00:00.000Z (database_restored)" in found.summary
+    assert "on hold since 2027-01-15T08:00:00.000Z (database_restored)" in found.summary
     assert "mailwright db release" in (found.advice or "")
 
 
