@@ -1,1 +1,1 @@
-"""The HTTP API, the dashboard and the public pages. They read requests and write responses; rules are elsewhere."""
+"""The HTTP API, the dashboard and the public pages. They contain no business rules."""

@@ -17,7 +17,7 @@ RAW_MEDIA_TYPE = "message/rfc822"
 
 
 async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
-    """Parse the body strictly. Infinities and invalid characters are rejected, because they could not be stored."""
+    """Parse the body strictly. Reject infinities and invalid characters, because the database cannot store them."""
     if not request.headers.get("content-type") and request.headers.get("content-length", "0") == "0":
         raise InvalidJson("The body is missing. Send {} as application/json if there is nothing to send.")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -32,7 +32,7 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
 
 
 async def read_message(request: Request) -> bytes:
-    """Read an email as its application wrote it."""
+    """Read the body of a raw email, unchanged."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != RAW_MEDIA_TYPE:
         raise NotJson(f"The body must be an email, sent with Content-Type: {RAW_MEDIA_TYPE}.")

@@ -11,18 +11,18 @@ from mailwright.sources.articles.files import MAX_FILE_BYTES
 from mailwright.web.bodies import MAX_BATCH_BYTES, too_large
 from mailwright.web.errors import respond_to_error
 
-# Forms that anyone can send: a name, a password, a token.
+# Maximum size of forms that anyone can send: a name, a password, a token.
 SIGN_IN_BYTES: Final = 16 * 1024
-# Forms of signed-in users, with the source of an email.
+# Maximum size of forms of signed-in users, which can contain the source of an email.
 FORM_BYTES: Final = 4 * 1024 * 1024
-# How much of a refused body is read and discarded.
+# Maximum number of bytes of a refused body that are read and discarded.
 MAX_DISCARDED_BYTES: Final = 32 * 1024 * 1024
-# The fields and boundaries around an uploaded file. The route itself reports a file that is a little too large.
+# Additional size for the form fields and boundaries around an uploaded file. The route checks the file's exact size.
 FORM_OVERHEAD: Final = 1024 * 1024
 
 
 class LimitBodies:
-    """ASGI middleware. The longest matching path decides; routes may have smaller limits of their own."""
+    """ASGI middleware. The longest matching path prefix decides the limit; a route can apply a smaller one."""
 
     def __init__(self, app: ASGIApp, *, import_bytes: int) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class LimitBodies:
             if not _is_form_of_a_page(scope):
                 await respond_to_error(too_large(max_bytes), scope, receive, responding)
                 return
-            body.refuse()  # The page's own route shows the error.
+            body.refuse()  # The route then reads the body and shows the error as a page.
         await self._app(scope, body.receive, responding)
 
     def _limit(self, path: str) -> int:
@@ -57,13 +57,13 @@ class LimitBodies:
 
 
 def _announced(scope: Scope) -> int:
-    """Return the Content-Length. The server has rejected a value that is not a number."""
+    """Return the Content-Length, or 0. The server has already rejected requests with an invalid number."""
     values = [value for name, value in scope["headers"] if name == b"content-length"]
     return max((int(value) for value in values if value.isdigit()), default=0)
 
 
 def _is_form_of_a_page(scope: Scope) -> bool:
-    """Return whether a browser sent the body, which shows a page better than a problem."""
+    """Return whether a browser sent the body, so that the error must be a page instead of a problem document."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return b"text/html" in accepted.lower() and not scope["path"].startswith("/v1/")
 
@@ -90,7 +90,7 @@ class _CountedBody:
         return message
 
     async def discard(self) -> None:
-        """Read what the client is still sending, so that it reads the response: it would see only a lost connection."""
+        """Read the rest of the request, because a client whose connection is closed early never sees the response."""
         discarded = 0
         while not self._is_complete and discarded < MAX_DISCARDED_BYTES:
             message = await self._receive()

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CACHE_SECONDS: Final = 15.0
-# More results than users request within that time.
+# Maximum number of cached results, more than users request within `CACHE_SECONDS`.
 _MAX_ENTRIES: Final = 1_000
 _READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 # Frequent writes that do not change the audience: new messages and provider events.

@@ -68,7 +68,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
     SecretKeyInvalid: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-# Titles of the statuses; others use the phrase of the standard.
+# Titles by HTTP status; all others use the standard reason phrase.
 TITLES: Mapping[HTTPStatus, str] = {
     HTTPStatus.BAD_REQUEST: "Invalid request",
     HTTPStatus.UNAUTHORIZED: "Authentication required",
@@ -135,7 +135,7 @@ class UnexpectedErrors:
         try:
             await self._app(scope, receive, watch_and_send)
         except ClientDisconnect:
-            return  # The client disconnected during its request: there is nobody to respond to.
+            return  # The client disconnected during its request, so nobody would receive a response.
         except Exception as error:
             log.error("request_failed", path=scope.get("path"), method=scope.get("method"), exc_info=error)
             if has_started:
@@ -171,7 +171,7 @@ def problem(
 
 
 def unavailable_detail(request: Request) -> str:
-    """Hide the database's own message, which can name hosts and users; it is logged instead."""
+    """Return an error text without the database's message, which can contain hosts and users and is only logged."""
     is_read = request.method in ("GET", "HEAD")
     return "The database is not reachable. Try again in a few seconds." if is_read else str(NotDurable())
 

@@ -1,7 +1,7 @@
 """Stream live snapshots of campaigns and page fragments to browsers as server-sent events.
 
 All listeners of one topic share one database query per second. A new listener gets only a snapshot taken after it
-connected: an older one would briefly undo a change that its page already shows.
+connected, because an older one would briefly undo a change that its page already shows.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from mailwright.sources.campaigns.progress import queue_progress
 from mailwright.storage.database import Database
 
 POLL_SECONDS: Final = 1.0
-# Shorter than the idle timeout of any common proxy.
+# Time between keep-alive comments, shorter than the idle timeout of any common proxy.
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = b": still here\n\n"
 # The delay before a browser reconnects, in milliseconds.
 GREETING: Final = b"retry: 2000\n\n"
 
-# More topics than users watch at once; older snapshots are dropped.
+# Maximum number of topics, more than users watch at once. The oldest snapshots are dropped.
 _MAX_TOPICS: Final = 1_000
 
 log = logger(__name__)
@@ -39,7 +39,7 @@ class LiveTiming:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The latest data of a topic and the event loop time of its query. None: the database was unreachable."""
+    """The latest data of a topic, or None if the database was unreachable, and the event loop time of the query."""
 
     taken_at: float
     data: bytes | None

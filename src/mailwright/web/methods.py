@@ -30,14 +30,14 @@ _PARAMETER = re.compile(r"\{[^}]+\}")
 
 
 def undeclared_methods(router: APIRouter, routers: Iterable[APIRouter]) -> list[BaseRoute]:
-    """Return a route for every path of a router whose undeclared methods another path would answer."""
+    """Return a 405 route for every path of a router if another path would match its undeclared methods."""
     routes = [route for each in routers for route in each.routes if isinstance(route, Route)]
     examples = [(route, _PARAMETER.sub("1", route.path)) for route in routes]
     own: dict[str, Route] = {route.path: route for route in router.routes if isinstance(route, Route)}
     found: list[BaseRoute] = []
     for path, route in sorted(own.items(), key=lambda item: len(_PARAMETER.findall(item[0]))):
         example = _PARAMETER.sub("1", path)
-        # Paths that this one also matches keep their methods: `/imports/preview` is more than an `/imports/{importId}`.
+        # Keep the methods of fixed paths that this one also matches: `/imports/{importId}` matches `/imports/preview`.
         declared = _methods(each for each, other in examples if route.path_regex.match(other))
         taken = _methods(each for each in routes if each.path_regex.match(example))
         undeclared = [method for method in METHODS if method not in declared]
@@ -50,10 +50,10 @@ def undeclared_methods(router: APIRouter, routers: Iterable[APIRouter]) -> list[
 def nearest_page_handler(
     routers: Iterable[APIRouter],
 ) -> Callable[[Request, Exception], Coroutine[Any, Any, Response]]:
-    """Return the handler of 405, which sends a browser that opens the address of a form to the page above it.
+    """Return the handler of 405, which redirects a browser that opens the URL of a form to the nearest page above it.
 
-    Users arrive there with the back button, or by signing in again after a form was refused. Other clients get a
-    problem.
+    Users open such a URL with the back button, or by signing in again after a form was refused. Other clients get a
+    problem document.
     """
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
 

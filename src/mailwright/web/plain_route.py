@@ -1,4 +1,4 @@
-"""Routes that are called for every message or event: their functions take the request and nothing else."""
+"""Fast routes for requests that come with every message or event. Their functions take only the request."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 
 class PlainRoute(APIRoute):
-    """Calls a function of the request alone directly: resolving its dependencies would take longer than the function.
+    """Calls a function that takes only the request directly, because resolving dependencies would take longer.
 
     Functions with further parameters are called as usual.
     """

@@ -11,7 +11,7 @@ _REPLACEMENT = b"%EF%BF%BD"  # U+FFFD
 
 
 class RejectNul:
-    """ASGI middleware around all routes: a path with NUL is not found, and in a query NUL becomes U+FFFD."""
+    """ASGI middleware around all routes. A path with NUL gets 404, and NUL in a query string becomes U+FFFD."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Give every request an id, the caller's own or a generated one, and return it in the response."""
+"""Give every request an id, either the caller's or a generated one, and return it in the response."""
 
 import re
 from collections.abc import Iterable

@@ -26,7 +26,7 @@ from mailwright.web.state import engine_of
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "X-Form-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# The prefix binds a cookie to this host and to HTTPS; browsers reject it over plain HTTP, for example on localhost.
+# The prefix `__Host-` binds a cookie to this host and to HTTPS. Browsers reject it over HTTP, for example on localhost.
 _SECURE_COOKIE: Final = "__Host-mailwright"
 _PLAIN_COOKIE: Final = "mailwright"
 
@@ -38,7 +38,7 @@ class SignInRequired(MailwrightError):
 
 
 class SecondFactorRequired(MailwrightError):
-    """The password is correct; the code of the second factor is still missing."""
+    """The password is correct. Enter the code of the second factor."""
 
     code = "CODE_NEEDED"
 
@@ -55,7 +55,7 @@ class Visitor:
 
     session: Session
     token: str = field(repr=False)
-    zone: tzinfo = UTC  # of the tenant
+    zone: tzinfo = UTC  # the tenant's time zone
 
     @property
     def user(self) -> User:
@@ -87,7 +87,7 @@ class Visitor:
 
 
 async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: bool = True) -> Visitor:
-    """Return the signed-in user if their role suffices.
+    """Return the signed-in user, or raise if their role is not sufficient.
 
     A stream passes `is_seen=False`, so that it does not extend the session.
     """
@@ -129,7 +129,7 @@ AdminDep = Annotated[Visitor, Depends(_admin)]
 
 
 def access_check(request: Request, needed: Role = Role.VIEWER) -> Callable[[], Coroutine[Any, Any, bool]]:
-    """Return a check that a stream repeats to see whether the user still has access. It does not extend the session."""
+    """Return a function with which a stream checks whether the user still has access, without extending the session."""
 
     async def is_allowed() -> bool:
         try:
@@ -195,7 +195,7 @@ def session_token(request: Request) -> str | None:
 
 
 def set_session_cookie(request: Request, response: Response, token: str) -> None:
-    """Set a cookie that lasts until the browser closes. The server ends the session by its own clock."""
+    """Set a cookie that lasts until the browser closes. The server decides when the session expires."""
     is_secure = _is_secure(request)
     name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
     response.set_cookie(name, token, path="/", secure=is_secure, httponly=True, samesite="lax")
@@ -212,5 +212,5 @@ def host_of(request: Request) -> str | None:
 
 
 def _is_secure(request: Request) -> bool:
-    """Return whether HTTPS is used. Behind a proxy that terminates TLS, only the configured address shows it."""
+    """Return whether clients use HTTPS. Behind a proxy that terminates TLS, only the configured URL shows it."""
     return request.url.scheme == "https" or engine_of(request).public_url.startswith("https://")

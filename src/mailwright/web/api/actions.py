@@ -36,7 +36,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
 
 
 def action_requests(actions: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
-    """Return the requests that the scopes of the caller's key allow."""
+    """Return the requests that the caller's scopes allow."""
     requests = [_request(action) for action in actions]
     return [each for each in requests if scope_of(each["method"], each["path"].partition("?")[0]) in caller.scopes]
 

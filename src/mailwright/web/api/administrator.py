@@ -17,7 +17,7 @@ from mailwright.domain.errors import Unauthorized
 from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
 from mailwright.web.state import engine_of
 
-# Marks a route in the OpenAPI description, which then gets the responses 401 and 429.
+# Declares the security scheme of a route in the OpenAPI description, which then gets the responses 401 and 429.
 SECURITY_SCHEME: Final = "administrator"
 ADMINISTRATORS_ONLY: Final[dict[str, Any]] = {"security": [{SECURITY_SCHEME: []}]}
 
@@ -40,7 +40,7 @@ async def administrator_of(request: Request) -> Administrator:
     if authorization is None and session_token(request) is not None:
         return await _by_session(request)
     bearer = _BEARER.fullmatch(authorization or "")
-    # An API key is no failed sign-in: a program that uses the wrong route must not block its address.
+    # An API key does not count as a failed sign-in, so that a program that calls the wrong route is not locked out.
     if bearer is None or is_api_key(bearer[1]):
         raise _unauthorized()
     return await _by_secret(request, _ACCOUNT, bearer[1], engine_of(request).admin_password)
@@ -50,7 +50,7 @@ AdministratorDep = Annotated[Administrator, Depends(administrator_of)]
 
 
 async def mailout_sender_of(request: Request) -> Administrator:
-    """Authenticate a caller of `/send-mailout`: by the token of mailouts, or as an administrator."""
+    """Authenticate a caller of `/send-mailout`: by the mailout token, or as an administrator."""
     token, engine = request.headers.get("x-auth-token"), engine_of(request)
     if token is None or engine.mailout_token is None:
         return await administrator_of(request)
@@ -81,5 +81,5 @@ async def _by_session(request: Request) -> Administrator:
 
 def _unauthorized() -> Unauthorized:
     return Unauthorized(
-        "Send the administrator password: Authorization: Bearer <ADMIN_PASSWORD>. It must be configured."
+        "Send the header Authorization: Bearer <ADMIN_PASSWORD>. The server must have ADMIN_PASSWORD set."
     )

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
     responses=describe_responses({HTTPStatus.OK: ArchiveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def show_archived(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show whether the campaign is public, and the addresses of its public pages."""
+    """Show whether the campaign is public, and the URLs of its public pages."""
     campaign = await archive_of(engine).find(campaignId, tenant_id=caller.tenant_id)
     return await _archive_response(engine, campaign)
 

@@ -70,8 +70,8 @@ ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
 async def send(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
     """Start sending an article to its audience.
 
-    The response is sent once the run is stored; a worker then enqueues the messages. The same batch again returns 200
-    and the existing run; nothing is sent twice.
+    The response is sent once the run is stored; a worker then enqueues the messages. If the batch was requested before,
+    the response is 200 with the existing run, and nothing is sent twice.
     """
     wanted = parse_strict(ArticleSendRequest, await read_json(request))
     tenant = await tenants.find(engine.database, tenants.DEFAULT)
@@ -152,9 +152,9 @@ async def put_slice(request: Request, engine: EngineDep, caller: CallerDep) -> R
     responses=describe_responses({HTTPStatus.OK: SliceImportResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
 async def import_slices(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Import slices from CSV whose columns are the fields of a slice.
+    """Import slices from CSV. The columns are the fields of a slice.
 
-    Everything is imported, or nothing if a line is invalid; the error names the line.
+    If any line is invalid, nothing is imported, and the error lists each invalid line.
     """
     body = await read_bytes(request, files.MAX_FILE_BYTES)
     with _invalid_slices_are_reported():
@@ -180,7 +180,7 @@ async def show_slice(sliceId: str, engine: EngineDep, caller: CallerDep) -> Resp
     ),
 )
 async def change_slice(request: Request, sliceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace a slice. It can move to another position that is free."""
+    """Replace a slice. The new position must be free."""
     wanted = parse_strict(SliceRequest, await read_json(request)).slice()
     with _invalid_slices_are_reported():
         changed = await engine.slices.change(actor_of(caller), caller.tenant_id, sliceId, wanted)
@@ -193,7 +193,7 @@ async def change_slice(request: Request, sliceId: str, engine: EngineDep, caller
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def remove_slice(sliceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Delete a slice. Runs that have started keep it."""
+    """Delete a slice. Runs that have started still use it."""
     await engine.slices.remove(actor_of(caller), caller.tenant_id, sliceId)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

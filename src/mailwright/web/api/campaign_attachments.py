@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/campaigns/{campaignId}/attachments", tags=["campa
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND))
 async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """List the files that every message of the campaign carries."""
+    """List the files that are attached to every message of the campaign."""
     return _response(await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id))
 
 
@@ -33,7 +33,7 @@ async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep
     ),
 )
 async def attach(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Add a file to a draft. It is stored once, and every message of the campaign carries it."""
+    """Attach a file to a draft. It is stored once and attached to every message of the campaign."""
     wanted = parse(Attachment, await read_json(request))
     actor = Actor(API, caller.tenant_id)
     return _response(await engine.campaigns.attach(actor, campaignId, [wanted.decoded()]), HTTPStatus.CREATED)

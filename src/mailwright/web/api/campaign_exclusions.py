@@ -33,7 +33,7 @@ async def excluded(
     caller: CallerDep,
     page: Annotated[ExclusionPage, Query()],
 ) -> Response:
-    """List the contacts whom the audience names but who may not receive the campaign, with the reason."""
+    """List the contacts in the audience who may not receive the campaign, with the reason for each."""
     named = await _audience(engine, caller.tenant_id, campaignId)
     after = decode_cursor("excluded", page.cursor)[0] if page.cursor is not None else 0
     async with engine.database.read() as tx:

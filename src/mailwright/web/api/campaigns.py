@@ -1,4 +1,4 @@
-"""HTTP routes of campaigns. Every action is in the audit log."""
+"""HTTP routes of campaigns. The audit log records every action."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +94,7 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) 
     responses=describe_responses({HTTPStatus.CREATED: CampaignResponse}, *BODY_PROBLEMS),
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Create a draft. It is checked when it starts, or by its preflight."""
+    """Create a draft. The pre-send check runs when the campaign starts, or through the `preflight` route."""
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
     await require_existing(engine.database, caller.tenant_id, wanted)
     made = await engine.campaigns.create(_actor(caller), caller.tenant_id, wanted)
@@ -146,7 +146,8 @@ async def start(
 ) -> Response:
     """Freeze the content and put the campaign in the queue; a worker then enqueues the messages.
 
-    An error lists every reason why the campaign cannot start. A send time in the past is one, unless `sendNow` is true.
+    An error lists every reason why the campaign cannot start. A send time in the past also prevents the start, unless
+    `sendNow` is true.
     """
     with _problems_are_field_errors():
         campaign, warnings = await engine.campaigns.start_with_warnings(
@@ -162,7 +163,7 @@ async def start(
 
 @router.post("/{campaignId}/override-sender-rules", responses=_CAMPAIGN_RESPONSES)
 async def override_sender_rules(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Send although the rules of the large mailbox providers are not met. The audit log records it."""
+    """Send even if the rules of the large mailbox providers are not met. The audit log records it."""
     campaign = await engine.campaigns.override_rules(_actor(caller), campaignId)
     return json_response(await _campaign_response(engine, campaign))
 
@@ -198,7 +199,7 @@ async def move(request: Request, campaignId: str, engine: EngineDep, caller: Cal
 
 @router.post("/{campaignId}/pause", responses=_CAMPAIGN_RESPONSES)
 async def pause(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Pause after the batch that is being sent. The campaign keeps its position in the queue."""
+    """Pause the campaign after the current batch. It keeps its position in the queue."""
     return json_response(await _campaign_response(engine, await engine.campaigns.pause(_actor(caller), campaignId)))
 
 
@@ -210,7 +211,7 @@ async def resume(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.post("/{campaignId}/cancel", responses=_CAMPAIGN_RESPONSES)
 async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Cancel all messages that are not sent yet. The report keeps the sent ones."""
+    """Cancel all messages that have not been sent yet. The report keeps the sent messages."""
     return json_response(await _campaign_response(engine, await engine.campaigns.cancel(_actor(caller), campaignId)))
 
 
@@ -219,7 +220,7 @@ async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
     responses=describe_responses({HTTPStatus.OK: CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Retry the failed messages with a fresh set of attempts. Bounced and suppressed addresses are left out."""
+    """Retry the failed messages and count their attempts from zero. Skips bounced and suppressed addresses."""
     campaign, found = await engine.campaign_failures.retry_failed(_actor(caller), campaignId)
     response = await _campaign_response(engine, campaign)
     return json_response(
@@ -269,7 +270,7 @@ async def resolve_in_doubt(request: Request, campaignId: str, engine: EngineDep,
 
 @router.post("/{campaignId}/accept-failures", responses=_CAMPAIGN_RESPONSES)
 async def accept_failures(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Mark the campaign as sent although some messages failed."""
+    """Mark the campaign as sent even though some messages failed."""
     return json_response(
         await _campaign_response(engine, await engine.campaign_failures.accept_failures(_actor(caller), campaignId))
     )
@@ -341,7 +342,7 @@ async def choose_winner(request: Request, campaignId: str, engine: EngineDep, ca
     ),
 )
 async def edit_limits(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace the limits of the campaign. While it is being sent, they apply from the next batch on."""
+    """Replace the limits of the campaign. If it is being sent, they apply from the next batch."""
     wanted = parse_strict(CampaignLimits, await read_json(request))
     return json_response(
         await _campaign_response(engine, await engine.campaigns.edit_limits(_actor(caller), campaignId, wanted))
@@ -353,7 +354,7 @@ async def edit_limits(request: Request, campaignId: str, engine: EngineDep, call
     responses=describe_responses({HTTPStatus.OK: FailedRecipientListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803
-    """List the failed recipients and the errors, by address. Recipients who unsubscribed first are not included."""
+    """List the failed recipients and the errors, by address. Excludes recipients who unsubscribed before sending."""
     campaign = await _find(engine, caller, campaignId)
     after = decode_cursor("failure", page.cursor)[0] if page.cursor is not None else 0
     async with engine.database.read() as tx:

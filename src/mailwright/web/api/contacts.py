@@ -98,7 +98,7 @@ async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Create or change a contact. Fields that are left out keep their value; an attribute that is null is removed.
+    """Create or change a contact. Fields that are left out keep their value; null removes an attribute.
 
     Status, subscriptions and suppressions do not change.
     """
@@ -113,7 +113,7 @@ async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Erase the personal data of a contact, also in sent messages.
+    """Erase the personal data of a contact, including in sent messages.
 
     The address stays suppressed for bulk messages, so that a later import does not send to it.
     """
@@ -128,7 +128,7 @@ async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show(email: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Show a contact's status, lists, suppressions and latest messages. Any spelling of the address is accepted."""
+    """Show a contact's status, lists, suppressions and latest messages. The address is normalized first."""
     return await _contact(engine, caller, email)
 
 

@@ -60,7 +60,8 @@ _ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 async def send(request: Request) -> Response:
     """Accept one message.
 
-    202: the message is stored durably. 200: the idempotency key was used before with the same body.
+    The response is 202 if the message was stored durably, and 200 if the idempotency key was used before with the same
+    body.
     """
     context, engine = await request_context_of(request), engine_of(request)
     accepted = await engine.api_messages.send(context, await read_json(request))
@@ -79,7 +80,7 @@ async def send(request: Request) -> Response:
 async def send_batch(request: Request) -> Response:
     """Accept up to 1,000 messages in one commit. An invalid item gets an error and does not stop the others.
 
-    With an idempotency key, each item has its own key, made of that key and the index of the item.
+    If the request has an idempotency key, each item's key is derived from it and the item's index.
     """
     context, engine = await request_context_of(request), engine_of(request)
     results = await engine.api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
@@ -98,10 +99,10 @@ async def send_batch(request: Request) -> Response:
     ),
 )
 async def send_raw(request: Request, query: Annotated[RawQuery, Query()]) -> Response:
-    """Accept an email that your application wrote (RFC 5322): its bytes leave unchanged, with a DKIM signature.
+    """Accept a complete email (RFC 5322). Mailwright sends it unchanged and adds a DKIM signature.
 
-    `from` and `to` are the envelope, and decide who gets the email; without them, its headers do. Each recipient
-    becomes one message. The Message-ID is the idempotency key unless the header Idempotency-Key names one.
+    `from` and `to` are the envelope addresses; by default they are taken from the headers of the email. Each recipient
+    gets a message of their own. The idempotency key is the header Idempotency-Key, by default the Message-ID.
     """
     context, engine = await request_context_of(request), engine_of(request)
     content = with_crlf(await read_message(request))
@@ -143,7 +144,7 @@ async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response: 
     responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS),
 )
 async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Cancel a message that was not handed to a provider yet."""
+    """Cancel a message that has not been handed to a provider yet."""
     status = await engine.operations.cancel(outboxId, tenant_id=caller.tenant_id)
     return _status(outboxId, status)
 
@@ -152,7 +153,7 @@ async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Respons
     "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS)
 )
 async def retry(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Retry a failed message with a fresh set of attempts."""
+    """Retry a failed message and count its attempts from zero."""
     status = await engine.operations.requeue(outboxId, tenant_id=caller.tenant_id)
     return _status(outboxId, status)
 

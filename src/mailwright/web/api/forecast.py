@@ -44,7 +44,7 @@ async def show(engine: EngineDep, caller: CallerDep, query: Annotated[ForecastQu
     "/campaigns/{campaignId}/explain",
     responses=describe_responses({HTTPStatus.OK: CampaignExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
-async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
+async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803 - the name in the URL
     """Explain why a campaign is not sent yet: the reason, until when, what would change it, the forecast, and the
     actions that you can perform now."""
     explanation = await explain_campaign(

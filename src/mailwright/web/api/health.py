@@ -43,7 +43,7 @@ async def healthz() -> Response:
 
 @router.get("/health", include_in_schema=False)
 async def health(engine: EngineDep) -> Response:
-    """Report that the process is alive, to monitors that were set up for AmazonSender."""
+    """Report that the process is alive, in the format that monitors of AmazonSender expect."""
     return json_response({"ok": True, "dry_run": engine.settings.dry_run})
 
 
@@ -52,11 +52,11 @@ async def health(engine: EngineDep) -> Response:
     responses=describe_success({HTTPStatus.OK: ReadinessResponse, HTTPStatus.SERVICE_UNAVAILABLE: ReadinessResponse}),
 )
 async def readyz(engine: EngineDep) -> Response:
-    """Report whether messages can be accepted: the database is reachable, migrated and stores what is written.
+    """Report whether messages can be accepted: the database is reachable, migrated and writable.
 
-    Also reports whether the worker of this process runs, if any, and why sending is held, if it is: messages are
-    accepted all the same.
-    Providers do not affect readiness: while one is unavailable, messages are accepted and wait, or use another one.
+    Also reports whether the worker of this process runs, if any, and why all sending is on hold, if it is; messages are
+    still accepted then. Providers do not affect readiness: while one is unavailable, messages are accepted, and wait or
+    go through another provider.
     """
     parts = await _database_parts(engine)
     providers = await _providers(engine) if set(parts.values()) == {"ok"} else {}
@@ -81,7 +81,7 @@ async def prometheus(request: Request, engine: EngineDep) -> Response:
     try:
         await engine.gauges.refresh()
     except NotDurable as error:
-        # Export the counters in memory anyway: they matter most while the database is unreachable.
+        # Export the counters in memory anyway, because they matter most while the database is unreachable.
         log.warning("gauges_not_refreshed", reason=str(error))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(metrics.exported_registry()), media_type=media_type)

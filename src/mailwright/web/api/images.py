@@ -44,7 +44,7 @@ _UPLOAD = {
 async def upload(
     request: Request, engine: EngineDep, caller: CallerDep, query: Annotated[ImageNameQuery, Query()]
 ) -> Response:
-    """Upload a PNG, JPEG, GIF or WebP image. New template versions refer to it by its name."""
+    """Upload a PNG, JPEG, GIF or WebP image. New template versions can refer to it by name."""
     image = await engine.images.put(caller.tenant_id, query.name, await read_bytes(request, MAX_BYTES))
     return json_response(image_response(image, engine.public_url), HTTPStatus.CREATED)
 

@@ -44,7 +44,7 @@ ImportQueryDep = Annotated[ImportQuery, Query()]
     responses=describe_responses({HTTPStatus.ACCEPTED: ImportResponse}),
 )
 async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
-    """Upload a file of contacts as the body. It is stored and its columns are read before the response; rows follow."""
+    """Upload a file of contacts as the body. The response comes after its columns are read; the rows follow later."""
     started = await engine.import_uploads.receive(
         caller.tenant_id, request.stream(), query.options(API), file_name=query.file_name, actor=API
     )

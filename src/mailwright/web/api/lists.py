@@ -66,7 +66,7 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
     responses=describe_responses({HTTPStatus.OK: ListResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def change(request: Request, listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Change a mailing list. Fields that are left out keep their value; an empty description removes it.
+    """Change a mailing list. Fields that are left out keep their value; an empty string removes the description.
 
     The key and the subscribers stay. A change of `requiresConfirmation` affects new subscribers only.
     """
@@ -92,7 +92,7 @@ async def change(request: Request, listKey: str, engine: EngineDep, caller: Call
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def delete(listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Delete a mailing list and its subscriptions. The contacts stay, and so does every unsubscribe from it.
+    """Delete a mailing list and its subscriptions. The contacts stay, and past unsubscribes stay recorded.
 
     A list that a campaign or an article is being sent to cannot be deleted.
     """
@@ -106,7 +106,7 @@ async def delete(listKey: str, engine: EngineDep, caller: CallerDep) -> Response
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def subscribe(request: Request, listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Subscribe a contact to the list, also one who unsubscribed: have their consent first.
+    """Subscribe a contact to the list, even one who unsubscribed before. Get their consent first.
 
     Suppressions stay: a contact who bounced, complained or unsubscribed from all bulk messages still gets nothing, and
     `suppressions` shows it. If the list requires confirmation, the contact gets a confirmation email, and `isPending`

@@ -42,7 +42,7 @@ class MailoutsNotConfigured(NotPossibleNow):
 async def send(request: Request, engine: EngineDep, sender: MailoutSenderDep) -> Response:
     """Send a Notion page as a mailout.
 
-    The response is sent once the run is stored and the page was checked; a worker does the rest. Problems are returned
+    The response is sent once the page is checked and the run is stored; a worker does the rest. Problems are returned
     with their codes, and also written to the error table in Notion.
     """
     wanted = parse_strict(MailoutRequest, _translated(await read_json(request)))
@@ -92,7 +92,7 @@ async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Res
 
 
 def _translated(body: Any) -> Any:
-    """Translate the bodies that callers of AmazonSender send, and the automations of Notion."""
+    """Translate request bodies in the format of AmazonSender and of Notion automations."""
     match body:
         case {"notionPageId": _}:
             return body

@@ -60,7 +60,7 @@ async def list_notifications(
 async def emit(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Publish an event; every subscriber of its subject gets a notification.
 
-    The same event again within the window of its kind changes nothing, and `isRepeat` is true.
+    Repeating an event within the deduplication window of its kind changes nothing, and `isRepeat` is true.
     """
     event = parse(NotificationEventRequest, await read_json(request)).event()
     async with _open_service(engine, caller) as service:

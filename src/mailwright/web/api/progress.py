@@ -15,7 +15,7 @@ from mailwright.web.state import EngineDep, live_updates_of
 
 router = APIRouter(tags=["campaigns"])
 
-# Proxies must pass each event on at once.
+# Proxies must forward each event immediately instead of buffering it.
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 

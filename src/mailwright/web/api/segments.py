@@ -46,7 +46,7 @@ async def list_segments(engine: EngineDep, caller: CallerDep) -> Response:
     responses=describe_responses({HTTPStatus.CREATED: SegmentResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Save a filter as a segment. It contains the contacts that match when it is used."""
+    """Save a filter as a segment. The filter is evaluated each time the segment is used."""
     wanted = parse(SegmentRequest, await read_json(request))
     created = await segments.create(
         engine.database,
@@ -76,7 +76,7 @@ async def count(request: Request, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.get("/{segmentKey}", responses=describe_responses({HTTPStatus.OK: SegmentCountResponse}, HTTPStatus.NOT_FOUND))
 async def show(request: Request, segmentKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show a segment and the number of contacts that match now, whether or not they can be sent to."""
+    """Show a segment and the number of contacts that match now, whether or not they may receive email."""
     segment = await segments.find(engine.database, caller.tenant_id, segmentKey)
     return json_response(segment_count_response(segment, await people_in(request, caller.tenant_id, segment)))
 

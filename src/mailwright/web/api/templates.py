@@ -102,7 +102,7 @@ async def diff(templateId: str, engine: EngineDep, caller: CallerDep, query: Dif
     responses=describe_responses({HTTPStatus.OK: TemplatePreviewResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def preview(request: Request, templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Render the email with these values. Declared samples replace values that are not given."""
+    """Render the email with these values. A variable without a value gets its declared sample."""
     wanted = parse(TemplatePreviewRequest, await read_json(request))
     stored = await _find(engine, caller.tenant_id, templateId, wanted)
     with _template_errors_name("variables"):
@@ -124,7 +124,7 @@ async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: Ch
 
 @contextmanager
 def _template_errors_name(field: str) -> Iterator[None]:
-    """Report an error in a template as an error of the request's field, and one in the subject as an error of that."""
+    """Report an error in a template as an error in `field`, and an error in the subject as one in `subject`."""
     try:
         yield
     except InvalidSubject as error:

@@ -64,7 +64,7 @@ async def show(webhookId: str, engine: EngineDep, caller: CallerDep) -> Response
     responses=describe_responses({HTTPStatus.OK: WebhookResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def edit(request: Request, webhookId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace a webhook. If it was paused, deliveries resume with the oldest that waits."""
+    """Replace a webhook. If it was paused, deliveries resume, the oldest waiting one first."""
     wanted = parse(WebhookRequest, await read_json(request)).endpoint()
     await _find(engine, caller, webhookId)
     edited = await engine.webhook_endpoints.edit(webhookId, wanted, tenant_id=caller.tenant_id, actor=actor_of(caller))
@@ -87,7 +87,7 @@ async def remove(webhookId: str, engine: EngineDep, caller: CallerDep) -> Respon
     responses=describe_responses({HTTPStatus.OK: WebhookSecretResponse}, HTTPStatus.NOT_FOUND),
 )
 async def rotate_secret(webhookId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Create a new secret, shown only in this response. The previous one also signs for one more day."""
+    """Create a new secret, shown only in this response. For one day, the previous secret also signs deliveries."""
     endpoint, secret = await engine.webhook_endpoints.rotate(
         webhookId, tenant_id=caller.tenant_id, actor=actor_of(caller)
     )
@@ -142,7 +142,7 @@ async def show_delivery(deliveryId: str, engine: EngineDep, caller: CallerDep) -
     ),
 )
 async def redeliver(deliveryId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Deliver again under the same id, with a fresh set of attempts."""
+    """Repeat a delivery with the same id, and count its attempts from zero."""
     delivery = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         deliveryId, tenant_id=caller.tenant_id, actor=actor_of(caller)
     )

@@ -26,7 +26,7 @@ PER_PAGE = 30
 ATOM = "http://www.w3.org/2005/Atom"
 SUMMARY = 300
 
-# The page may only frame content of our own origin.
+# The page may only embed frames from our own origin.
 WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'self'")}
 
 # Characters that XML does not allow.
@@ -97,7 +97,7 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, engine: 
 
 @router.api_route("/archive/{list_key}/{campaign_id}/content", methods=["GET", "HEAD"])
 async def content(request: Request, list_key: str, campaign_id: str, engine: EngineDep) -> Response:
-    """Serve the email for the frame of its page."""
+    """Serve the email that its page shows in a frame."""
     public_list = await find_public_list(request, engine, list_key)
     archive = archive_of(engine)
     issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
@@ -111,7 +111,7 @@ async def content(request: Request, list_key: str, campaign_id: str, engine: Eng
 async def _issue_values(
     engine: Engine, public_list: PublicList, issue: ArchivedCampaign, language: str
 ) -> dict[str, Any] | None:
-    """Return the values of one issue, or None if it can no longer be rendered."""
+    """Return the template values of one campaign, or None if its email can no longer be rendered."""
     try:
         shown = await archive_of(engine).render(issue, language, _around(engine, public_list, issue))
     except (InvalidTemplate, NotFound):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from mailwright.web.errors import BodyTooLarge
 
-# The maximum size of a form. One with a thousand lists is far smaller.
+# The maximum size of a form. Even a form with a thousand lists is far smaller.
 MAX_FORM_BYTES = 256 * 1024
 MAX_FIELDS = 4_000
 

@@ -21,7 +21,7 @@ def chosen_language(request: Request) -> str | None:
 
 
 def usual_language(request: Request, locale: str | None) -> str:
-    """Return the language without an explicit choice: the contact's, else the browser's."""
+    """Return the default language, without an explicit choice: the contact's, otherwise the browser's."""
     preferred = (locale or "", *_preferred(request.headers.get("accept-language", "")))
     return next((language for locale_ in preferred if (language := supported_language(locale_))), DEFAULT)
 

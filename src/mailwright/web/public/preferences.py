@@ -80,7 +80,7 @@ def preferences_page(
     changes: Sequence[Markup] | None = None,
     asks: bool = False,
 ) -> Response:
-    """`asks`: the page asks for the consent to tracking."""
+    """Render the preferences page. With `asks`, it asks for tracking consent."""
     return recipient_page(
         request,
         engine,

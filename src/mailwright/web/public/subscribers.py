@@ -43,7 +43,7 @@ class SubscriberLinks:
     confirm: str
 
     def in_language(self, language: str | None) -> "SubscriberLinks":
-        """Keep the chosen language in all links."""
+        """Return the same links with the chosen language added to each."""
         if language is None:
             return self
         return SubscriberLinks(
@@ -126,7 +126,7 @@ def recipient_page(
 
 async def tenant_named(engine: Engine, name: str) -> int:
     if not name.isascii() or not name.isprintable():
-        raise InvalidToken  # not a tenant name; some databases reject such text
+        raise InvalidToken  # Not a valid tenant name, and PostgreSQL rejects such text.
     try:
         return (await tenants.find(engine.database, name)).id
     except NotFound as error:

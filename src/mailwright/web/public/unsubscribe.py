@@ -27,7 +27,7 @@ from mailwright.web.state import EngineDep
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 PREFETCHES = ("prefetch", "prerender", "preview", "preload")
 
-# The fields that unsubscribe: of email programs (RFC 8058), and of the form in `templates/unsubscribe.html`.
+# Form fields that unsubscribe: the one that email clients send (RFC 8058) and the one in `templates/unsubscribe.html`.
 UNSUBSCRIBE_FIELDS = (("List-Unsubscribe", "One-Click"), ("confirm", "unsubscribe"))
 ONE_CLICK_NEEDED = "To unsubscribe, send a POST request with the form field List-Unsubscribe=One-Click."
 
@@ -43,7 +43,7 @@ async def open_link(request: Request, engine: EngineDep) -> Response:
         return await _unsubscribe(request, engine, recipient)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
-    # Do not ask again after unsubscribing: the language links lead here.
+    # Do not ask again after unsubscribing, because the language links lead to this page.
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
@@ -86,7 +86,11 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
     now = await contact_status.load_preferences(recipient.tenant_id, recipient.email)
     if is_blocked(now):
         if wants_json(request):
-            return problem(HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "This address is blocked for other reasons.")
+            return problem(
+                HTTPStatus.CONFLICT,
+                "ADDRESS_BLOCKED",
+                "This address is suppressed for another reason, for example a bounce. Contact the sender.",
+            )
         return recipient_page(request, engine, recipient, "blocked", locale=now.locale, here=None)
     if wants_json(request):
         return _done(recipient)
