@@ -9,7 +9,7 @@ from mailwright.content.mime import EmailAttachment, Enclosure, enclose
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaign_attachments
 
-# For one message, and for a campaign as a whole.
+# The limits apply to each message, and to each campaign as a whole.
 MAX_ATTACHMENTS: Final = 20
 MAX_ATTACHMENTS_BYTES: Final = 10 * 1024 * 1024
 # The limit for all cached enclosures together, except that the latest one is always kept.
@@ -17,7 +17,7 @@ MAX_CACHED_BYTES: Final = 32 * 1024 * 1024
 
 
 class EnclosureCache:
-    """Encoded attachments by their IDs; the least recently used are evicted. A stored attachment never changes."""
+    """LRU cache of encoded attachments by their IDs. It never goes stale, because stored attachments never change."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -13,9 +13,10 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate, TemplatePart
 from mailwright.content.template_markers import MarkedSource, find_code
 
-# The parsers are recursive, and a stack overflow would end the process. Real emails have about thirty levels.
+# Maximum nesting of elements: the parsers are recursive, and a stack overflow would end the process. Real emails have
+# about thirty levels.
 MAX_LEVELS = 200
-# Mostly in conditional comments: an email for Outlook has about a hundred elements in them.
+# Maximum number of elements in comments. An email for Outlook has about a hundred in conditional comments.
 MAX_IN_COMMENTS = 600
 
 
@@ -27,7 +28,7 @@ def compile_to_html(
     locale: str = "",
     images: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the HTML for the template store. Nothing is fetched: linked fonts and style sheets stay links.
+    """Return the HTML for the template store. Linked fonts and style sheets are not fetched and stay links.
 
     `images` maps the names that the source uses to the URLs of uploaded images.
     """
@@ -55,10 +56,10 @@ def image_names(source: str) -> frozenset[str]:
 
 
 def _from_mjml(marked: MarkedSource) -> str:
-    import mrml  # noqa: PLC0415 - two megabytes that only MJML needs
+    import mrml  # noqa: PLC0415 - takes 2 MB that only MJML needs
 
     _check_mjml(marked)
-    # Otherwise every recipient's program would load the font of the default style from Google.
+    # Remove the default fonts, because every recipient's email program would load them from Google.
     options = mrml.RenderOptions(fonts={})
     try:
         return mrml.to_html(marked.source, render_options=options).content
@@ -67,7 +68,7 @@ def _from_mjml(marked: MarkedSource) -> str:
 
 
 def _check_mjml(marked: MarkedSource) -> None:
-    """Raise for unknown elements and wrong end tags: the compiler would silently drop a part of the email."""
+    """Raise for unknown elements and wrong end tags, because the compiler would silently drop a part of the email."""
     source = _COMMENT.sub(lambda match: " " * len(match[0]), marked.source)
     opened: list[str] = []
     levels = 0
@@ -89,9 +90,9 @@ def _check_mjml(marked: MarkedSource) -> None:
             raise InvalidTemplate(f"</{name}> does not match an open element.", line=_line(marked, source, tag))
     if opened:
         raise InvalidTemplate(f"<{opened[-1]}> is not closed.")
-    # Whatever the compiler takes for a comment: with so few elements, its stack is sufficient.
+    # The compiler may parse the elements in comments. With at most this many, its stack is sufficient.
     if len(_TAG_START.findall(marked.source)) - len(_TAG_START.findall(source)) > MAX_IN_COMMENTS:
-        raise InvalidTemplate(f"More than {MAX_IN_COMMENTS} elements are inside comments.")
+        raise InvalidTemplate(f"More than {MAX_IN_COMMENTS} elements are inside comments. Remove some of them.")
 
 
 def _tags(marked: MarkedSource, source: str) -> Iterator[re.Match[str]]:
@@ -105,11 +106,11 @@ def _tags(marked: MarkedSource, source: str) -> Iterator[re.Match[str]]:
 
 
 def _too_deep(line: int | None = None) -> InvalidTemplate:
-    return InvalidTemplate(f"More than {MAX_LEVELS} elements are nested.", line=line)
+    return InvalidTemplate(f"Elements are nested more than {MAX_LEVELS} levels deep.", line=line)
 
 
 def _mjml_error(error: OSError, marked: MarkedSource) -> InvalidTemplate:
-    """Use the compiler's message, with the line of the author's source instead of a byte position."""
+    """Return the compiler's message, with the line in the author's source instead of a byte position."""
     message = _first_line(error)
     if not (position := _MJML_POSITION.search(message)):
         return InvalidTemplate(f"The MJML is not valid: {message}")
@@ -130,7 +131,7 @@ def _inline_styles(html: str) -> str:
 
 
 def _move_lists_around_loops(html: str, marked: MarkedSource) -> str:
-    """Make one list with a loop over its items, instead of one list per item."""
+    """Move the list element outside of the loop, so that the loop creates list items instead of one list per item."""
 
     def around(match: re.Match[str]) -> str:
         is_loop = _FOR.match(marked.code(int(match[2]))) and _END_FOR.match(marked.code(int(match[6])))
@@ -140,21 +141,21 @@ def _move_lists_around_loops(html: str, marked: MarkedSource) -> str:
 
 
 def _with_footer(body: str, marked: MarkedSource) -> str:
-    """Format what follows the last rule as small print if it contains the unsubscribe link."""
+    """Format the text after the last horizontal rule as small print if it contains the unsubscribe link."""
     content, rule, footer = body.rpartition("<hr />")
     is_footer = bool(rule) and "unsubscribe_url" in marked.put_back(footer)
     return f'{content}<hr class="footer" />{footer}' if is_footer else body
 
 
 def _with_title(html: str, title: str, locale: str) -> str:
-    """Fill an empty title and an unknown language. A title that is invalid or has unescaped values is omitted."""
+    """Set the title and language if they are missing. Omit a title that is invalid or has unescaped values."""
     if _is_template(title) and not any(word in code for code in find_code(title) for word in ("safe", "autoescape")):
         html = html.replace("<title></title>", f"<title>{_escape_text(title)}</title>", 1)
     return html.replace(' lang="und"', f' lang="{escape(locale)}"' if locale else "", 1)
 
 
 def _is_template(source: str) -> bool:
-    """Return whether the source is valid, so that an error of the subject is not reported for the body."""
+    """Return whether the source is a valid template, so that a subject's error is not reported as one of the body."""
     try:
         TemplatePart("subject", source)
     except InvalidTemplate:
@@ -163,7 +164,7 @@ def _is_template(source: str) -> bool:
 
 
 def _escape_text(source: str) -> str:
-    """Escape what is not template code."""
+    """Escape all text except template code."""
     escaped, rest = "", source
     for code in find_code(source):
         before, _, rest = rest.partition(code)
@@ -172,7 +173,7 @@ def _escape_text(source: str) -> str:
 
 
 def _check_levels(html: str) -> None:
-    """Count levels with a parser that follows the same rules as the inliner's, and is not recursive."""
+    """Raise if elements are nested too deeply, as counted by a non-recursive parser with the inliner's rules."""
     if html_rules.is_nested_too_deeply(html):
         raise _too_deep()
     tree = LexborHTMLParser(html)
@@ -208,7 +209,8 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _TAG_START = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>\"'<]*+)")
 _TAG = re.compile(_TAG_START.pattern + r"""(?:[^"'>/]|"[^"]*+"|'[^']*+'|/(?!>))*+(?P<empty>/?)>""", re.DOTALL)
 _MJML_POSITION = re.compile(r" at position (\d+):\d+")
-# A parser opens the table body at its first row: a loop that starts before that row would end inside the body.
+# A loop before the first row of a table. Parsers open the table body at that row, so the loop would start outside of
+# the body and end inside it.
 _LOOP_OVER_ROWS = re.compile(
     r"(<table\b[^<>]*>|</thead>)(\s*<!--mwk\d+k-->\s*(?:<!--mwk\d+k-->\s*)*<tr\b)", re.IGNORECASE
 )
@@ -232,8 +234,8 @@ _MJML = frozenset(_MJML_ELEMENTS.split())
 _inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, keep_link_tags=True)
 _markdown = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
 
-# Readable everywhere: one column, system fonts, and both colour schemes. The inlined styles are those of the light
-# scheme, so the dark one must override them.
+# The page for Markdown, readable in every email program: one column, system fonts, light and dark colour schemes. The
+# light scheme's styles are inlined, so the dark scheme must override them with !important.
 _PAGE = """<!DOCTYPE html>
 <html lang="und"><head><meta charset="utf-8">\
 <meta name="viewport" content="width=device-width, initial-scale=1">\

@@ -1,4 +1,4 @@
-"""Cache values that cost much to compute, within a number of bytes."""
+"""Cache values that are expensive to compute, up to a maximum size in bytes."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """Evicts the least recently used, and may be used from any thread. A value that alone exceeds the limit is kept."""
+    """Thread-safe LRU cache. The newest value is kept even if it alone exceeds the limit."""
 
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]) -> None:
         self._most_bytes = most_bytes
@@ -19,13 +19,13 @@ class BoundedCache(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """Return the value of a key, computed if it is not cached."""
+        """Return the cached value of a key; compute and cache it if it is missing."""
         try:
             self._values.move_to_end(key)
             return self._values[key]
         except KeyError:
             pass
-        # Computing takes long, and computing twice does no harm, so there is no lock around it.
+        # Compute without the lock, because it takes long and computing a value twice does no harm.
         value = compute()
         with self._lock:
             known = self._values.setdefault(key, value)

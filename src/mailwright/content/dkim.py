@@ -1,6 +1,6 @@
-"""DKIM signatures. RSA takes milliseconds, so sign in a thread.
+"""Sign emails with DKIM. An RSA signature takes milliseconds, so call this in a thread.
 
-`cryptography` releases the GIL while it signs, and nothing here is shared or changed between calls.
+`cryptography` releases the GIL while it signs, and calls share no mutable state.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from mailwright.domain.clock import Instant
 
 if TYPE_CHECKING:
-    from mailwright.content.dkim_key import DkimKey  # eight megabytes that only signing needs
+    from mailwright.content.dkim_key import DkimKey  # takes 8 MB that only signing needs
 
-# These are signed one time more than they occur, so that a second header added in transit breaks the signature.
+# The signature lists each of these once more than it occurs, so that a header added in transit breaks the signature.
 OVERSIGNED = (b"from", b"to", b"cc", b"subject", b"date", b"reply-to", b"mime-version", b"content-type")
 # Mailbox providers honour one-click unsubscribe only if both of its headers are signed.
 SIGNED = (
@@ -33,13 +33,13 @@ SIGNED = (
 
 
 class DkimSigner:
-    """Sign with every key: RSA for receivers that do not support Ed25519."""
+    """Signs with every key, because some receivers support only RSA and not Ed25519."""
 
     def __init__(self, keys: "Sequence[DkimKey]") -> None:
         self._keys = tuple(keys)
 
     def sign(self, content: bytes, now: Instant) -> bytes:
-        """Prepend one signature header per key. Relaxed: folding and white space may change in transit."""
+        """Prepend one signature header per key, with relaxed canonicalization: white space may change in transit."""
         head, _, body = content.partition(b"\r\n\r\n")
         fields = _relaxed_fields(head)
         names = _signed_names(fields)
@@ -93,7 +93,7 @@ def _signature_header(
 
 
 def _signed_lines(fields: list[tuple[bytes, bytes]], names: list[bytes]) -> list[bytes]:
-    """Return the signed lines. Of headers with the same name, the last comes first; missing ones are left out."""
+    """Return the lines to sign. Headers with the same name are taken from last to first; missing ones are skipped."""
     waiting: dict[bytes, list[bytes]] = {}
     for name, line in fields:
         waiting.setdefault(name, []).append(line)

@@ -1,4 +1,4 @@
-"""DKIM keys, loaded from PEM. A separate module, because `cryptography` is needed only with a key."""
+"""DKIM keys, loaded from PEM. This is a separate module, so that `cryptography` is imported only if a key is set."""
 
 import re
 from base64 import b64encode
@@ -25,7 +25,7 @@ class DkimKey:
 
     @classmethod
     def load(cls, pem: str, domain: str, selector: str) -> "DkimKey":
-        """Load an unencrypted private key. Problems are reported at start-up, not with the first email."""
+        """Load an unencrypted private key. Called at start-up, so that a wrong key is found before the first email."""
         try:
             domain = address.parse(f"postmaster@{domain}")[1]
         except address.InvalidAddress as error:
@@ -41,7 +41,7 @@ class DkimKey:
     def signature(self, digested: bytes) -> bytes:
         if isinstance(self.key, RSAPrivateKey):
             return self.key.sign(digested, padding.PKCS1v15(), hashes.SHA256())
-        # RFC 8463: Ed25519 signs the hash.
+        # RFC 8463: Ed25519 signs the SHA-256 hash instead of the text.
         return self.key.sign(sha256(digested).digest())
 
     def record(self) -> str:
@@ -63,7 +63,7 @@ def _private_key(pem: str) -> RSAPrivateKey | Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigurationInvalid("DKIM: the key is not a private key in PEM without a password") from error
+        raise ConfigurationInvalid("DKIM: the key cannot be loaded; use a PEM private key without password.") from error
     if isinstance(key, Ed25519PrivateKey):
         return key
     if not isinstance(key, RSAPrivateKey):

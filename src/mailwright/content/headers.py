@@ -1,4 +1,4 @@
-"""Header lines: 7-bit, folded, and encoded where needed. No field can add a header or a recipient."""
+"""Write header lines: 7-bit, folded, and encoded if needed. A value can never add another header or a recipient."""
 
 import re
 from base64 import b64encode
@@ -13,7 +13,7 @@ from mailwright.domain.errors import InvalidInput
 
 
 class InvalidHeader(InvalidInput, ValueError):
-    """This text is not allowed in a header."""
+    """A header name or value is not allowed."""
 
     code = "INVALID_HEADER"
 
@@ -24,7 +24,7 @@ class Mailbox(NamedTuple):
 
 
 class UnsubscribeTargets(NamedTuple):
-    """Where an email program unsubscribes with one click, or by email if it supports only that."""
+    """The List-Unsubscribe targets: a URL for one-click unsubscribe, and an optional mailto: address."""
 
     url: str
     mailto: str | None = None
@@ -34,9 +34,10 @@ _OURS = """
     apparently-to authentication-results bcc cc date delivered-to dkim-signature feedback-id from message-id
     mime-version received received-spf reply-to return-path sender subject to x-original-to
 """
-# Mailwright writes these itself, or they would add a recipient, forge a trace, or change how the content is read.
+# Headers that senders cannot set: Mailwright writes them itself, or they would add a recipient, forge a trace header,
+# or change how the content is parsed.
 RESERVED = frozenset(_OURS.split())
-# Commands for providers, which can even add recipients.
+# Prefixes of headers that are commands to a provider; some of them add recipients.
 PROVIDER_COMMANDS = ("x-mailgun-", "x-mc-", "x-mj-", "x-msys-api", "x-pm-", "x-ses-", "x-smtpapi")
 RESERVED_PREFIXES = ("arc-", "content-", "list-unsubscribe", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
 
@@ -44,7 +45,7 @@ RESERVED_PREFIXES = ("arc-", "content-", "list-unsubscribe", "resent-", "x-mailw
 MAX_LINE = 998
 PREFERRED_LINE = 76
 
-# Everything that some program takes for a line end, all other control characters, and surrogates.
+# Every character that some program treats as a line end, all other control characters, and surrogates.
 _UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NAMES = {"\r": "a line break", "\n": "a line break", "\0": "a NUL character"}
 _LINE_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
@@ -75,7 +76,7 @@ def find_unwritable(text: str) -> str | None:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise for every header that `custom_header` would refuse."""
+    """Raise if `custom_header` would refuse one of the headers."""
     for name, value in headers.items():
         custom_header(name, value)
 
@@ -93,7 +94,7 @@ def custom_header(name: str, value: str) -> str:
 def unstructured(name: str, text: str, *, field: str) -> str:
     """Return `Name: text` for free text. Non-ASCII text becomes encoded words."""
     if _PLAIN_TEXT.fullmatch(text) and "=?" not in text and len(name) + 2 + len(text) <= PREFERRED_LINE:
-        return f"{name}: {text}"  # most subjects, and nearly every other text
+        return f"{name}: {text}"  # Most subjects and nearly all other texts need no encoding.
     _check(field, text)
     text = text.replace("\t", " ")
     line = f"{name}: {text}"
@@ -107,7 +108,7 @@ def unstructured(name: str, text: str, *, field: str) -> str:
 
 
 def opaque(name: str, value: str, *, field: str) -> str:
-    """Return a machine-readable value on one line, never encoded. One-click unsubscribe depends on it."""
+    """Return a header with a machine-readable value on one line, never encoded, as one-click unsubscribe requires."""
     line = f"{name}: {value}"
     if not _OPAQUE.fullmatch(value) or len(line) > MAX_LINE:
         raise InvalidHeader(f"{field} must be one line of visible ASCII characters.", field=field)
@@ -126,7 +127,7 @@ def mailbox(name: str, box: Mailbox, *, field: str) -> str:
 
 
 def list_unsubscribe(unsubscribe: UnsubscribeTargets) -> str:
-    """Return both headers of RFC 8058, each on one line: folded or encoded, programs do not understand them."""
+    """Return both headers of RFC 8058, each on one line, because programs do not parse folded or encoded ones."""
     if not unsubscribe.url.startswith(("https://", "http://")):
         raise InvalidHeader("The unsubscribe URL must begin with https:// or http://.", field="unsubscribe")
     url, mailto = unsubscribe
@@ -139,7 +140,7 @@ def list_unsubscribe(unsubscribe: UnsubscribeTargets) -> str:
 
 
 def list_id(list_key: str, sender: str, tenant: str | None = None) -> str:
-    """Return `<weekly.example.com>` (RFC 2919), the same for every email of a list, for filters of recipients."""
+    """Return `<weekly.example.com>` (RFC 2919), the same for every email of a list, so that recipients can filter."""
     domain = _ascii_domain(addresses.domain_of(sender))
     return f"<{list_key}.{domain}>" if tenant is None else f"<{list_key}.{tenant}.{domain}>"
 
@@ -152,7 +153,7 @@ def message_id(outbox_id: str, domain: str) -> str:
 def message_id_line(identity: str) -> str:
     line = f"Message-ID: {identity}"
     if not _MESSAGE_ID.fullmatch(identity) or len(line) > MAX_LINE:
-        raise InvalidHeader("A message ID looks like <id@example.com>.", field="message_id")
+        raise InvalidHeader("The message ID must look like <id@example.com>.", field="message_id")
     return line
 
 
@@ -160,7 +161,7 @@ def date_line(instant: Instant) -> str:
     return _date_line(instant // 1000)
 
 
-# The emails of a batch leave within a second or two.
+# Cached, because the emails of a batch are built within a second or two and share their dates.
 @lru_cache(maxsize=64)
 def _date_line(seconds: int) -> str:
     time = gmtime(seconds)
@@ -194,7 +195,7 @@ def _mailbox(box: Mailbox, start: int, field: str) -> str:
 
 
 def _address(text: str, field: str) -> str:
-    # Nearly every address is already in its final form, and the full parser takes as long as the rest of an email.
+    # Nearly every address is already normalized, and the full parser takes as long as building the rest of the email.
     if len(text) <= addresses.MAX_LENGTH and _PLAIN_ADDRESS.fullmatch(text):
         return text
     _check(field, text)
@@ -224,11 +225,11 @@ def _encoded_words(text: str, start: int) -> str:
 
 
 def _split_text(text: str, start: int) -> Iterable[bytes]:
-    """Split into pieces whose encoded words end before column 76; 12 characters of a word are its syntax."""
+    """Split into pieces whose encoded words end before column 76. Each word has 12 characters of syntax."""
     rest, room = text.encode(), max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
     while len(rest) > room:
         end = room
-        while rest[end] & 0xC0 == 0x80:  # inside a character
+        while rest[end] & 0xC0 == 0x80:  # Do not split a UTF-8 character.
             end -= 1
         yield rest[:end]
         rest, room = rest[end:], 45
@@ -236,7 +237,7 @@ def _split_text(text: str, start: int) -> Iterable[bytes]:
 
 
 def _fold(line: str) -> str:
-    """Fold at single spaces only: a line of nothing but spaces would end the header for some programs."""
+    """Fold at single spaces only, because some programs treat a line of spaces as the end of the headers."""
     lines, start, last = [], 0, None
     for space in _FOLD.finditer(line, line.index(": ") + 2):
         if space.start() - start > PREFERRED_LINE and last is not None:

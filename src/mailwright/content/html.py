@@ -17,25 +17,25 @@ _WORDS_NAMES_AND_MEASURES = """
     face for headers height hreflang hspace id itemprop label lang media name nowrap placeholder prompt rel role rows
     rowspan scope size span start summary tabindex target title type valign value vspace width wrap
 """
-# Never a URL: a title may well begin with "JavaScript: the good parts".
+# Attributes that never contain a URL: a title may begin with "JavaScript: the good parts".
 TEXT_ATTRIBUTES = frozenset(_WORDS_NAMES_AND_MEASURES.split())
 
-# Comments may contain HTML with further comments; nobody needs more levels.
+# Comments may contain HTML with further comments; real emails need fewer levels than this.
 MAX_DEPTH = 8
-# Each comment is parsed on its own. Emails for Outlook have about a hundred.
+# Each comment is parsed separately. Emails for Outlook have about a hundred comments.
 MAX_COMMENTS = 1_000
 MAX_OPEN_ELEMENTS = 3_000
-# The longest event name has 24 letters; a longer attribute is not a handler.
+# The longest event name has 24 letters, so a longer attribute is not an event handler.
 MAX_HANDLER_LENGTH = 60
 MAX_HANDLER_BYTES = 4 * MAX_HANDLER_LENGTH
 
 
-# Stands for content that was not parsed because of a limit.
+# The tag that represents content that was not parsed because of a limit.
 UNREAD = "#too-much"
 
 
 class HtmlValue(NamedTuple):
-    """A text in parsed HTML: the value of an attribute, or (without an attribute) the text in an element."""
+    """A text in parsed HTML: the value of an attribute, or the text in an element if `attribute` is None."""
 
     tag: str
     attribute: str | None
@@ -52,12 +52,12 @@ class _Judged(NamedTuple):
     characters: int
 
 
-# Messages often have the same content: a notice to all users, sent one by one.
+# Results are cached, because messages often share content, for example a notice to all users, sent one by one.
 _judged = BoundedCache[_Judged](4 * 1024 * 1024, lambda judged: 2 * judged.characters + 256)
 
 
 def _find_problem(html: str) -> str | None:
-    # HTML knows upper and lower case of ASCII letters only, and bytes are searched several times faster than text.
+    # HTML ignores case for ASCII letters only, and searching bytes is several times faster than searching text.
     lowered = html.encode("utf-8", "replace").lower()
     if len(lowered) > MAX_BYTES:
         return f"The HTML has {len(lowered)} bytes; at most {MAX_BYTES} are allowed."
@@ -69,7 +69,7 @@ def _find_problem(html: str) -> str | None:
 
 
 def dangerous_url(url: str) -> str | None:
-    """Return the scheme that would run code, or None. Control characters are dropped first, as browsers do."""
+    """Return the URL's scheme if it would run code, or None. Ignores control characters, as browsers do."""
     if url.startswith(_HARMLESS):
         return None
     stripped = url.translate(_NO_CONTROLS).lower()
@@ -80,9 +80,9 @@ def dangerous_url(url: str) -> str | None:
 def html_values(html: str, depth: int = 0) -> Iterator[HtmlValue]:
     """Yield every text and attribute that some email program may read in this HTML.
 
-    It is parsed in three ways, because email programs differ: without scripts, with scripts (`noscript` is then text),
-    and with every tag taken literally: a tree drops a table row outside of a table, while Outlook, which reads the
-    inside of conditional comments, does not.
+    The HTML is parsed in three ways, because email programs differ: without scripts, with scripts (`noscript` is then
+    text), and with every tag taken literally. The last way finds a table row outside of a table, which a parsed tree
+    drops, but Outlook, which also reads conditional comments, does not.
     """
     yield from _read(LexborHTMLParser(html), depth)
     if "noscript" in html.lower():
@@ -97,17 +97,18 @@ _DANGEROUS = re.compile(
     r"((?:java|vb|live)script:|data:(?:text/(?:html|xml)|application/(?:xhtml\+)?xml|image/svg\+xml))", re.IGNORECASE
 )
 _SCRIPT_ELEMENT = re.compile(rb"<[^\s<>]*script")
-# The pattern starts with "on" and looks behind, so that the search jumps from one "on" to the next. The length of the
-# name is limited, because otherwise a text full of beginnings would take quadratic time.
+# The pattern starts with "on" and uses a lookbehind, so that the search jumps from one "on" to the next. The name has
+# a maximum length, because a text with many "on" and no "=" would otherwise take quadratic time.
 _HANDLER = re.compile(rb"""on(?<=[\s/"'\0]on)[^\s=>/]{1,%d}\s*=""" % MAX_HANDLER_BYTES)
-# Entities for ASCII letters, the colon and what is dropped around them: no other can be part of a scheme.
+# Entities for ASCII letters, the colon, and the characters that browsers ignore in a scheme. No other entity can be
+# part of a scheme.
 OBFUSCATING_ENTITY = re.compile(
     rb"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
     rb"|colon|tab|newline)"
 )
 _DATA_URL = re.compile(rb"data:(?!image/(?!svg)|font/)")
 
-# These contain text, not tags, and must keep their names to be parsed that way.
+# The elements that this pattern excludes contain text, not tags. They must keep their names to be parsed as such.
 _TAG_START = re.compile(
     r"<(/?)(?!(?:title|textarea|style|xmp|iframe|noembed|noframes|plaintext)\b)(?=[a-z])", re.IGNORECASE
 )
@@ -118,8 +119,8 @@ _INVISIBLE = re.compile(
     "[\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\x00]+"
 )
 _IMAGES = "img, svg, picture, video, input[type=image], [background]"
-# A closing tag of an element that shows text, right after a visible character. Spaces beyond ASCII end in the bytes
-# that are excluded as well; other characters that end in them are left to the parser.
+# A closing tag of an element that shows text, right after a visible character. The excluded bytes include the last
+# bytes of non-ASCII spaces. Text that ends in another character with such a last byte is left to the parser.
 _VISIBLE = re.compile(
     rb"</(?<=[^\s<>;&\x80-\x8a\x9f\xa0\xa8\xa9\xaf]</)(?:p|td|th|a|h[1-6]|li|div|span|strong|b|em|i)>"
 )
@@ -127,22 +128,22 @@ _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|sour
 
 
 def is_suspicious(html: str, lowered: bytes) -> bool:
-    """Return whether parsing could find anything. False is a cheap proof; True proves nothing.
+    """Return whether the HTML must be parsed. False proves that it is harmless; True does not prove a problem.
 
     A script element needs its name spelled out, because tag names contain no entities. A handler needs `on` after a
     space, a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may contain
-    entities, and tabs, breaks and controls in between: with all of those resolved it becomes visible. CSS
-    escapes have rules of their own, so they are always parsed, and so is `srcdoc`. `lowered` is the HTML in UTF-8, with
-    ASCII letters in lower case: parsers know no other case of names and schemes.
+    entities, and tabs, line breaks and control characters anywhere inside it; all of these are resolved before the
+    search. HTML with CSS escapes or `srcdoc` is always parsed. `lowered` is the HTML in UTF-8 with ASCII letters in
+    lower case, because names and schemes ignore the case of ASCII letters only.
     """
     if b"script" in lowered and _SCRIPT_ELEMENT.search(lowered):
         return True
     if _HANDLER.search(lowered) or b"srcdoc" in lowered or b"\\" in lowered:
         return True
-    # From the original, because `&Tab;` is an entity and `&tab;` is not.
+    # Use the original HTML, because `&Tab;` is an entity and `&tab;` is not.
     is_obfuscated = b"&" in lowered and OBFUSCATING_ENTITY.search(lowered)
     resolved = unescape(html).lower().encode("utf-8", "replace") if is_obfuscated else lowered
-    # A break inside a word hides it, so all breaks are removed. That can only join more words than there were.
+    # A line break inside a scheme hides it, so remove all breaks. This can only add matches, never hide one.
     joined = resolved.translate(None, _CONTROLS)
     return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
 
@@ -159,9 +160,9 @@ def _problem_of(place: HtmlValue) -> str | None:
     if attribute is None:
         return _problem_in_text(tag, value)
     if attribute.startswith("on") and 2 < len(attribute) <= MAX_HANDLER_LENGTH + 2:
-        return f"The HTML has a handler: {attribute}= on <{tag}>."
+        return f"The HTML has an event handler: {attribute}= on <{tag}>. Remove it."
     if attribute == "srcdoc":
-        return f"The HTML has an embedded document: srcdoc= on <{tag}>."
+        return f"The HTML has an embedded document in srcdoc= on <{tag}>. Remove it."
     for url in _urls(tag, attribute, value):
         scheme = dangerous_url(url)
         if scheme and not (tag == "img" and "svg" in scheme):
@@ -171,7 +172,7 @@ def _problem_of(place: HtmlValue) -> str | None:
 
 def _problem_in_text(tag: str, value: str) -> str | None:
     if tag.rpartition(":")[2] == "script":
-        return "The HTML has a <script> element."
+        return "The HTML has a <script> element. Remove it."
     if tag == "style" and (scheme := _scheme_in_css(value)):
         return f"The HTML has a {scheme} URL in a <style> element."
     if tag == UNREAD:
@@ -186,7 +187,7 @@ def _urls(tag: str, attribute: str, value: str) -> list[str]:
         return [part.strip() for part in value.split(",")]
     if tag == "meta":
         return [_REFRESH.sub("", value, count=1)]
-    # A SVG animation sets another attribute to its values.
+    # `values` of an SVG animation contains values for another attribute.
     if attribute == "values":
         return value.split(";")
     return [] if attribute in TEXT_ATTRIBUTES or attribute.startswith(("aria-", "data-")) else [value]
@@ -208,7 +209,10 @@ def _css_character(escape: re.Match[str]) -> str:
 
 
 def _read(tree: LexborHTMLParser, depth: int) -> Iterator[HtmlValue]:
-    """Start at the document node, because comments may be outside of <html>. Templates are separate trees."""
+    """Yield all texts and attributes, starting at the document node, because comments may be outside of <html>.
+
+    Template elements are separate trees.
+    """
     document = tree.root.parent if tree.root is not None else None
     trees = [document, *tree.template_fragments()] if document is not None else []
     comments = 0
@@ -243,7 +247,7 @@ def _read_node(node: LexborNode) -> Iterator[HtmlValue]:
 
 
 def _is_blank(html: str, lowered: bytes) -> bool:
-    # Nearly every email needs no parsing: after the last element that can hide text, any text is visible.
+    # Nearly every email needs no parsing: any text after the last element that can hide text is visible.
     hidden_from = max([lowered.rfind(start) for start in (b"<!--", b"<style", b"<title", b"<template")])
     hidden_until = max([lowered.rfind(end) for end in (b"-->", b"</style", b"</title", b"</template")])
     if hidden_from <= hidden_until and _VISIBLE.search(lowered, hidden_until + 1):
@@ -256,7 +260,7 @@ def _is_blank(html: str, lowered: bytes) -> bool:
 
 
 def is_nested_too_deeply(html: str) -> bool:
-    """Count open elements. The parser takes quadratic time in the depth: 100,000 levels take 40 seconds."""
+    """Return whether too many elements are open at once. The parser takes quadratic time: 40 s for 100,000 levels."""
     if html.count("<") < MAX_OPEN_ELEMENTS:
         return False
     left_open: Counter[str] = Counter()

@@ -20,7 +20,8 @@ from mailwright.storage.tables import images
 
 MAX_BYTES = 5 * 1024 * 1024
 
-# Detected by their first bytes. SVG is not supported: it can contain scripts, and few email programs show it.
+# The media type is detected by the file signature. SVG is not supported, because it can contain scripts and few email
+# programs show it.
 MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 FILE_NAME = re.compile(r"([0-9a-f]{64})\.(png|jpg|gif|webp)", re.ASCII)
 
@@ -33,7 +34,7 @@ class UnsupportedImage(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`name` is what authors write. The URL contains a hash of the content, so that another image has another URL."""
+    """An image. Authors use its `name`; its URL contains a hash of the content, so that a new image has a new URL."""
 
     name: str
     digest: str
@@ -56,7 +57,7 @@ class ImageStore:
         self._folder = folder
 
     async def put(self, tenant_id: int, name: str, content: bytes) -> Image:
-        """Store an image under a name. Template versions that used another image of this name keep it."""
+        """Store an image under a name. Existing template versions keep the image that had this name before."""
         _check_name(name)
         if len(content) > MAX_BYTES:
             raise InvalidInput(f"An image can have at most {MAX_BYTES // 1024**2} MB.", field="body")
@@ -68,7 +69,7 @@ class ImageStore:
         values = {column: getattr(image, column) for column in _COLUMNS}
         try:
             await self._name(tenant_id, values)
-        except IntegrityError:  # Another upload used the name at the same time; this one is newer.
+        except IntegrityError:  # Another upload used the name at the same time. Retry, so that this one is the newest.
             await self._name(tenant_id, values)
         return image
 
@@ -124,13 +125,13 @@ _BEGINNINGS = (
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            "An image name has letters, digits, dots, hyphens and underscores, and ends in .png, .jpg, .gif or .webp.",
+            "An image name must end in .png, .jpg, .gif or .webp, and may contain letters, digits, dots, - and _.",
             field="name",
         )
 
 
 def _write_file(file: Path, content: bytes) -> None:
-    """Write the file completely or not at all: it gets its name when all of it is on disk."""
+    """Write the file atomically: write and flush a temporary file, then rename it."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)

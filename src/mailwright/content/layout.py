@@ -1,7 +1,7 @@
-"""Layouts: a template is laid out once, and the email of a recipient is a single join of prepared pieces.
+"""Layouts: a template is prepared once, and each recipient's email is a single join of the prepared pieces.
 
-Parts that only put variables between fixed text are encoded at compile time, with slots for the values. Other parts are
-rendered by the engine for each recipient. Both ways give the same email.
+Parts that consist of fixed text and variables are encoded at compile time, with slots for the values. The template
+engine renders other parts for each recipient. Both ways produce the same email.
 """
 
 import re
@@ -54,7 +54,7 @@ MAX_CACHE_BYTES = 32 * 1024 * 1024
 
 
 class _Size(NamedTuple):
-    """The approximate memory of a layout, as measured."""
+    """Measured sizes from which the memory of a layout is estimated."""
 
     own_bytes: int
     bytes_of_character: int
@@ -86,17 +86,17 @@ class SharedHeaders:
 
 
 class Layout:
-    """Compiled once and used from any thread: filling changes nothing in it."""
+    """A compiled template. It is immutable, so any thread can fill it."""
 
     def __init__(self, template: Template, shared: SharedHeaders, links: LinkRewriter | None = None) -> None:
-        """`links`: replaces the links of the HTML, so that clicks are recorded. The text part keeps its links."""
+        """Prepare the layout. `links` replaces the HTML's links to record clicks; the text part keeps its links."""
         self.variables = template.variables
         self._links = links
         subject, plan = template.subject.flat, _make_plan(template, links)
         self._sources = [
             None if part is None else part.source for part in (template.subject, template.html, template.text)
         ]
-        # A layout of prepared pieces needs no template any more, which would take most of its memory.
+        # Drop the template if all parts are prepared, because it would take most of the layout's memory.
         self._compiled = template if subject is None or plan is None else (subject, plan)
         size = _IN_PIECES if self.is_flat else _COMPILED
         self.size_bytes = size.own_bytes + size.bytes_of_character * sum(len(source or "") for source in self._sources)
@@ -114,7 +114,7 @@ class Layout:
         text: str | None = None,
         links: LinkRewriter | None = None,
     ) -> "Layout":
-        """Compile a template. All of its problems are raised here, except those that depend on a value."""
+        """Compile a template. Raises every problem of the template, except those that depend on a value."""
         return cls(Template(subject=subject, html=html, text=text), shared, links)
 
     @property
@@ -130,7 +130,8 @@ class Layout:
     ) -> bytes:
         """Return the complete email for one recipient, with the attachments that all recipients share.
 
-        `tracked`: whom the tracked links name. None if the layout has none, or if they name nobody.
+        `tracked` is the recipient that the tracked links identify. It is None if there are no tracked links or if they
+        are anonymous.
         """
         if enclosure is None:
             return self._fill(recipient, values, b"", tracked)
@@ -185,44 +186,44 @@ class Layout:
 
 
 class LayoutCache(BoundedCache[Layout]):
-    """Cache of layouts by version ID, which evicts the least recently used.
+    """LRU cache of layouts by version ID.
 
-    Workers process the variants of an article in any order: with fewer layouts than variants, each email would
-    compile its own. There is room for more than a thousand layouts of the usual size.
+    Workers process the variants of an article in any order. If the cache held fewer layouts than there are variants,
+    every email would compile its own layout. There is room for more than a thousand layouts of the usual size.
     """
 
     def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
         super().__init__(most_bytes, lambda layout: layout.size_bytes)
 
 
-# The boundary needs no message ID: it cannot occur in encoded text, so one boundary serves every email.
+# The MIME boundary cannot occur in encoded text, so every email can use the same one.
 _IDENTITY = "layout"
 _SOFT_BREAK = b"=\r\n"
 
-# Mostly names and numbers: neither escaping nor encoding changes them, and they fit on a line.
+# Values that neither escaping nor encoding changes and that fit on a line: most names and numbers.
 _SAME_EVERYWHERE = re.compile(r"[A-Za-z0-9_:,!+-](?:[ A-Za-z0-9_:,.!+@-]{0,60}[A-Za-z0-9_:,!+-])?")
-# What is cached for the next recipient: short values, and the beginnings of links.
+# The maximum lengths of values and of the beginnings of links that are cached for the next recipients.
 _SHORT = 64
 _LONGEST_START = 512
 _TOKEN_LINE = 72
 _TOKEN = re.compile(rf"[A-Za-z0-9_.-]{{0,{2 * _TOKEN_LINE}}}")
 _LETTER_MARK = f"x{MARK_START} "
 _SPACED_MARK = re.compile(f"{_LETTER_MARK}(\\d+) {MARK_END}")
-# A value could complete an entity: `&` and `#106;` make a letter.
+# Text before a slot that a value could complete to an entity: `&` and `#106;` make a letter.
 _OPEN_ENTITY = re.compile(r"&[#\w]*$")
 _SCHEME_IS_OVER = re.compile("[:/?#]")
 _PATH_BEGINS = re.compile("[/?#]")
-# Entities are not resolved inside these, or the content was not parsed.
+# Elements in which entities are not resolved, and the tag of content that was not parsed.
 _UNESCAPED_TEXT = frozenset(
     [html_rules.UNREAD, "style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"]
 )
-# Attributes with a syntax of their own, of which a URL is only a part.
+# Attributes with their own syntax, in which a URL is only a part of the value.
 _COMPOSED = frozenset(["style", "srcset", "imagesrcset", "srcdoc", "values", "ping", "archive"])
 
 
-# The variables with the recipient's own pages, which are never tracked.
+# The variables that link to the recipient's own pages, which are never tracked.
 RECIPIENT_LINKS = ("unsubscribe_url", "preferences_url", "web_view_url")
-# The values of tracked links. No variable has such a name.
+# The names of the values in tracked links. They contain a mark, so no variable can have the same name.
 _RECIPIENT_PART: Path = (f"{MARK_START}recipient",)
 _PERSONAL_LINK = f"{MARK_START}link"
 
@@ -238,7 +239,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _TrackedHtml:
-    """The HTML with tracked links: its slots, and the links that contain values of the recipient."""
+    """The HTML with tracked links, and the links that contain values of the recipient."""
 
     html: FlatTemplate
     links: LinkRewriter
@@ -268,13 +269,13 @@ class _Plan:
         addresses: tuple[Path, ...],
         tracked: _TrackedHtml | None,
     ) -> None:
-        """`addresses`: values that are the whole address of a link, which is not written if they are empty."""
+        """Prepare the pieces. `addresses` are variables that are the whole address of a link, omitted if empty."""
         self.addresses = addresses
         self._tracked = tracked
         self._fixed = tuple(fixed)
         self._slots = slots
         self._pick = _value_picker([slot.path for slot in slots])
-        # The head, the fixed pieces, then each slot's value as HTML and as text; the order picks from these.
+        # Picks from a list of the head, the fixed pieces, and each slot's value as HTML and as text.
         self._arrange = itemgetter(*order)
 
     def personal_values(self, recipient: TrackedRecipient, values: Values) -> dict[str, str]:
@@ -313,7 +314,7 @@ def _value_picker(paths: list[Path]) -> Callable[[Values], Iterable[Any]]:
         try:
             return at_once(values)
         except LookupError:
-            return carefully(values)  # reports which one is missing
+            return carefully(values)  # raises an error that names the missing value
 
     return quickly
 
@@ -328,14 +329,14 @@ def _encode(value: str) -> tuple[bytes, bytes]:
     return encoded, encoded if escaped is value else mime.quoted_printable(value)
 
 
-# Names, towns and plans repeat: a cached value takes 0.1 µs instead of 1 to 3.
+# Values such as names, towns and plans repeat. A cached value takes 0.1 µs instead of 1 to 3 µs.
 _cached_value = lru_cache(maxsize=4_096)(_encode)
 
 
 def _cached_link(value: str) -> tuple[bytes, bytes]:
-    """Encode a link with a cached beginning: links of recipients differ only in their last one or two values.
+    """Encode a link with a cached beginning, because the recipients' links differ only in their last values.
 
-    Takes 2 to 5 µs, not 5 to 19.
+    This takes 2 to 5 µs instead of 5 to 19 µs.
     """
     cut = max(value.rfind("/"), value.rfind("=")) + 1
     joint = value.rfind("&", 0, cut)
@@ -355,7 +356,7 @@ def _cached_link(value: str) -> tuple[bytes, bytes]:
 
 
 def _encode_token(token: str) -> bytes | None:
-    """Encode a token on lines of its own; return None if it needs more than that. No line may begin with a dot."""
+    """Put a token on one or two separate lines. Return None if it needs encoding or a line would begin with a dot."""
     if not _TOKEN.fullmatch(token) or token[:1] == "." or token[_TOKEN_LINE : _TOKEN_LINE + 1] == ".":
         return None
     end = f"=\r\n{token}" if len(token) <= _TOKEN_LINE else f"=\r\n{token[:_TOKEN_LINE]}=\r\n{token[_TOKEN_LINE:]}"
@@ -381,7 +382,7 @@ def _fill_subject(flat: FlatTemplate, values: Values) -> str:
 
 
 def _make_plan(template: Template, links: LinkRewriter | None) -> _Plan | None:
-    """Return None if a part needs the engine for every recipient."""
+    """Prepare all parts of the template. Return None if the engine must render a part for every recipient."""
     html = template.html.flat if template.html else None
     if template.html and html is None:
         return None
@@ -397,7 +398,7 @@ def _make_plan(template: Template, links: LinkRewriter | None) -> _Plan | None:
 
 
 def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
-    """Replace the links of the HTML: one slot for the recipient, and one for each link with values of theirs."""
+    """Replace the links of the HTML by slots: one for the recipient's token, one for each link with their values."""
     paths = [*html.paths, _RECIPIENT_PART]
     end = f"{MARK_START}{len(html.paths)}{MARK_END}" if links.is_individual else ""
     personal: dict[Path, FlatTemplate] = {}
@@ -423,7 +424,7 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
 
 
 def _derive_text(html: FlatTemplate | None) -> tuple[FlatTemplate | None, tuple[Path, ...]]:
-    """Return the text of the HTML with the slots still in it, and the slots that are a whole address."""
+    """Derive the text from the HTML with its slots, and return it with the slots that are a whole link address."""
     if html is None:
         return FlatTemplate(("",), ()), ()
     marked = _with_marks(html, f"{MARK_START}{{}}{MARK_END}")
@@ -437,7 +438,10 @@ def _derive_text(html: FlatTemplate | None) -> tuple[FlatTemplate | None, tuple[
 
 
 def _text_may_be_address(shown: str, address: str) -> bool:
-    """Return whether values decide if the text of a link is empty or its address, which is then written once."""
+    """Return whether a link's text can be empty or equal to its address, depending on the values.
+
+    The plain text then contains the address only once, so the engine must render it.
+    """
     if MARK_START not in shown + address:
         return False
     fixed = "".join(split_marks(shown)[0]).strip()
@@ -453,8 +457,8 @@ def _with_marks(flat: FlatTemplate, mark: str) -> str:
 def _url_slots(html: FlatTemplate) -> frozenset[int] | None:
     """Return the slots that begin a URL, or None if a value could do more than fill a text or one attribute.
 
-    A mark has a space on either side of its number: outside of quotes it falls apart, and is not found as a whole.
-    It begins with a letter: right after a `<` it makes a tag, as a value would.
+    A mark has a space on either side of its number, so that outside of quotes it is parsed as several attributes and
+    not found as a whole. It begins with a letter, so that right after a `<` it makes a tag, as a value would.
     """
     if any(_OPEN_ENTITY.search(piece) for piece in html.pieces[:-1]):
         return None
@@ -529,14 +533,14 @@ def _encode_plan(
 
 
 class _ValueSlot(NamedTuple):
-    """A value in the layout, and in which of its two forms."""
+    """A slot of the layout, and whether its value is written as HTML or as text."""
 
     path: Path
     as_html: bool
 
 
 def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _ValueSlot]:
-    """Put every value on lines of its own, between soft breaks that recipients do not see, so that any length fits."""
+    """Put every value on separate lines between soft line breaks, which recipients do not see, so any length fits."""
     last = len(flat.pieces) - 1
     for number, piece in enumerate(flat.pieces):
         fixed = mime.quoted_printable(piece)

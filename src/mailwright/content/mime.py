@@ -35,7 +35,7 @@ class EmailAttachment:
     filename: str
     content_type: str
     content: bytes
-    # With a content ID the HTML can show it inline: <img src="cid:logo">.
+    # If set, the HTML can show the attachment inline: <img src="cid:logo">.
     content_id: str | None = None
 
 
@@ -53,7 +53,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class EmailParts:
-    """Everything an email consists of. Blind copies are not part of it: only the envelope names them."""
+    """All parts of an email. Bcc recipients are not included, because they appear only in the envelope."""
 
     message_id: str
     date: Instant
@@ -73,13 +73,13 @@ class EmailParts:
 
 
 def build_email(email: EmailParts) -> bytes:
-    """Write headers, then text and HTML as alternatives, inline images beside the HTML, and attachments around all."""
+    """Write the headers, text and HTML as alternatives, inline images related to the HTML, and other attachments."""
     content = b"\r\n".join([_head(email).encode("ascii"), _body(email)])
     return content if content.endswith(b"\r\n") else content + b"\r\n"
 
 
 def enclose(attachments: Sequence[EmailAttachment]) -> Enclosure:
-    """Encode attachments for many emails. Inline images stand beside the whole body, which shows them by content ID."""
+    """Encode attachments for many emails. Inline images are related to the whole body, which refers to content IDs."""
     inline = [_attachment(attachment) for attachment in attachments if attachment.content_id is not None]
     attached = [_attachment(attachment) for attachment in attachments if attachment.content_id is None]
     body = _ENCLOSED
@@ -92,7 +92,7 @@ def enclose(attachments: Sequence[EmailAttachment]) -> Enclosure:
 
 
 def boundary(kind: str, identity: str) -> str:
-    """Return a boundary that cannot occur in the parts: `=_` is neither quoted-printable nor base64."""
+    """Return a boundary that cannot occur in the parts, because `=_` is neither quoted-printable nor base64."""
     return f"=_{kind}_{blake2b(identity.encode(), digest_size=12).hexdigest()}"
 
 
@@ -106,7 +106,7 @@ def text_part(subtype: str, content: str) -> bytes:
 
 
 def quoted_printable(content: str) -> bytes:
-    """Encode as quoted-printable. No line is longer than 75, so that `=` may follow."""
+    """Encode as quoted-printable. Lines have at most 75 characters, so that a soft break (`=`) may follow."""
     if _UNCHANGED.fullmatch(content):
         return content.encode("ascii")
     return _quoted_printable(_encode_lines(content))
@@ -118,16 +118,16 @@ def alternative(identity: str, parts: Iterable[bytes]) -> bytes:
 
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:; ?[a-z-]+=[A-Za-z0-9._-]{1,64})?")
 _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
-# RFC 2046 does not allow base64 in these. The file name still shows the type.
+# RFC 2046 forbids base64 in these types, so they are sent as generic binary; the file name still shows the type.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
-# A boundary cannot occur in encoded text, so one serves every email.
+# A boundary cannot occur in encoded text, so every email can use the same one.
 _CONTENT = "content"
 MAX_CACHED_BODIES = 8 * 1024 * 1024
-# One boundary serves every email with the same attachments; the mark stands for the body of each.
+# Every email with the same attachments uses the same boundary; the mark is the place of each email's body.
 _ENCLOSURE = "enclosure"
 _ENCLOSED = b"@@"
-# Most values: one short line of visible characters that needs no encoding.
+# Values that need no encoding: one short line of visible characters, as most values are.
 _UNCHANGED = re.compile(r"[!-\-/-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
 # One less than allowed, because a soft line break may follow.
 _LONGEST_ENCODED_LINE = 75
@@ -137,7 +137,7 @@ _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9!#$&+^_`{}~ .,;@()\[\]=-]{1,54}")
 
 
 def _head(email: EmailParts) -> str:
-    """Return all headers except those of the content, without the last line end."""
+    """Return all headers except the Content-* headers, without the last line end."""
     lines = [
         headers.mailboxes("From", [email.sender], field="from"),
         headers.mailboxes("To", [email.to], field="to"),
@@ -195,7 +195,7 @@ class _Body(NamedTuple):
     characters: int
 
 
-# Messages often have the same content: a notice to all users, sent one by one.
+# Bodies are cached, because messages often share content, for example a notice to all users, sent one by one.
 _bodies = BoundedCache[_Body](MAX_CACHED_BODIES, lambda body: len(body.content) + 2 * body.characters)
 
 
@@ -222,7 +222,7 @@ def _attachment(attachment: EmailAttachment) -> bytes:
     more = ""
     if attachment.content_id is not None:
         if not _CONTENT_ID.fullmatch(attachment.content_id):
-            raise InvalidHeader("A content ID is a word of ASCII characters.", field="attachments.content_id")
+            raise InvalidHeader("A content ID must be one word of ASCII characters.", field="attachments.content_id")
         disposition = "inline"
         more = f"Content-ID: <{attachment.content_id}>\r\n"
     more += f"Content-Disposition: {disposition}{_filename(attachment.filename)}\r\n"
@@ -244,7 +244,7 @@ def _filename(name: str) -> str:
 
 
 def _percent_pieces(encoded: str) -> Iterable[str]:
-    """Encode as RFC 2231 pieces: the first one names the character set, and no `%41` is split."""
+    """Encode as RFC 2231 pieces. The first piece states the character set, and no escape such as `%41` is split."""
     rest = f"utf-8''{encoded}"
     while rest:
         end = _PARAMETER_LINE
@@ -255,7 +255,7 @@ def _percent_pieces(encoded: str) -> Iterable[str]:
 
 
 def _encode_lines(content: str) -> bytes:
-    """Use one kind of line end. Bare CR or LF are never sent, because servers interpret them differently."""
+    """Convert all line ends to CRLF. Bare CR or LF are never sent, because servers interpret them differently."""
     if "\r" in content:
         content = content.replace("\r\n", "\n").replace("\r", "\n")
     return content.encode("utf-8", "replace")
@@ -269,13 +269,13 @@ def _quoted_printable(data: bytes) -> bytes:
 
 
 def _encode_leading_dot(line: bytes) -> bytes:
-    """Encode a leading dot, so that no line needs dot-stuffing and a server that forgets it does no harm."""
+    """Encode a leading dot, so that no line needs dot-stuffing, which some servers handle wrongly."""
     if not line.startswith(b"."):
         return line
     line = b"=2E" + line[1:]
     if len(line) <= _LONGEST_ENCODED_LINE:
         return line
-    # Two more characters may exceed the limit; an encoded character is never split.
+    # The line is now two characters longer and may exceed the limit. Never split an encoded character.
     end = _LONGEST_ENCODED_LINE - 1
     while b"=" in line[end - 2 : end]:
         end -= 1

@@ -7,7 +7,7 @@ from mailwright.content.template_markers import find_code
 
 _BODY = re.compile(r"<body\b(?:[^>\"']|\"[^\"]*\"|'[^']*')*>", re.IGNORECASE)
 _HIDDEN = "display:none;max-height:0;max-width:0;overflow:hidden;opacity:0;color:transparent;font-size:1px"
-# Without this padding, inboxes continue with the first words of the email.
+# Without this padding, inboxes would show the first words of the email after the preheader.
 _PADDING = "&#847;&zwnj;&nbsp;" * 60
 
 

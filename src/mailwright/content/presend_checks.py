@@ -1,7 +1,7 @@
 """Pre-send checks: problems that recipients or mailbox providers would have with an email.
 
-Pure functions: facts from the network or the database are passed in. Errors would harm every recipient; the rest
-are warnings.
+These are pure functions: callers pass in the facts from the network or the database. A problem that would affect every
+recipient is an error; all others are warnings.
 """
 
 import re
@@ -21,7 +21,7 @@ from mailwright.domain.permits import Limits
 
 # Gmail clips the HTML of an email after this size.
 CLIPPED_BYTES = 102 * 1024
-# About what phones show of a subject.
+# Phones show about this many characters of a subject.
 LONG_SUBJECT = 70
 # Fewer capital letters than this may be a name or an abbreviation.
 MIN_CAPITALS = 8
@@ -77,12 +77,12 @@ class PresendContext:
 
     is_bulk: bool = True
     postal_address: str | None = None
-    variables: frozenset[str] | None = None  # all variables that will be given; None if unknown
-    sender: tuple[str, ...] = ()  # problems of the sender domain in DNS, a sentence each
-    limits: Limits = field(default_factory=Limits)  # the installation's, for tenants without their own
+    variables: frozenset[str] | None = None  # All variables that will have a value; None if unknown.
+    sender: tuple[str, ...] = ()  # Problems of the sender domain's DNS, one sentence each.
+    limits: Limits = field(default_factory=Limits)  # The installation's limits, for tenants without their own.
 
 
-# Every issue with one of these codes is listed; of the others, only the first.
+# Every issue with one of these codes is listed. For other codes, only the first issue is listed.
 _LISTED_EACH = frozenset(["UNKNOWN_VARIABLE", "BROKEN_LINK", "RELATIVE_LINK", "BROKEN_IMAGE", "SENDER_NOT_TRUSTED"])
 _VALUE, _STATEMENT = "mwvalue", "mwstatement"
 _BLANK = re.compile(r"\s")
@@ -106,7 +106,7 @@ _POSTAL_CODE = re.compile(
 def run_presend_checks(
     *, subject: str, html: str | None, text: str | None, context: PresendContext
 ) -> list[PresendIssue]:
-    """Return errors first. Each kind of issue is listed once, with the first occurrence and the number of others."""
+    """Return all issues, errors first. Most kinds are listed once, with the first occurrence and a count of others."""
     try:
         template = Template(subject=subject, html=html, text=text)
     except InvalidTemplate as error:
@@ -129,7 +129,7 @@ def presend_issue(code: str, sentence: str, where: str) -> PresendIssue:
 
 
 def links_of(html: str) -> list[str]:
-    """Return the links that can be checked: those that are the same for every recipient."""
+    """Return the links that are the same for every recipient; only these can be checked."""
     hrefs = (_attribute_of(node, "href") for node in _parse_html(html).css("a[href], area[href]"))
     return list(
         dict.fromkeys(href for href in hrefs if href.startswith(("http://", "https://")) and not _has_code(href))
@@ -175,7 +175,7 @@ def _unsubscribe_link(html: str | None, text: str | None) -> Iterator[PresendIss
 
 
 def _postal_address(html: str | None, text: str | None, context: PresendContext) -> Iterator[PresendIssue]:
-    """Check for a postal address, which many countries require. Without the setting, look for a postal code."""
+    """Check for a postal address, which many countries require. If the setting is empty, look for a postal code."""
     content = html if html is not None else text or ""
     if _uses(content, "postal_address"):
         if not context.postal_address:
@@ -192,7 +192,7 @@ def _postal_address(html: str | None, text: str | None, context: PresendContext)
 def _text(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     readable = text if text is not None else plain_text.from_html(_without_template_code(html or ""))
     if not readable.replace(_STATEMENT, "").strip():
-        yield presend_issue("EMPTY_TEXT", "Without images and HTML, the email has no text.", "text")
+        yield presend_issue("EMPTY_TEXT", "The email has no text for recipients who do not see images or HTML.", "text")
     elif _is_shouted(_without_code(readable)):
         yield presend_issue("CAPITALS", "Most of the text is in capitals, which looks like spam to filters.", "text")
 
@@ -278,7 +278,7 @@ def host_of(url: str) -> str | None:
 
 
 def _merge(issues: list[PresendIssue]) -> list[PresendIssue]:
-    """Merge repeated issues: fifty images without alt text are one task."""
+    """Merge repeated issues, so that for example fifty images without alt text are one issue."""
     first: dict[tuple[str, str], PresendIssue] = {}
     counts: dict[tuple[str, str], int] = {}
     for issue in dict.fromkeys(issues):

@@ -1,4 +1,4 @@
-"""Raw email: read the headers of an application's own bytes, and add or remove whole header fields only."""
+"""Raw email: read the headers of an email that an application composed, and add or remove only whole header fields."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -19,7 +19,7 @@ _FIELD_START: Final = re.compile(rb"\r\n(?![ \t])")
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,76})[ \t]*:(.*)", re.DOTALL)
 _PLAIN_MAILBOX: Final = re.compile(r"(?:[\w =?.-]+ )?<[\w.+-]+@[\w.-]+>|[\w.+-]+@[\w.-]+", re.ASCII)
 _FOLD: Final = re.compile(r"\r\n(?=[ \t])")
-# Mail servers add these in front of the email that they pass on.
+# Headers that mail servers prepend to an email that they relay.
 _TRACE: Final = frozenset({"received", "return-path", "delivered-to"})
 _SINGLE: Final = frozenset({"from", "sender", "subject", "date", "message-id"})
 
@@ -55,7 +55,7 @@ class RawEmail:
 
     @property
     def sender(self) -> Mailbox:
-        """The From header. Several authors are possible; the first one decides."""
+        """The mailbox in the From header; the first one if there are several."""
         boxes = _mailboxes(self.values("from"))
         if not boxes:
             raise InvalidEmail("The email needs a From header with an address, for example From: shop@example.com.")
@@ -69,17 +69,17 @@ class RawEmail:
 
     @property
     def subject(self) -> str:
-        """The subject as people read it."""
+        """The decoded subject."""
         return readable_line(self.first("subject") or "")[:MAX_SUBJECT]
 
     @property
     def identity(self) -> str | None:
-        """The Message-ID, if it has one that is not empty."""
+        """The Message-ID; None if it is missing or empty."""
         return (self.first("message-id") or "").strip() or None
 
     @property
     def untraced(self) -> bytes:
-        """The email as its author wrote it, without what mail servers added in front: equal if it is sent again."""
+        """The email without the headers that mail servers prepended, so that a repeated submission is recognised."""
         start = next((number for number, field in enumerate(self.fields) if field.name not in _TRACE), 0)
         return self.to_bytes(self.fields[start:])
 
@@ -88,7 +88,7 @@ class RawEmail:
 
 
 def parse_raw(content: bytes) -> RawEmail:
-    """Parse an email whose lines end in CRLF. Raises `InvalidEmail` for what must not leave as it is."""
+    """Parse an email whose lines end in CRLF. Raises `InvalidEmail` if it cannot be sent unchanged."""
     _check_lines(content)
     head, _, body = content.partition(b"\r\n\r\n")
     if len(head) > MAX_HEADER_BYTES:
@@ -99,7 +99,7 @@ def parse_raw(content: bytes) -> RawEmail:
     seen: set[str] = set()
     for field in fields:
         if field.name in seen and field.name in _SINGLE:
-            raise InvalidEmail(f"The header {field.name.title()} occurs more than once.")
+            raise InvalidEmail(f"The header {field.name.title()} occurs more than once. Keep only one.")
         if field.name.startswith(PROVIDER_COMMANDS):
             raise InvalidEmail(f"The header {field.name} is a command for a provider. Remove it.")
         seen.add(field.name)
@@ -107,7 +107,7 @@ def parse_raw(content: bytes) -> RawEmail:
 
 
 def with_crlf(content: bytes) -> bytes:
-    """Give an email in which every line ends in LF the line ends of the standard; leave any other as it is."""
+    """Convert an email in which every line ends in LF to CRLF; leave any other email unchanged."""
     if b"\r" not in content and b"\n" in content:
         content = content.replace(b"\n", b"\r\n")
     return content if content.endswith(b"\r\n") else content + b"\r\n"
@@ -124,7 +124,7 @@ def decode_words(value: str) -> str:
 
 
 def readable_line(value: str) -> str:
-    """Decode a header for display: one line without control characters, which no database has to store."""
+    """Decode a header for display: one line without control characters, which databases may reject."""
     text = decode_words(value)
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
@@ -136,7 +136,7 @@ def _check_lines(content: bytes) -> None:
         raise InvalidEmail("The email contains a NUL byte. Encode binary content as base64.")
     ends = content.count(b"\r\n")
     if ends != content.count(b"\n") or ends != content.count(b"\r"):
-        raise InvalidEmail("Every line of the email must end in CRLF: it contains a CR or LF of its own.")
+        raise InvalidEmail("Every line of the email must end in CRLF, but it contains a CR or LF alone.")
     if not content.endswith(b"\r\n"):
         raise InvalidEmail("The last line of the email must end in CRLF.")
     if max(map(len, content.split(b"\n"))) > MAX_LINE + 1:
@@ -157,7 +157,7 @@ def _fields(head: bytes) -> Iterator[HeaderField]:
 
 def _split(values: Collection[str]) -> Iterator[tuple[str | None, str]]:
     for value in values:
-        if _PLAIN_MAILBOX.fullmatch(value):  # Nearly every From header; the full parser takes ten times as long.
+        if _PLAIN_MAILBOX.fullmatch(value):  # True for nearly every From header; the full parser is ten times slower.
             yield address.split_mailbox(value)
         else:
             yield from getaddresses([value])

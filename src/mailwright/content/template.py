@@ -54,7 +54,7 @@ class MissingVariable(InvalidTemplate):
 
 
 class UnsafeValue(InvalidTemplate):
-    """With these values the email must not be sent: it would run code in the recipient's browser, or be blank."""
+    """The values make the email unsafe or blank: it would run code in the recipient's browser, or show nothing."""
 
 
 class RenderedEmail(NamedTuple):
@@ -94,7 +94,7 @@ class Template:
 
     @property
     def required_variables(self) -> frozenset[str]:
-        """The variables that need a value. One with a default, or only used in a condition, does not."""
+        """The variables that need a value. Variables with a default or used only in conditions do not."""
         parts = [part for part in (self.subject, self.html, self.text) if part is not None]
         return frozenset[str]().union(*[part.required_variables for part in parts])
 
@@ -142,17 +142,17 @@ class TemplatePart:
         outputs = syntax.outputs
         self.flat = self._flatten(outputs) if outputs is not None else None
         if self.flat is None and len(self.variables) > MAX_VARIABLES:
-            raise InvalidTemplate(f"The template has more than {MAX_VARIABLES} variables beside conditions or loops.")
+            raise InvalidTemplate(f"A template with conditions or loops can use at most {MAX_VARIABLES} variables.")
 
     @property
     def required_variables(self) -> frozenset[str]:
-        """Found by rendering without each variable."""
+        """The variables that need a value, found by rendering without each variable."""
         if self.flat is not None:
             return frozenset(path[0] for path in self.flat.paths)
         return frozenset(name for name in self.variables if any(self._is_required(name, blank) for blank in _BLANKS))
 
     def _is_required(self, name: str, blank: Any) -> bool:
-        """Return whether the template needs this variable. A failure that happens with it too says nothing."""
+        """Return whether the template fails without this variable. Failures that also happen with it do not count."""
         blanks = dict.fromkeys(self.variables - {name}, blank)
         try:
             self._render(blanks, self._trial_fuel)
@@ -171,7 +171,7 @@ class TemplatePart:
 
     @property
     def _trial_fuel(self) -> int:
-        """The steps of one of the many renderings that find the required variables."""
+        """The maximum number of steps for each of the many renderings that find the required variables."""
         return max(min(self._fuel, 10 * MAX_FUEL // len(self.variables)), MIN_FUEL)
 
     def render(self, values: Values) -> str:
@@ -186,13 +186,13 @@ class TemplatePart:
         largest = self._growth * (sizes.characters + self._literals)
         if sizes.characters > MAX_CHARACTERS or largest > MAX_COMBINED:
             raise InvalidTemplate("The values are too large for this template: use fewer or shorter ones.")
-        # One engine holds one number of steps, so renderings of this part follow one another.
+        # The engine has a single step counter, so only one thread renders this part at a time.
         with self._rendering, _translated_errors():
             self._environment.fuel = max(min(fuel, MAX_WORK // largest), MIN_FUEL)
             return self._environment.render_template(self.part, **given)
 
     def _flatten(self, outputs: list[Path]) -> FlatTemplate | None:
-        """Let the engine render marks in place of values, so that white space is trimmed by its own rules."""
+        """Let the engine render marks in place of values, so that its own rules for trimming white space apply."""
         if MARK_START in self.source:
             return None
         marks = {path: f"{MARK_START}{number}{MARK_END}" for number, path in enumerate(dict.fromkeys(outputs))}
@@ -207,7 +207,7 @@ class TemplatePart:
 
 
 def variables(source: str) -> frozenset[str]:
-    """Return the names of the variables of a template."""
+    """Return the names of a template's variables."""
     return TemplatePart("text", source).variables
 
 
@@ -239,7 +239,7 @@ def escape(text: str) -> str:
     return text.replace('"', "&quot;").replace("'", "&#x27;").replace("/", "&#x2f;")
 
 
-# Private-use characters that no honest template or value contains.
+# Private-use characters, which real templates and values do not contain.
 MARK_START, MARK_END = "\ue000", "\ue001"
 
 # Limit for the output of all variables, over all loops. The HTML of an email has at most half a million bytes.
@@ -284,9 +284,9 @@ _attribute = object.__getattribute__
 
 
 class _Named(dict[str, Any]):
-    """A mapping for the engine, which looks up a key and, if it is missing, an attribute of that name.
+    """A mapping that hides its attributes from the engine, which tries an attribute if a key is missing.
 
-    `order.items()` may be called, but `order.items` is a variable that was given or not.
+    A template can call `order.items()`, but `order.items` without a call is only the given variable.
     """
 
     _missed: Any = None
@@ -331,7 +331,7 @@ class _Sizes:
 
 
 def _seal(value: Any, sizes: _Sizes, level: int = 0) -> Any:
-    """Make only the given values reachable by name, and measure them."""
+    """Wrap values so that templates can access only the given data and no attributes, and measure their size."""
     if type(value) is str:
         sizes.characters += len(value)
         return value
@@ -349,7 +349,7 @@ def _seal(value: Any, sizes: _Sizes, level: int = 0) -> Any:
 
 
 class _TooMuch(Exception):
-    """Raised by a filter or an output to leave the engine."""
+    """Raised by a filter or an output to stop the rendering when a limit is exceeded."""
 
 
 def split_marks(marked: str) -> tuple[list[str], list[int]]:
@@ -382,7 +382,7 @@ def _replace(value: Any, old: str, new: str) -> str:
 
 
 def _strict(name: str) -> Callable[..., Any]:
-    """Wrap a filter of the engine, which by itself would render a missing variable as blank."""
+    """Wrap a built-in filter so that a missing variable raises an error; by itself it would render as blank."""
 
     def apply(value: Any, **options: Any) -> Any:
         _require(value, name)
@@ -426,7 +426,7 @@ def _require(value: Any, name: str) -> None:
         raise InvalidTemplate(f"The filter {name} has no input: the value before it is missing or null.")
 
 
-# Every filter that could multiply text is our own, with a limit.
+# Replacements with a limit for every built-in filter that could multiply text.
 _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "join": _join,
     "list": _list,
@@ -448,7 +448,7 @@ def _assign_from_given(names: Iterable[str]) -> str:
 def _fuel(source: str) -> int:
     """Return the number of steps that a template may take.
 
-    The engine limits steps, not bytes: the longer the fixed text of a loop, the fewer steps the template gets.
+    The engine limits steps, not bytes. So the longer the fixed text of a template's loop is, the fewer steps it gets.
     """
     longest = max(len(piece) for piece in re.split(r"[{%}]\}", source))
     return min(max(MAX_REPEATED_BYTES // (longest + 1), MIN_FUEL), MAX_FUEL)
@@ -472,7 +472,7 @@ def _translate_error(error: minijinja.TemplateError) -> InvalidTemplate:
     if named := _UNDEFINED.search(detail):
         return MissingVariable(named[1])
     if error.kind == "OutOfFuel":
-        return InvalidTemplate("The template takes too many steps.", line=error.line)
+        return InvalidTemplate("The template takes too many steps to render. Use shorter loops.", line=error.line)
     return InvalidTemplate(f"The template cannot be rendered: {detail}", line=error.line)
 
 

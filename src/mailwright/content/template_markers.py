@@ -1,7 +1,7 @@
-"""Replace template code with markers while parsers run: they would escape it, drop it, or move it out of a table.
+"""Replace template code with markers while parsers run, because parsers would escape, drop or move the code.
 
 Between elements the marker is a comment, which is allowed anywhere; elsewhere it is a word. Before the code is
-restored, the markers are checked: all are present and in order, or the template is refused.
+restored, a check refuses the template unless all markers are present and in order.
 """
 
 import re
@@ -21,14 +21,15 @@ class TemplateCode(NamedTuple):
 
 
 class MarkedSource:
-    """Source with markers.
+    """Source in which markers replace the template code.
 
-    `with_words` marks values in text with words: in Markdown and MJML, a comment is not allowed wherever a value is.
+    `with_words` uses words as markers for values in text, because Markdown and MJML do not allow a comment wherever
+    a value is allowed.
     """
 
     def __init__(self, source: str, *, with_words: bool) -> None:
         if _MARK.search(source):
-            raise InvalidTemplate("The source contains a reserved marker.")
+            raise InvalidTemplate("The source contains text that Mailwright reserves for markers (mwk…k). Remove it.")
         self._codes: list[TemplateCode] = []
         self._with_words = with_words
         self.source = "".join(self._pieces(source))
@@ -37,7 +38,7 @@ class MarkedSource:
         return _MARK.sub(lambda match: self._codes[_number(match)].text, html)
 
     def check(self, html: str, *, may_repeat: bool = False) -> None:
-        """Check the markers. `may_repeat` allows repeated ones: MJML uses colours and titles in several places."""
+        """Check the markers. `may_repeat` allows repeated markers, because MJML repeats colours and titles."""
         numbers = [_number(match) for match in _MARK.finditer(html)]
         if may_repeat:
             numbers = [number for number in numbers if self._codes[number].is_statement]
@@ -50,7 +51,7 @@ class MarkedSource:
             number = next((a for a, b in zip(numbers, wanted, strict=False) if a != b), numbers[-1])
         code = self._codes[number]
         what = (
-            "is not allowed here: it would be lost." if lost is not None else "is not allowed here: it would be moved."
+            "cannot be used here: it would be lost." if lost is not None else "cannot be used here: it would be moved."
         )
         raise InvalidTemplate(f"{_shorten(code.text)} {what}", line=code.line)
 
@@ -99,7 +100,7 @@ class MarkedSource:
         return form.format(f"mwk{len(self._codes) - 1}k")
 
 
-# These are matched at one position and not searched for: a search would restart at every brace of a long text.
+# This pattern is matched at known positions only, because a search would restart at every brace of a long text.
 _CODE = re.compile(
     r"""
     \{%[-+]?\s*raw\s*[-+]?%\} (?: [^{] | \{(?!%[-+]?\s*endraw) )*+ \{%[-+]?\s*endraw\s*[-+]?%\}
@@ -120,12 +121,12 @@ _START = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Parsers write an attribute without a value with an empty one, and show a comment in a code block as text.
+# Parsers add `=""` to an attribute without a value, and escape a comment in a code block.
 _MARK = re.compile(r'<!--mwk(\d+)k-->|&lt;!--mwk(\d+)k--&gt;|mwk(\d+)k(?:="")?')
 
 
 def find_code(source: str) -> Iterator[str]:
-    """Return every piece of template code in order, up to one that is not closed."""
+    """Yield every piece of template code in order, and stop at the first one that is not closed."""
     return (source[start:end] for start, end in _spans(source))
 
 
@@ -137,7 +138,7 @@ def replace_code(source: str, replacement: Callable[[str], str]) -> str:
     return "".join([*pieces, source[position:]])
 
 
-# The contexts of the source, and what leads from one to the next outside of quotes.
+# The contexts of the source, and the tokens outside of quotes that change the context.
 _TEXT, _TAG, _COMMENT, _RAW, _RAW_TAG = "text", "tag", "comment", "raw", "raw tag"
 _MOVES = {
     (_TEXT, "comment"): _COMMENT,

@@ -30,10 +30,11 @@ from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
 
-# Limits of the cache: versions, and characters of all of them together, because one version may have megabytes.
+# Limits of the cache: the number of versions, and their total number of characters, because a version may have
+# megabytes.
 MAX_CACHED_VERSIONS = 1_000
 MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
-# The versions of the last loads stay cached, because their messages may not be built yet.
+# The versions of this many last loads stay cached, because their messages may not be built yet.
 RECENT_LOADS = 16
 # Template IDs with this character are internal, for example the content of a campaign.
 RESERVED_CHARACTER = ":"
@@ -83,7 +84,7 @@ class StoredTemplate:
     def render(
         self, values: Mapping[str, Any], standard_values: Mapping[str, str] = STANDARD_VARIABLES
     ) -> RenderedEmail:
-        """Render for a preview; samples replace missing values. Everything that is still missing is reported."""
+        """Render for a preview; samples replace missing values. Raise an error that lists all values still missing."""
         template = self.compiled()
         samples = {variable.name: variable.sample for variable in self.variables if variable.sample is not None}
         given = {**standard_values, **samples, **values}
@@ -121,7 +122,7 @@ class TemplateStore:
             raise InvalidInput("A template ID cannot contain a colon or a slash.", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
         if locale is None:
-            raise InvalidInput("This is not a locale such as pt or pt-BR.", field="locale")
+            raise InvalidInput("The locale is not valid. Use a language code such as pt or pt-BR.", field="locale")
         html = await self.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
         check_declared(Template(subject=draft.subject, html=html, text=draft.text), draft.variables)
         stored = {
@@ -145,7 +146,7 @@ class TemplateStore:
         text: str | None,
         locale: str = DEFAULT_LOCALE,
     ) -> StoredTemplate:
-        """Store a new version of ready HTML. Problems are reported now, not when the first email is built."""
+        """Store HTML as a new version. Raises its problems now, so that they do not occur when emails are built."""
         stored = {"subject": subject, "html": html, "text": text, "locale": locale}
         return await self._insert(tenant_id, template_id, stored)
 
@@ -158,8 +159,8 @@ class TemplateStore:
         title: str = "",
         locale: str = DEFAULT_LOCALE,
     ) -> str:
-        """Compile to the HTML of an email, with the URLs of the tenant's images in place of their names."""
-        # Imported late: the compilers of three formats are not needed for reading templates.
+        """Compile the source to HTML, and replace the names of the tenant's images by their URLs."""
+        # Imported only here, because reading templates does not need the compilers.
         from mailwright.content.authoring import compile_to_html, image_names  # noqa: PLC0415
 
         found = await self._images.named(tenant_id, image_names(body)) if self._images else {}
@@ -167,7 +168,7 @@ class TemplateStore:
         return compile_to_html(body, format, title=title, locale=locale, images=urls)
 
     async def latest(self, tenant_id: int, template_id: str, locale: str | None = None) -> StoredTemplate:
-        """Return the version for this locale, or the one for everyone."""
+        """Return the newest version for this locale, or the default version."""
         async with self._database.read() as tx:
             found = await latest_by_locale(tx, tenant_id, template_id)
         if not found:
@@ -252,16 +253,16 @@ class TemplateStore:
         self, tenant_id: int, template_id: str, stored: Mapping[str, Any], actor: str | None = None
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
-            raise InvalidInput("A template ID has 1 to 100 characters.", field="templateId")
+            raise InvalidInput("A template ID must have 1 to 100 characters.", field="templateId")
         frame = SharedHeaders(Mailbox("check@mailwright.localhost"))
         Layout.compile(frame, subject=stored["subject"], html=stored["html"], text=stored["text"])
         same = _named(tenant_id, template_id)
         async with self._database.write() as tx:
-            # Lock the tenant, so that two authors at the same time get two version numbers.
+            # Lock the tenant, so that concurrent writes get different version numbers.
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             newest = (await tx.execute(select(func.max(templates.c.version)).where(same)))[0][0]
             if newest is None and stored["locale"] != DEFAULT_LOCALE:
-                raise InvalidInput("Store a version without a locale first.", field="locale")
+                raise InvalidInput("No default version exists. Store a version without a locale first.", field="locale")
             values = {
                 **stored,
                 "tenant_id": tenant_id,
@@ -278,14 +279,14 @@ class TemplateStore:
 
 
 async def latest_by_locale(tx: Transaction, tenant_id: int, template_id: str) -> dict[str, StoredTemplate]:
-    """Return the newest version for each locale, or nothing if there is no such template."""
+    """Return the newest version for each locale; empty if the template does not exist."""
     newest = select(func.max(templates.c.id)).where(_named(tenant_id, template_id)).group_by(templates.c.locale)
     rows = await tx.execute(select(templates).where(templates.c.id.in_(newest)).order_by(templates.c.locale))
     return {row.locale: _stored(row) for row in rows}
 
 
 def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
-    """Return what changed in the author's source between two versions, in the format of `diff -u`."""
+    """Return the differences of the author's source between two versions, in the format of `diff -u`."""
     lines: list[str] = []
     for part, old, new in (
         ("subject", before.subject, after.subject),

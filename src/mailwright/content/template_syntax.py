@@ -1,8 +1,8 @@
-"""Read the code of a tenant's template, and refuse it before the engine parses what could exhaust stack or memory.
+"""Check a tenant's template before the engine parses it, and refuse code that could exhaust the stack or memory.
 
-The engine parses recursively: a chain of operators or of `elif` needs native stack for every link, and an overflow ends
-the process. So every tag has a maximum of characters, tokens and brackets, and blocks have a maximum of levels. With
-these limits the engine needs less than half a megabyte of stack; the fuzzer in `tests/faults/templates.py` checks that.
+The engine parses recursively: every operator or `elif` in a chain needs native stack, and an overflow ends the process.
+So every tag has a maximum number of characters, tokens and brackets, and blocks have a maximum number of levels. With
+these limits the engine needs less than half a megabyte of stack; the fuzzer in `tests/faults/templates.py` checks this.
 """
 
 import re
@@ -25,7 +25,7 @@ class InvalidTemplate(MailwrightError):
 
 
 class InvalidSubject(InvalidTemplate):
-    """The subject of the template cannot be rendered. It has one line, so the line is not mentioned."""
+    """The subject of the template cannot be rendered. The message has no line number, because a subject is one line."""
 
     def __init__(self, error: InvalidTemplate) -> None:
         super().__init__(f"The subject is invalid: {error.reason[:1].lower()}{error.reason[1:]}")
@@ -37,9 +37,10 @@ MAX_TAG_CHARACTERS = 10_000
 MAX_TAG_TOKENS = 500
 MAX_BRACKETS = 20
 MAX_NUMBER_CHARACTERS = 40
-# Open blocks, and the `elif` branches of the open blocks: the engine parses each as a block inside the one before it.
+# Maximum number of open blocks plus their `elif` branches. The engine parses each branch as a block inside the branch
+# before it.
 MAX_LEVELS = 100
-# Every further value in an assignment may double its result: ten of them make at most 1,024 times the size.
+# Every additional value in an assignment may double its result; ten of them multiply the size by at most 1,024.
 MAX_DOUBLINGS = 10
 
 _WORDS = """
@@ -54,7 +55,7 @@ _METHODS = frozenset(
 _STATEMENTS = frozenset(["if", "elif", "else", "endif", "for", "endfor", "set"])
 _KEYWORDS = frozenset(["if", "elif", "else", "for", "in", "not", "and", "or", "is", "set"])
 
-# The engine knows only these as white space, and only ASCII digits as numbers.
+# The engine treats only these characters as white space, and only ASCII digits as numbers.
 _SPACE = r"[ \t\n\r\f]"
 _OPENING = re.compile(r"\{([%{#])[-+]?")
 _RAW = re.compile(rf"\{{%[-+]?{_SPACE}*raw{_SPACE}*[-+]?%\}}.*?\{{%[-+]?{_SPACE}*endraw{_SPACE}*[-+]?%\}}", re.DOTALL)
@@ -71,7 +72,7 @@ class Token(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """One `{{ }}` or `{% %}`. `line` is where it begins."""
+    """One `{{ }}` or `{% %}`. `line` is the line on which it begins."""
 
     is_output: bool
     line: int
@@ -79,7 +80,7 @@ class Tag(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """The names of an output that is only a variable: ("customer", "name") for `{{ customer.name }}`."""
+        """The names in an output that is only a variable: ("customer", "name") for `{{ customer.name }}`; else None."""
         names, dots = self.tokens[::2], self.tokens[1::2]
         if not self.is_output or len(names) != len(dots) + 1:
             return None
@@ -92,12 +93,12 @@ class TemplateSyntax(NamedTuple):
     """The tags of a template that passed all checks."""
 
     tags: list[Tag]
-    # How many times larger than its values and literals a result of the template's expressions can become.
+    # The factor by which the result of an expression can be larger than its values and literals.
     growth: int
 
     @property
     def outputs(self) -> list[tuple[str, ...]] | None:
-        """The paths of all outputs, or None if the template does anything but output variables."""
+        """The paths of all outputs, or None if the template does more than output variables."""
         paths = [tag.path for tag in self.tags]
         return None if None in paths else cast("list[tuple[str, ...]]", paths)
 
@@ -116,7 +117,7 @@ class TemplateSyntax(NamedTuple):
 def read_syntax(source: str) -> TemplateSyntax:
     """Return the tags of a template, or raise if it does something forbidden or is too complex."""
     tags: list[Tag] = []
-    blocks: list[int] = []  # the levels that each open block needs
+    blocks: list[int] = []  # The number of levels of each open block.
     doublings, largest = 0, 1
     for tag in _tags(source):
         _check_expression(tag)
@@ -125,7 +126,7 @@ def read_syntax(source: str) -> TemplateSyntax:
             _follow_blocks(tag, blocks)
         largest = max(largest, _growth(tag))
         if doublings > MAX_DOUBLINGS:
-            raise InvalidTemplate("The assignments of the template combine too many values.", line=tag.line)
+            raise InvalidTemplate("Assignments combine too many values. Use fewer set statements.", line=tag.line)
         tags.append(tag)
     return TemplateSyntax(tags, largest << doublings)
 
@@ -154,7 +155,7 @@ def _tags(source: str) -> Iterator[Tag]:
 def _tokens(source: str, start: int, line: int) -> tuple[list[Token], int]:
     tokens: list[Token] = []
     position = start
-    # A token that is longer than the tag may be is not read either.
+    # Stop at the maximum length of a tag, even in the middle of a token.
     limit = min(len(source), start + MAX_TAG_CHARACTERS + 2)
     while token := _TOKEN.match(source, position, limit):
         position = token.end()
@@ -180,29 +181,29 @@ def _follow_blocks(tag: Tag, blocks: list[int]) -> None:
     elif keyword in ("endif", "endfor") and blocks:
         blocks.pop()
     if sum(blocks) > MAX_LEVELS:
-        message = f"More than {MAX_LEVELS} if, elif and for are nested. An elif counts as nested in its if."
+        message = f"Blocks are nested more than {MAX_LEVELS} levels deep. Each if, elif and for counts as a level."
         raise InvalidTemplate(message, line=tag.line)
 
 
 def _check_statement(tag: Tag) -> int:
-    """Return how often a statement may double a value: an assignment or a loop that combines several."""
+    """Return how many times a statement may double a value. Assignments and loops that combine values do so."""
     tokens = tag.tokens
     keyword = tokens[0].text if tokens else ""
     if keyword not in _STATEMENTS or Token("name", "recursive") in tokens:
         message = f"Only if, for and set are available in templates, not {keyword[:60] or 'this'}."
         raise InvalidTemplate(message, line=tag.line)
     if keyword == "set" and _EQUALS not in tokens:
-        raise InvalidTemplate("set needs a value: {% set name = value %}.", line=tag.line)
+        raise InvalidTemplate("set needs a value, for example {% set name = value %}.", line=tag.line)
     if keyword not in ("set", "for") or not _combines(tokens):
         return 0
     assigned = tokens[tokens.index(_EQUALS) :] if keyword == "set" else tokens[1:]
     names = len(_mentioned(assigned))
-    # A list inside a text is written with its quotes and backslashes escaped, which doubles them.
+    # Converting a list to text escapes its quotes and backslashes, which doubles them.
     return max(names - 1, 0) + (_list_levels(assigned) if names else 0)
 
 
 def _growth(tag: Tag) -> int:
-    """Return how many times larger than its largest value the result of one expression can be."""
+    """Return the factor by which the result of one expression can be larger than its largest value."""
     if not _combines(tag.tokens):
         return 1
     return max(len(_mentioned(tag.tokens)), 1) << _list_levels(tag.tokens)
@@ -221,7 +222,7 @@ def _mentioned(tokens: list[Token]) -> list[Token]:
 
 
 def _list_levels(tokens: list[Token]) -> int:
-    """Return how deeply lists may be nested. A parenthesis with a comma may be a list, too."""
+    """Return the maximum nesting of lists in the tokens. A parenthesis with a comma may also be a list."""
     has_lists = any(token.kind == "operator" and token.text in ("[", ",") for token in tokens)
     return _bracket_levels(tokens) if has_lists else 0
 
@@ -240,7 +241,7 @@ def _bracket_levels(tokens: list[Token]) -> int:
 def _check_expression(tag: Tag) -> None:
     before, last = Token("", ""), Token("", "")
     if _bracket_levels(tag.tokens) > MAX_BRACKETS:
-        raise InvalidTemplate(f"More than {MAX_BRACKETS} brackets are nested.", line=tag.line)
+        raise InvalidTemplate(f"Brackets are nested more than {MAX_BRACKETS} levels deep.", line=tag.line)
     for token in tag.tokens:
         if token.kind == "operator" and token.text in ("*", "**", "{"):
             raise InvalidTemplate(f"{token.text} is not available in templates.", line=tag.line)
@@ -263,4 +264,4 @@ def _check_call(before: Token, called: Token, line: int) -> None:
         if called.text not in allowed and before.text not in ("is", "not"):
             raise InvalidTemplate(f"{called.text[:60]}() is not available in templates.", line=line)
     elif called.text in (")", "]") or called.kind == "string":
-        raise InvalidTemplate("Only a function can be called.", line=line)
+        raise InvalidTemplate("Only functions can be called.", line=line)

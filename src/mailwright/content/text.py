@@ -1,7 +1,7 @@
-"""Convert HTML to plain text: links as `text (https://…)`, and the alternative text of images.
+"""Convert HTML to plain text, with links as `text (https://…)` and the alternative text of images.
 
-The HTML is cut at every `<`, each tag becomes a mark in the text (see `text_lines`), and the marked text becomes lines.
-No tree is built: a walk over a tree takes twice as long, and the time here is linear, whatever the tags are.
+The HTML is split at every `<`, each tag becomes a mark in the text (see `text_lines`), and the marked text becomes
+lines. No tree is built, because walking a tree takes twice as long. The time is linear for any input.
 """
 
 import re
@@ -15,10 +15,10 @@ from mailwright.content.text_lines import BREAK, LINK_END, LINK_START, LINK_TEXT
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes([*range(9), 11, 12, *range(14, 32)])
 _TAG = re.compile(r"<[^<>]*>")
-# Text in these elements is not shown, so an email of images has none.
+# Elements whose text is not shown.
 _HIDDEN = ("<style", "<title", "<script")
 _BLANK_LINES = re.compile(r"\n{3,}")
-# Links to these need no address in the text: they lead nowhere outside of the email.
+# Prefixes of links that lead nowhere outside of the email, so that their address is omitted from the text.
 _NOWHERE = ("#", "javascript:", "data:", "cid:")
 
 _NAME = re.compile(r"/?[a-zA-Z][^\s/>]*")
@@ -26,9 +26,9 @@ _ATTRIBUTE = re.compile(r"""([^\s/>="']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>
 _QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 _OPEN_QUOTE = re.compile(r"""=\s*+["']""")
 _WHOLE_TAG = re.compile(r"""[^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)[^>=]*+)*+>""")
-# How many `<` may be in the attributes of a tag. Browsers know no limit, and show nothing of such an email either.
+# Maximum number of `<` in the attributes of a tag. Browsers have no limit, but show nothing of such an email either.
 _MAX_JOINED = 20
-# Without a semicolon, names are not entities in attributes: `?a=1&copy=2`.
+# In attributes, a name without a semicolon is not an entity: `?a=1&copy=2`.
 _ENTITY = re.compile(r"&(?:#\w+;?|\w+;)")
 _STYLE = re.compile(r"display\s*:\s*(none|block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
 _LINK = re.compile(f"{LINK_START}([^{LINK_TEXT}]*){LINK_TEXT}([^{LINK_START}{LINK_END}]*)(?:{LINK_END})?")
@@ -42,7 +42,7 @@ _VOID = frozenset(["area", "base", "br", "col", "hr", "img", "input", "link", "m
 _START, _END = text_lines.START_MARKS, text_lines.END_MARKS
 
 
-# The marks of tags that were met before. Emails of one sender have the same tags; only the links differ.
+# Cached marks of tags. The emails of one sender have the same tags; only the links differ.
 _NOTHING = LINK_END
 _known: dict[str, str] = {_NOTHING: ""}
 _MAX_KNOWN = 4_096
@@ -50,7 +50,7 @@ _LONGEST_KNOWN = 512
 
 
 def from_html(html: str) -> str:
-    """Convert HTML to text. If it has tags only, they are removed and what is left is the text."""
+    """Convert HTML to text. If the result is blank and no element hides text, only remove the tags instead."""
     marked = _Reader(writes_addresses=True).mark(html)
     if LINK_START in marked:
         marked = _LINK.sub(_write_link, marked)
@@ -70,12 +70,12 @@ def links(html: str) -> Iterator[tuple[str, str]]:
 
 
 class _Reader:
-    """Reads HTML once, into a text with marks."""
+    """Converts HTML to text with marks in one pass."""
 
     def __init__(self, *, writes_addresses: bool) -> None:
-        self._writes_addresses = writes_addresses  # Of links that consist of their text. Other links are marked.
+        self._writes_addresses = writes_addresses  # For links that contain only text; others are marked.
         self._known = _known
-        self._ends: dict[str, list[str]] = {}  # For names of elements with a style, the marks of those that are open.
+        self._ends: dict[str, list[str]] = {}  # End marks of open elements, for names with a style.
 
     def mark(self, html: str) -> str:
         for reserved in MARKS:
@@ -99,7 +99,7 @@ class _Reader:
         return "".join(parts)
 
     def _plain_link(self, tag: str, text: str, chunks: list[str], left: int) -> str:
-        """Return a link as most are written, a text between two tags, or nothing."""
+        """Return the text of a simple link (only text between its tags); an empty string for other links."""
         address, _, rest = tag[len(_HREF) :].partition('"')
         if (
             not (left and chunks[-left].startswith("/a>"))
@@ -114,11 +114,11 @@ class _Reader:
         shown = text.strip()
         if not shown or shown == address:
             return ""
-        chunks[-left] = _NOTHING + chunks[-left][2:]  # The end tag is done.
+        chunks[-left] = _NOTHING + chunks[-left][2:]  # The end tag is processed.
         return f"{text} ({address})"
 
     def _read(self, chunk: str, chunks: Iterator[str]) -> str:
-        """Return the mark of a tag that was not met before, and the text behind it."""
+        """Return the mark of a tag that is not cached, followed by the text after the tag."""
         found = _NAME.match(chunk)
         if not found:
             return _text(_skip_declaration(chunk, chunks) if chunk[:1] in ("!", "?", "/") else f"<{chunk}")
@@ -154,7 +154,7 @@ class _Reader:
             return mark
         if name not in self._ends:
             self._ends[name] = []
-            self._known = {_NOTHING: ""}  # From here on, what an end tag of this name means depends on its start tag.
+            self._known = {_NOTHING: ""}  # The mark of an end tag now depends on its start tag.
         start, end = ("v", "V") if style[2] else ("b", "b")
         self._ends[name].append(BREAK + end)
         return f"{BREAK}{start}{mark}"
@@ -165,7 +165,7 @@ class _Reader:
 
 
 def _write_link(link: re.Match[str]) -> str:
-    """Write the address behind the text of a link. A link without text is its address."""
+    """Write a link as its text followed by the address, or as only the address if it has no text."""
     address, text = link.groups()
     shown = _shown(text)
     if address == shown:
@@ -182,14 +182,14 @@ def _text(text: str) -> str:
 
 
 def _is_open(tag: str) -> bool:
-    """Return whether a quoted value continues behind this, which is the tag up to its first `>`."""
+    """Return whether the tag, cut at its first `>`, ends inside a quoted value."""
     if not (tag.count('"') % 2 or tag.count("'") % 2):
         return False
     return _OPEN_QUOTE.search(_QUOTED.sub("", tag)) is not None
 
 
 def _read_quoted(chunk: str, chunks: Iterator[str]) -> tuple[str, str]:
-    """Return a tag with `<` or `>` in its attributes, and the text behind it."""
+    """Return a tag with `<` or `>` in its attributes, and the text after it."""
     for _ in range(_MAX_JOINED):
         if whole := _WHOLE_TAG.match(chunk):
             return whole[0][:-1], chunk[whole.end() :]
@@ -200,7 +200,7 @@ def _read_quoted(chunk: str, chunks: Iterator[str]) -> tuple[str, str]:
 
 
 def _skip_declaration(chunk: str, chunks: Iterator[str]) -> str:
-    """Skip a comment or declaration, and return the text behind it."""
+    """Skip a comment or declaration, and return the text after it."""
     end = "-->" if chunk.startswith("!--") else ">"
     at = chunk.find(end, 1)
     while at < 0:
@@ -211,7 +211,7 @@ def _skip_declaration(chunk: str, chunks: Iterator[str]) -> str:
 
 
 def _skip_until_end(name: str, chunks: Iterator[str]) -> str:
-    """Skip an element whose content is not shown, and return the text behind it."""
+    """Skip an element whose content is not shown, and return the text after it."""
     depth = 1
     for chunk in chunks:
         start = chunk[: len(name) + 2].lower()
@@ -229,7 +229,7 @@ def _style(tag: str) -> re.Match[str] | None:
 
 
 def _attribute(tag: str, name: str) -> str:
-    """Return the value of an attribute, with its entities, or nothing."""
+    """Return the value of an attribute with entities unresolved; an empty string if it is missing."""
     for found, *values in _ATTRIBUTE.findall(tag):
         if found == name or found.lower() == name:
             return "".join(values)

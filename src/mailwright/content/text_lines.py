@@ -1,6 +1,6 @@
-"""Write plain text from a text with marks: blank lines between blocks, lists with bullets, tables with columns.
+"""Convert a text with marks to plain text: blank lines between blocks, lists with bullets, tables with columns.
 
-A mark is `BREAK` and one character. It ends the line, and the character says what begins or ends there.
+A mark is `BREAK` and one character. It ends the line; the character is the kind of block that begins or ends there.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAMES_OF_BLOCKS = """
     legend main nav option section summary
 """
 _LEVELS = {"ul": "u", "ol": "o", "blockquote": "q"}
-# Elements that begin or end a line, and the marks of their start and end tags.
+# The marks for the start and end tags of elements that begin or end a line.
 _BOTH = {**dict.fromkeys(_SPACED, f"{BREAK}p"), **dict.fromkeys(_NAMES_OF_BLOCKS.split(), f"{BREAK}b"), "q": '"'}
 START_MARKS = {
     **_BOTH,
@@ -42,21 +42,21 @@ _FLAT_TABLE = re.compile(rf"{_TABLE}\s*+{_ROW}\s*+((?:{_CELL}[^{BREAK}]*+|{_ROW}
 _SPACES = ("\n", "  ", "\t", "\r", "\xa0")
 _BULLETS = ("* ", "+ ", "o ", "- ")
 _INDENT, _QUOTE = "    ", "> "
-# Deeper levels are not indented further: a thousand nested lists would otherwise become a megabyte of spaces.
+# Deeper levels are not indented further, because a thousand nested lists would need a megabyte of spaces.
 _MAX_LEVELS = 12
-# Wider tables are not aligned: email programs would wrap the padding.
+# Wider tables are not aligned, because email programs would wrap the padding.
 _MAX_TABLE_WIDTH = 100
 
 
 def write(marked: str) -> str:
-    """Return the text of a marked text."""
+    """Convert a marked text to plain text."""
     if _TABLE in marked:
         marked = _FLAT_TABLE.sub(_write_flat_table, marked)
     return _Lines().write(marked)
 
 
 def _write_flat_table(table: re.Match[str]) -> str:
-    """Write a table whose cells have text only. The general way below gives the same, and takes twice the time."""
+    """Write a table whose cells contain only text. `_Lines` would give the same result in twice the time."""
     body = table[1].replace(f"\n{BREAK}", BREAK)
     if any(space in body for space in _SPACES):
         rows = [[" ".join(cell.split()) for cell in row.split(_CELL)[1:]] for row in body.split(_ROW)]
@@ -66,7 +66,7 @@ def _write_flat_table(table: re.Match[str]) -> str:
 
 
 def _align(rows: list[list[str]]) -> Iterator[str]:
-    """Yield the line of each row, with columns below each other if there is room."""
+    """Yield one line per row, with aligned columns if the table is narrow enough."""
     columns = zip_longest(*[row for row in rows if len(row) - row.count("") > 1], fillvalue="")
     widths = [max(map(len, column)) for column in columns]
     if sum(widths) + 2 * len(widths) > _MAX_TABLE_WIDTH:
@@ -81,19 +81,19 @@ def _align(rows: list[list[str]]) -> Iterator[str]:
 
 
 class _Lines:
-    """Lines are only added, or joined at the end, so that the time is linear in any depth of lists and tables."""
+    """The lines of the text. Lines are only appended or joined at the end, so the time is linear at any depth."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._is_blank_due = False
-        self._cell_start = -1  # The line at which a cell begins beside another; no blank line comes before it.
+        self._cell_start = -1  # First line of a cell in the same row as another; no blank line before it.
         self._levels: list[_Level] = []
         self._open: Counter[str] = Counter()
         self._prefix = ""
         self._bullet = ""
         self._tables: list[_Table] = []
-        self._is_line_empty = True  # Whether there was no text since the last mark.
-        self._kept = 0  # How many elements are open in which white space is kept.
+        self._is_line_empty = True  # Whether no text followed the last mark.
+        self._kept = 0  # The number of open elements that preserve white space.
 
     def write(self, marked: str) -> str:
         begin: dict[str, Callable[[], None]] = {
@@ -236,7 +236,7 @@ class _Level:
 
 
 class _Table:
-    """An open table. A row whose cells have one line each becomes one line; other cells stay below each other."""
+    """An open table. A row whose cells have one line each becomes one line; otherwise each cell has its own lines."""
 
     __slots__ = ("_cells", "_rows", "cell_start", "is_flat", "row_start")
 
@@ -252,11 +252,11 @@ class _Table:
 
     @property
     def is_beside(self) -> bool:
-        """Whether the next cell stands beside another."""
+        """Whether the next cell is on the same line as the cell before it."""
         return self.is_flat and bool(self._cells)
 
     def start_behind(self, blank: int) -> bool:
-        """Let a row and a cell that begin at this blank line begin behind it. Return whether there were any."""
+        """Move the start of a row and cell from this blank line to the next one. Return whether this applied."""
         is_row, is_cell = self.row_start == blank, self.cell_start == blank
         if is_row:
             self.row_start = blank + 1
@@ -272,7 +272,7 @@ class _Table:
             self.cell_start = None
 
     def end_row(self, lines: list[str], indent: int) -> int | None:
-        """Return the line that the row becomes, if its cells stand beside each other."""
+        """End the row, and return the number of its line if all its cells fit on one line."""
         start, self.row_start = self.row_start, None
         if start is None or not self.is_flat or len(self._cells) < 2:
             return None
@@ -284,6 +284,6 @@ class _Table:
         return start
 
     def aligned(self) -> Iterator[tuple[int, str]]:
-        """Yield each row that is one line."""
+        """Yield the line number and text of each row that is one line."""
         for (line, prefix, _), text in zip(self._rows, _align([cells for _, _, cells in self._rows]), strict=True):
             yield line, prefix + text

@@ -11,23 +11,23 @@ from html import escape, unescape
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-# Longer links are not tracked: with a token around them, some mail programs would cut them.
+# Longer links are not tracked, because some email programs would truncate them once they contain a token.
 MAX_URL_LENGTH: Final = 1_500
 _MAX_ATTRIBUTES: Final = 64
 _MAX_VALUE: Final = 4_096
 _TAG: Final = re.compile(r"<(?:a|area)(?=[\s/])", re.IGNORECASE)
-# The values have a maximum length, because otherwise many unclosed quotes would take quadratic time.
+# Values have a maximum length, because many unclosed quotes would otherwise take quadratic time.
 _ATTRIBUTE: Final = re.compile(
     rf"""[\s/]*+([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]{{0,{_MAX_VALUE}}}+)"|'([^']{{0,{_MAX_VALUE}}}+)'|([^\s"'=<>`]++)))?+"""
 )
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
-# Browsers remove these from a URL.
+# Browsers remove these characters from a URL.
 _REMOVED: Final = dict.fromkeys(map(ord, "\t\r\n"))
 _END_OF_BODY: Final = re.compile(r"</body\s*>", re.IGNORECASE)
 
 
 class Href(NamedTuple):
-    """The value of a link's `href` in the HTML, still with entities."""
+    """The value of a link's `href` in the HTML, with entities unresolved."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Href(NamedTuple):
 
 
 def find_hrefs(html: str) -> Iterator[Href]:
-    """Yield the `href` of every link. A tag that cannot be read is left out, so its link stays as it is."""
+    """Yield the `href` of every link. Tags that cannot be parsed are skipped, so their links stay unchanged."""
     for tag in _TAG.finditer(html):
         position = tag.end()
         for _ in range(_MAX_ATTRIBUTES):
@@ -51,7 +51,7 @@ def find_hrefs(html: str) -> Iterator[Href]:
 
 
 def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
-    """Replace the values for which `replacement` returns a text, and keep every other byte."""
+    """Replace each `href` for which `replacement` returns a text, and leave everything else unchanged."""
     pieces, position = [], 0
     for href in find_hrefs(html):
         new = replacement(href.value)
@@ -62,7 +62,7 @@ def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
 
 
 def url_of(value: str) -> str:
-    """Return the URL that a browser reads from the value of an attribute."""
+    """Return the URL that a browser gets from the value of an attribute."""
     return unescape(value).strip().translate(_REMOVED)
 
 
@@ -75,7 +75,7 @@ def with_pixel(html: str, source: str) -> str:
 
 
 def add_parameters(url: str, parameters: Mapping[str, str]) -> str:
-    """Add parameters to the query of a URL, except those that it has. The rest of the URL stays as it is."""
+    """Add parameters to the query of a URL, except those it already has. The rest of the URL stays unchanged."""
     if not parameters:
         return url
     address, mark, fragment = url.partition("#")
@@ -96,27 +96,27 @@ class LinkTokens(Protocol):
         ...
 
     def personal(self, outbox_id: str, url: str) -> str:
-        """Return the token of a link with values of the recipient."""
+        """Return the token of a link that contains values of the recipient."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedRecipient:
-    """The recipient of a message, as its links name them."""
+    """The recipient that the tracked links of a message identify."""
 
     outbox_id: str
-    part: str  # Ends the token of every link.
+    part: str  # The last part of every link's token.
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRewriter:
     """Replaces the links of one template for one campaign. In anonymous mode there is no recipient."""
 
-    base_url: str  # Tokens follow it.
+    base_url: str  # The token is appended to it.
     tokens: LinkTokens
-    fixed: Mapping[str, str]  # The shared part of the token by URL, for the links that are the same for everyone.
+    fixed: Mapping[str, str]  # The shared part of the token by URL, for links that are the same for everyone.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    own_pages: tuple[str, ...] = ()  # What the links begin with that are never tracked.
+    own_pages: tuple[str, ...] = ()  # Prefixes of URLs that are never tracked.
     is_individual: bool = True
 
     def is_tracked(self, url: str) -> bool:
@@ -133,7 +133,7 @@ class LinkRewriter:
         return with_pixel(replace_hrefs(html, replacement), f"{self.base_url}{self.tokens.pixel}{end}")
 
     def href(self, url: str, recipient: TrackedRecipient | None) -> str | None:
-        """Return the tracked link to a URL, or None if it stays as it is."""
+        """Return the tracked link to a URL, or None if the URL is not tracked."""
         if not self.is_tracked(url):
             return None
         if (shared := self.fixed.get(url)) is not None:
@@ -141,7 +141,7 @@ class LinkRewriter:
         return None if recipient is None else self.personal_href(url, recipient)
 
     def personal_href(self, url: str, recipient: TrackedRecipient) -> str:
-        """Return the link to a URL with values of the recipient. A URL that is not tracked stays as it is."""
+        """Return the tracked link to a URL that contains values of the recipient, or the URL if it is not tracked."""
         if not self.is_tracked(url):
             return escape(url)
         target = add_parameters(url, self.parameters)

@@ -15,7 +15,7 @@ def has_unsubscribe_link(html: str) -> bool:
 
 
 def with_unsubscribe_link(html: str, locale: str = "") -> str:
-    """Append a line with the link, in the recipient's language if available."""
+    """Append a line with the unsubscribe link, in the recipient's language if available."""
     label = _LABELS.get(locale.partition("-")[0].lower(), _LABELS["en"])
     line = (
         '<p style="margin:32px 0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676">'

@@ -26,7 +26,7 @@ def standard_values(postal_address: str | None) -> dict[str, str]:
 class Variable:
     name: str
     is_required: bool = True
-    sample: Any = None  # for previews without values
+    sample: Any = None  # Used in previews if there is no value.
 
 
 def used_variables(template: Template) -> tuple[Variable, ...]:
@@ -36,19 +36,19 @@ def used_variables(template: Template) -> tuple[Variable, ...]:
 
 
 def check_declared(template: Template, declared: Sequence[Variable]) -> None:
-    """Report misspelt variables when the template is saved. Without a declaration, any variable may be used."""
+    """Raise for undeclared variables, so that typos are found on saving. Skip the check if none are declared."""
     if not declared:
         return
     names = [variable.name for variable in declared]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidTemplate(f"Declared twice: {', '.join(repeated)}.")
+        raise InvalidTemplate(f"Variables declared twice: {', '.join(repeated)}.")
     if unknown := sorted(template.variables - STANDARD_VARIABLES.keys() - set(names)):
-        raise InvalidTemplate(f"Used but not declared: {', '.join(unknown)}.")
+        raise InvalidTemplate(f"Variables used but not declared: {', '.join(unknown)}.")
     optional = {variable.name for variable in declared if not variable.is_required}
     if needed := sorted(optional & template.required_variables):
         raise InvalidTemplate(
-            f"Declared as optional, but the template requires {', '.join(needed)}: "
-            f'use a default such as {{{{ {needed[0]}|default("") }}}}.'
+            f"Variables declared as optional, but required by the template: {', '.join(needed)}. "
+            f'Use a default such as {{{{ {needed[0]}|default("") }}}}.'
         )
 
 

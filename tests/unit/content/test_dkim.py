@@ -130,7 +130,7 @@ def test_canonical_body_matches_independent_verifier(pieces: list[bytes]) -> Non
 @pytest.mark.parametrize(
     ("key", "domain", "selector", "reason"),
     [
-        ("nonsense", "example.com", "s", "not a private key"),
+        ("nonsense", "example.com", "s", "use a PEM private key"),
         (pem(rsa.generate_private_key(65537, 1024)), "example.com", "s", "1024 bits"),
         (pem(ec.generate_private_key(ec.SECP256R1())), "example.com", "s", "RSA or Ed25519"),
         (pem(ed25519.Ed25519PrivateKey.generate()), "not a domain", "s", "is not a domain"),

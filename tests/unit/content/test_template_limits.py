@@ -28,14 +28,14 @@ def test_chain_after_a_value_is_refused(suffix: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{% if x %}" + "{% elif x %}" * 10_000 + "{% endif %}", "An elif counts as nested"),
+        ("{% if x %}" + "{% elif x %}" * 10_000 + "{% endif %}", "if, elif and for counts"),
         ("{% if x %}" * 150 + "{% endif %}" * 150, "are nested"),
         (("{% if x %}" + "{% elif x %}" * 20) * 20 + "{% endif %}" * 20, "are nested"),
-        ("{{ " + "(" * 21 + "1" + ")" * 21 + " }}", "brackets are nested"),
+        ("{{ " + "(" * 21 + "1" + ")" * 21 + " }}", "Brackets are nested"),
         ("{{ " + "9" * 5_000 + " }}", "A number has more than 40 digits"),
         ("{{ 1" + ".b" * 5_000 + " }}", "A number has more than 40 digits"),
         ("{{ '" + "a" * 10_000 + "' }}", "One tag has more than 10,000 characters"),
-        ("{% if x %}" + "".join(f"{{{{ v{n} }}}}" for n in range(600)) + "{% endif %}", "more than 500 variables"),
+        ("{% if x %}" + "".join(f"{{{{ v{n} }}}}" for n in range(600)) + "{% endif %}", "at most 500 variables"),
     ],
 )
 def test_nested_or_long_code_is_refused(source: str, message: str) -> None:
