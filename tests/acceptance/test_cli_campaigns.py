@@ -145,7 +145,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"
     asked = await here.run("campaign", "cancel", campaign_id)
     assert asked.code == 1
-    assert "Cancel News? 3 recipients did not receive it yet. This cannot be undone." in asked.out + asked.err
+    assert "Cancel News? 3 recipients have not received it yet. This cannot be undone." in asked.out + asked.err
     assert (await here.ok("campaign", "cancel", campaign_id, "--yes")).out == "News is now – CANCELLED\n"
     copy = (await here.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
     definition = (await here.ok("campaign", "show", copy, "--json")).json["definition"]

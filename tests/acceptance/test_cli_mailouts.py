@@ -84,11 +84,11 @@ async def test_run_to_the_local_mailbox_is_refused_or_named(desk: Desk) -> None:
     here = {"MAILWRIGHT_PROVIDER": "mailbox", "MAILWRIGHT_MAILBOX_MAILOUTS": "true"}
     dry_run = (await desk.commands.ok("mailout", "send", page, "--dry-run", **here)).out
     assert "REAL, 2 people. Nothing was sent." in dry_run
-    assert "To the local mailbox only: nobody receives it." in dry_run
+    assert "The provider is the local mailbox, so nobody receives these emails." in dry_run
     run_id = (await desk.commands.ok("mailout", "send", page, **here)).out.strip()
     shown = (await desk.commands.ok("mailout", "show", run_id, **here)).out
     assert "News of March  REAL" in shown
-    assert "To the local mailbox only: nobody receives it." in shown
+    assert "The provider is the local mailbox, so nobody receives these emails." in shown
 
 
 async def test_watch_sends_ready_pages_and_reports_invalid_ones(desk: Desk) -> None:

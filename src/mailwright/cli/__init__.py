@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mailwright.cli.exit_codes import EXIT_CODES, report_error
 
-# Panel, command and the line that `mailwright --help` shows for it. The module has the command's name.
+# The help panel, the name and the help line of each command. Its module has the same name.
 COMMANDS: Final = (
     ("Run", "demo", "Send sample emails into a local mailbox and serve the dashboard."),
     ("Run", "serve", "Serve the API and the dashboard, with a worker in the same process."),
@@ -52,7 +52,7 @@ COMMANDS: Final = (
     ("Operate", "bench", "Measure this machine with a temporary database."),
 )
 
-# Hidden plural spellings of earlier versions, so that existing scripts keep working.
+# Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.
 ALIASES: Final = {
     "contacts": "contact",
     "dead-letters": "dead-letter",
@@ -64,7 +64,7 @@ ALIASES: Final = {
 
 
 class Commands(TyperGroup):
-    """Lists the commands of the table and imports only the one that runs."""
+    """Lists the commands from the table above and imports a command's module only when it runs."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")  # the parser's name of the problem
+            error.message = error.message.removeprefix("Value error, ")  # Pydantic puts this prefix before the message.
             raise
 
 

@@ -1,4 +1,4 @@
-"""The commands that perform the actions of an explanation."""
+"""The CLI commands that perform the actions which an explanation suggests."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.ACCEPT_FAILURES: "campaign accept-failures {subject}",
     ActionKind.FIND_DOUBTS: "campaign in-doubt list {subject}",
 }
-# The option of `tenant edit` that changes each limit, and of `campaign limits` where it differs.
+# The option of `tenant edit` that changes each limit, then the options of `campaign limits` that differ.
 _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "rate_per_second": "--rate-per-second N",
     "rate_per_hour": "--rate-per-hour N",

@@ -41,7 +41,7 @@ Filters = Annotated[
     typer.Option(
         "--filter",
         metavar="NAME=VALUE",
-        help="For example state=OH. `list` and `ocd_id` are also possible names.",
+        help="Only recipients with this attribute value, for example state=OH. `list` and `ocd_id` can be used too.",
         show_default=False,
     ),
 ]
@@ -79,7 +79,7 @@ def import_command(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Import slices. A slice at an existing position replaces it. If any slice is invalid, nothing is imported."""
+    """Import slices. A slice replaces the stored one at its position. If any slice is invalid, nothing is imported."""
     given = files.read(path)
 
     async def work(at: Installation) -> SliceChanges:
@@ -99,7 +99,7 @@ def export(
     to: Annotated[Path, typer.Argument(help="A .csv file, or a folder for .md files.", show_default=False)],
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Export an article's slices. Importing them again changes nothing."""
+    """Export an article's slices. Importing the unchanged export changes nothing."""
 
     async def work(at: Installation) -> list[Slice]:
         owner = await find_tenant(at, tenant)
@@ -192,7 +192,7 @@ def send(
         bool,
         typer.Option(
             "--override-sender-rules",
-            help="Send although the rules of the large mailbox providers are not met. The audit log records it.",
+            help="Send even if the large mailbox providers' sender rules are not met. The audit log records this.",
         ),
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
@@ -306,5 +306,5 @@ def _state(each: ArticleRun) -> str:
     if each.failure is not None:
         return f"failed: {each.failure}"
     if each.hold_reason is not None:
-        return f"held, the sender rules are not met: {each.hold_reason}"
+        return f"on hold because the sender rules are not met: {each.hold_reason}"
     return "all messages queued" if each.enqueue_ended_at is not None else "in progress"

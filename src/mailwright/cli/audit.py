@@ -16,9 +16,9 @@ PLACES = ("sent", "failed", "in_doubt", "closed_unknown", "suppressed", "cancell
 
 @app.command()
 def audit(as_json: Json = False) -> None:
-    """Verify that every accepted message is accounted for. Exit code 1 if not.
+    """Verify that every accepted message is accounted for. The exit code is 1 if one is missing or counted twice.
 
-    `accepted` was counted when the messages were accepted. The states are counted now, in one snapshot.
+    Mailwright counted `accepted` when it accepted the messages. It counts the states now, in one snapshot.
     """
 
     async def work(at: Installation) -> Audit:

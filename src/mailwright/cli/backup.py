@@ -19,13 +19,13 @@ app = command()
 @app.command()
 def backup(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File to write, or an existing folder: then the name is the time.")
+        Path, typer.Argument(metavar="FILE", help="The file to write, or a folder for a file named after the time.")
     ],
     encrypt_to: Annotated[
         Path | None,
         typer.Option(
             metavar="KEYFILE",
-            help="Encrypt for the keys of this file (age or SSH). If it does not exist, a new key is created.",
+            help="Encrypt with the age or SSH keys in this file. If the file does not exist, a new key is created.",
         ),
     ] = None,
     keep: Annotated[
@@ -35,14 +35,14 @@ def backup(
 ) -> None:
     """Back up the database and the images while everything runs, then audit the copy.
 
-    The same format for SQLite and PostgreSQL: a backup of one can be restored into the other. Not included: the secret
-    key (`MAILWRIGHT_SECRET_KEY`), settings and the local mailbox.
+    SQLite and PostgreSQL use the same format, so a backup of one can be restored into the other. The backup does not
+    include the secret key (`MAILWRIGHT_SECRET_KEY`), the settings or the local mailbox.
     """
     if keep is not None and not file.is_dir():
         raise typer.BadParameter("--keep needs a folder as FILE.")
     if encrypt_to is not None and not encrypt_to.exists():
         create_key(encrypt_to)
-        aside.print(f"Created the key {encrypt_to}. Keep a copy elsewhere: only it can decrypt the backup.")
+        aside.print(f"Created the key {encrypt_to}. Keep a copy elsewhere. Only this key can decrypt the backup.")
 
     async def work(at: Installation) -> Backup:
         with Progress(TextColumn("{task.completed:,} rows"), console=aside, transient=True) as shown:
@@ -64,7 +64,7 @@ def backup(
     rows, size = sum(written.contents.rows.values()), written.size_bytes / 1_000_000
     out.print(f"✓ {written.file}: {rows:,} rows, {written.contents.files:,} images, {size:,.1f} MB.", soft_wrap=True)
     if written.audit is None:
-        out.print("  Not audited: only the holder of the secret key can read it.")
+        out.print("  Not audited, because only the holder of the secret key can read an encrypted backup.")
     else:
         print_identity(written.audit)
     for old in written.deleted:

@@ -81,9 +81,9 @@ def _print(measured: Measurement) -> None:
     out.print(made)
     spent = table("Time per message after its claim", "Milliseconds#")
     for name, milliseconds in (
-        ("validate and build, with its batch", measured.building),
-        ("wait for a connection and the attempt record", measured.marking),
-        ("with the provider", measured.sending),
+        ("validate and build its batch", measured.building),
+        ("wait for a connection and record the attempt", measured.marking),
+        ("hand over to the provider", measured.sending),
     ):
         spent.add_row(name, f"{milliseconds:,.1f}")
     out.print(spent)

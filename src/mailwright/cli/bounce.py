@@ -22,7 +22,7 @@ from mailwright.events.bounces import (
 from mailwright.events.bounces.email_parts import MAX_BYTES
 from mailwright.ops.logs import logger
 
-# EX_TEMPFAIL of sysexits.h: the mail server keeps the email and tries again.
+# EX_TEMPFAIL from sysexits.h, which makes the mail server keep the email and try again.
 TRY_AGAIN: Final = 75
 
 KINDS: Final[dict[type[BounceMail], str]] = {
@@ -42,8 +42,8 @@ log = logger(__name__)
 def bounce(as_json: Json = False) -> None:
     """Read one email from standard input and record the bounces and complaints in it.
 
-    For `/etc/aliases` or `.forward`: `bounces: "|mailwright bounce"`. A hard bounce or a complaint suppresses the
-    address. Any other email is ignored with a log line.
+    To set it up, add `bounces: "|mailwright bounce"` to `/etc/aliases`, or the command to `.forward`. A hard bounce or
+    a complaint suppresses the address. Any other email is logged and ignored.
 
     Exit codes: 0 processed; 75 temporary failure (database, settings), so that the mail server tries again.
     """
@@ -77,7 +77,7 @@ def _read_bounded(stream: BinaryIO) -> bytes:
 
 def _sentence(kind: str, recorded: RecordedBounceMail) -> str:
     if not recorded.reports:
-        return f"No report about a message from here: {kind.replace('_', ' ')}."
+        return f"Not a report about a message from this installation: {kind.replace('_', ' ')}."
     counts = recorded.counts
     return f"{kind}: {counts.new} new, {counts.repeated} already known, {counts.unknown} about unknown messages."
 

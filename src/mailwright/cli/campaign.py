@@ -223,14 +223,14 @@ def start(
         bool,
         typer.Option(
             "--override-sender-rules",
-            help="Start although the rules of the large mailbox providers are not met. The audit log records it.",
+            help="Start even if the large mailbox providers' sender rules are not met. The audit log records this.",
         ),
     ] = False,
-    send_now: Annotated[bool, typer.Option("--now", help="Send now, whatever its send time.")] = False,
+    send_now: Annotated[bool, typer.Option("--now", help="Send now and ignore the send time.")] = False,
 ) -> None:
     """Start a campaign: freeze its content and enqueue its audience. All errors are reported at once.
 
-    A send time in the past is an error, unless --now confirms that the campaign is sent now.
+    A send time in the past is an error, unless you confirm with --now that the campaign should be sent now.
 
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
@@ -258,7 +258,7 @@ def start(
 
 @app.command("override-sender-rules")
 def override_sender_rules(campaign_id: CampaignId) -> None:
-    """Send a campaign that is held because it does not meet the rules of the large mailbox providers."""
+    """Send a campaign that is on hold because it does not meet the large mailbox providers' sender rules."""
     _act(lambda campaigns: campaigns.override_rules(ACTOR, campaign_id))
 
 
@@ -269,12 +269,12 @@ def reschedule(
         str,
         typer.Argument(
             metavar="TIME",
-            help="For example 2027-01-15T08:00, in the tenant's time zone unless one is given; or now.",
+            help="The send time, for example 2027-01-15T08:00, in the tenant's time zone unless one is given; or now.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Change the send time of a draft or of a campaign that has not begun to send."""
+    """Change the send time of a draft, or of a campaign that has not begun to send."""
 
     async def work(at: Installation) -> View:
         await _found(at, campaign_id)
@@ -322,7 +322,8 @@ def cancel(
     if not yes:
         view = _run(lambda at: _view(at, campaign_id))
         remaining = view.numbers.counts.remaining if view.numbers else 0
-        unsent = f"{_people(remaining)} did not receive it yet. " if remaining else ""
+        have = "has" if remaining == 1 else "have"
+        unsent = f"{_people(remaining)} {have} not received it yet. " if remaining else ""
         typer.confirm(f"Cancel {view.campaign.name}? {unsent}This cannot be undone.", abort=True)
     _act(lambda campaigns: campaigns.cancel(ACTOR, campaign_id))
 
@@ -385,7 +386,7 @@ def send_test(
     campaign_id: CampaignId,
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS…", show_default=False)],
     as_contact: Annotated[
-        str | None, typer.Option("--as", help="Fill the email with this contact's data.", show_default="samples")
+        str | None, typer.Option("--as", help="Fill the email with this contact's data.", show_default="sample values")
     ] = None,
 ) -> None:
     """Send a test email to some addresses. It does not count in the report."""
@@ -495,7 +496,7 @@ def show(
 
 @app.command()
 def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Explain why a campaign is not sent yet, until when, and what would change that."""
+    """Explain why a campaign has not been sent yet, until when it waits, and what you can do."""
 
     # Imported here because it is slow and no other campaign command needs it.
     from mailwright.app.providers import providers_of  # noqa: PLC0415
@@ -566,7 +567,7 @@ def list_doubts(campaign_id: CampaignId, limit: ManyRows = 100, as_json: Json = 
 @in_doubt.command("resolve")
 def resolve_doubts(
     campaign_id: CampaignId,
-    resolution: Annotated[Resolution, typer.Option("--as", help="Your decision.", show_default=False)],
+    resolution: Annotated[Resolution, typer.Option("--as", help="The resolution.", show_default=False)],
 ) -> None:
     """Resolve all messages in doubt: they were sent, must be sent again, or remain unknown."""
 
@@ -587,7 +588,7 @@ async def _recipients(
 
 
 def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
-    """Run a command and print the errors of a refused start, one per line."""
+    """Run a command. If it raises because the campaign cannot start, print the errors, one per line."""
     try:
         return run(work)
     except CampaignNotStartable as refused:
@@ -637,7 +638,7 @@ async def _view(at: Installation, campaign_id: str) -> View:
 
 
 async def _what_happens_next(at: Installation, view: View) -> str:
-    """Return why a started campaign is not being sent, or that workers are sending it."""
+    """Return a sentence: the reason why a started campaign is not being sent, or that workers are sending it."""
     if deferral := waiting(view.place, view.now):
         return deferral
     if not await list_present(at.database, view.now):

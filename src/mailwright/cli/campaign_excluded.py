@@ -1,4 +1,4 @@
-"""`mailwright campaign excluded`: who is in the audience's lists or filter and does not receive the campaign."""
+"""`mailwright campaign excluded`: contacts in a campaign's audience who do not receive it, with the reason."""
 
 import sys
 from typing import Annotated
@@ -22,11 +22,11 @@ def excluded_command(
     reason: Annotated[
         Exclusion | None, typer.Option(help="Only contacts who are excluded for this reason.", show_default=False)
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write all of them as CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write all excluded contacts as CSV.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of rows.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List the contacts whom the audience names but who may not receive the campaign, with the reason."""
+    """List the contacts in the audience's lists and filter who may not receive the campaign, with the reason."""
 
     async def work(at: Installation) -> list[ExcludedContact]:
         named, now = await _audience(at, campaign_id), at.clock.now()

@@ -1,4 +1,4 @@
-"""Turn campaign options into the definition of the HTTP API."""
+"""Turn campaign options into a campaign definition of the HTTP API."""
 
 from collections.abc import Mapping
 from datetime import tzinfo
@@ -94,7 +94,7 @@ def variables(given: list[str], option: str = "--var") -> dict[str, Any]:
 
 
 def variants(given: list[str]) -> list[dict[str, str]]:
-    """Parse variants: `A` is the campaign unchanged, `B=Other subject` changes the subject."""
+    """Parse variants: `A` leaves the campaign unchanged, `B=Other subject` replaces the subject."""
     pairs = (text.partition("=") for text in given)
     return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
 
@@ -114,7 +114,7 @@ def named_attachment(campaign: Campaign, name: str) -> str:
 
 
 def send_time(text: str, zone: tzinfo) -> Instant | None:
-    """Parse a send time; without a zone it is in `zone`. `now` is no send time."""
+    """Parse a send time. A time without a zone is in `zone`. Return None for `now`."""
     if text == "now":
         return None
     try:

@@ -9,7 +9,7 @@ from mailwright.domain.tracking import TrackingMode
 
 Name = Annotated[str, typer.Option(help="The internal name.", show_default=False)]
 Subject = Annotated[
-    str | None, typer.Option(help="May use variables: Hello {{ name }}.", show_default="the template's")
+    str | None, typer.Option(help="The subject. May use variables: Hello {{ name }}.", show_default="the template's")
 ]
 Source = Annotated[
     typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
@@ -31,7 +31,7 @@ Filter = Annotated[
 ]
 Sender = Annotated[
     str | None,
-    typer.Option("--from", help="For example `Acme <news@example.com>`.", show_default="MAILWRIGHT_FROM"),
+    typer.Option("--from", help="The sender, for example `Acme <news@example.com>`.", show_default="MAILWRIGHT_FROM"),
 ]
 ReplyTo = Annotated[str | None, typer.Option(help="The Reply-To address.", show_default=False)]
 SendTime = Annotated[
@@ -58,7 +58,7 @@ Attach = Annotated[
         metavar="FILE",
         exists=True,
         dir_okay=False,
-        help="A file that every email carries; can be repeated.",
+        help="A file to attach to every email; can be repeated.",
         show_default=False,
     ),
 ]
@@ -85,14 +85,14 @@ TestPercent = Annotated[
     typer.Option(help="Share of the audience that receives the test variants, in percent.", show_default="20"),
 ]
 WaitMinutes = Annotated[int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")]
-WinnerBy = Annotated[str | None, typer.Option(help="clicks or opens.", show_default="clicks")]
+WinnerBy = Annotated[str | None, typer.Option(help="Choose the winner by clicks or opens.", show_default="clicks")]
 MinConfidence = Annotated[
-    int | None, typer.Option(help="How certain the winner's lead must be, in percent.", show_default="95")
+    int | None, typer.Option(help="Required confidence that the winner is better, in percent.", show_default="95")
 ]
 IfUndecided = Annotated[
     str | None,
     typer.Option(
-        metavar="VARIANT", help="The variant for everyone else if no result is clear.", show_default="wait for a person"
+        metavar="VARIANT", help="The variant to send to the rest if no winner is clear.", show_default="wait for you"
     ),
 ]
 PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
@@ -111,7 +111,7 @@ Zone = Annotated[
 ]
 Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Increase the daily volume step by step.")]
 ReadersTime = Annotated[
-    bool | None, typer.Option("--readers-time/--senders-time", help="Whose time zone the working hours use.")
+    bool | None, typer.Option("--readers-time/--senders-time", help="Time zone of the working hours.")
 ]
 Interval = Annotated[
     str | None,

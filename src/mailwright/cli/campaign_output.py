@@ -35,7 +35,7 @@ BAR_WIDTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A campaign at one point in time. Before the start it has no position and no numbers; a list has no numbers."""
+    """A campaign at one point in time. Drafts have no queue position, and drafts and lists load no numbers."""
 
     campaign: Campaign
     place: QueuePosition | None
@@ -44,7 +44,7 @@ class View:
 
     @property
     def is_over(self) -> bool:
-        """Whether the campaign changes no more unless a user acts."""
+        """Whether the campaign no longer changes unless a user acts."""
         return self.place is None or self.place.status == "COMPLETED"
 
 
@@ -54,14 +54,14 @@ def status(found: CampaignStatus) -> Text:
 
 
 def waiting(place: QueuePosition | None, now: Instant) -> str | None:
-    """Return `Hourly limit reached until 15:00 UTC (in 12 minutes)`, or None for a campaign that is not deferred."""
+    """Return a text like `Hourly limit reached until 15:00 UTC (in 12 minutes)`, or None if it is not deferred."""
     if place is None or place.defer_reason is None or place.deferred_until is None:
         return None
     return deferral_text(place.defer_reason, place.deferred_until, now, display.zone)
 
 
 def schedule_text(view: View) -> str:
-    """Return `scheduled for 2027-01-15 08:00:00 Europe/Lisbon`, or that it is sent now."""
+    """Return a text like `scheduled for 2027-01-15 08:00:00 Europe/Lisbon`, `no send time` or `to be sent now`."""
     scheduled_at = view.campaign.definition.scheduled_at
     if scheduled_at is not None:
         return f"scheduled for {zone_time(scheduled_at)}"
@@ -132,19 +132,19 @@ def _audience(campaign: Campaign) -> Iterable[str]:
 
 
 def _figures(counts: CampaignMessageCounts) -> str:
-    """Return the audience and its buckets, which add up to it."""
+    """Return the size of the audience and the counts per outcome, which add up to it."""
     return ", ".join([f"{counts.sent:,} of {counts.audience:,} sent", *bucket_parts(counts)])
 
 
 def _results(numbers: CampaignNumbers | None) -> str:
-    """Return what was reported about the messages, for example `opened 12, clicked 3`."""
+    """Return the counts of reported events, for example `opened 12, clicked 3`."""
     if numbers is None:
         return ""
     return ", ".join(f"{name} {number:,}" for name, number in asdict(numbers.results).items() if number)
 
 
 def _engagement(engagement: CampaignEngagement) -> Iterable[str]:
-    """Yield what machines did, anonymous totals, and the most clicked links."""
+    """Yield the opens and clicks by recipients, in total and by machines, then the most clicked links."""
     for name, counts in (("opens", engagement.opens), ("clicks", engagement.clicks)):
         if counts.machines or counts.total > counts.people:
             yield f"{name}: {counts.people:,} by recipients, {counts.total:,} in total, {counts.machines:,} by machines"

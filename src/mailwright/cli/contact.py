@@ -117,16 +117,16 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
 def tracking_consent(
     email: Email,
     *,
-    given: Annotated[bool, typer.Option("--given/--withdrawn", help="Whether the contact agrees.", show_default=False)],
+    given: Annotated[bool, typer.Option("--given/--withdrawn", help="The contact's decision.", show_default=False)],
     wording: Annotated[
         str | None, typer.Option(help="The text that the contact agreed to; needed for consent.", show_default=False)
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Where the contact decided, for example a form.", show_default=False)
+        str | None, typer.Option(help="The source of the decision, for example a form.", show_default=False)
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Record whether a contact agrees that their opens and clicks are recorded."""
+    """Record whether a contact consents to the recording of their opens and clicks."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
@@ -196,7 +196,7 @@ async def _with_rendered_subjects(
 
 @app.command()
 def data(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = True) -> None:
-    """Print everything stored about a contact, as JSON for a data access request."""
+    """Print everything stored about a contact as JSON, for a data access request."""
 
     async def work(at: Installation) -> dict[str, Any]:
         owner = await find_tenant(at, tenant)
@@ -222,7 +222,7 @@ def erase(
         return await erasure.erase(at.database, at.clock, owner.id, email, actor=CONSOLE, imports_folder=folder)
 
     count = run(work)
-    out.print(f"Erased, with the content of {count} messages. Only a suppression for bulk email remains.")
+    out.print(f"Contact erased. Messages whose content was erased: {count}. A suppression for bulk email remains.")
 
 
 app.command("import")(contact_files.import_command)

@@ -55,14 +55,14 @@ def import_command(
     report: Annotated[
         Path | None,
         typer.Option(
-            help="Where to write the report with one line per row.", show_default="FILE with the ending .report.csv"
+            help="The report file, with one line per row.", show_default="FILE with the extension .report.csv"
         ),
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of the file, for example cp1251.", show_default="detected")
     ] = None,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="The contacts already confirmed elsewhere: send no confirmation emails.")
+        bool, typer.Option("--confirmed", help="Send no confirmation emails, because the contacts confirmed elsewhere.")
     ] = False,
     legal_basis: Annotated[
         LegalBasis | None,
@@ -73,12 +73,12 @@ def import_command(
         typer.Option(help="Evidence for the legal basis, for example the name of a contract.", show_default=False),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show how the first rows would be read, and store nothing.")
+        bool, typer.Option("--dry-run", help="Show how the first rows would be imported, and store nothing.")
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Import contacts from a CSV or .xlsx file. Unsubscribed and bounced contacts stay so. Run it again to resume."""
+    """Import contacts from a CSV or .xlsx file. Run it again to resume. Unsubscribed contacts stay unsubscribed."""
     basis = legal_basis_record(legal_basis, legal_basis_source, CONSOLE)
     purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding, basis)
     if dry_run:
@@ -109,7 +109,7 @@ def export_command(
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Export contacts with lists, tags and attributes. Importing the CSV again changes nothing."""
+    """Export contacts with lists, tags and attributes. Importing the unchanged CSV changes nothing."""
 
     async def work(at: Installation) -> None:
         owner = await find_tenant(at, tenant)

@@ -40,28 +40,28 @@ def release(
     due: Annotated[
         DueMessages,
         typer.Option(
-            help="Messages that were due when sending was held: `in-doubt` leaves each to a person, `send` sends them "
-            "now, although some may have been sent before."
+            help="For messages that were due when sending was put on hold: `in-doubt` marks them as in doubt, so that "
+            "you decide about each; `send` sends them now, although some may have been sent before."
         ),
     ] = DueMessages.IN_DOUBT,
 ) -> None:
-    """Resume sending that is held because the database was restored or replaced. `db status` shows why.
+    """Resume sending after a hold because the database was restored or replaced. `db status` shows the reason.
 
-    With `--due in-doubt`, running campaigns are paused as well: resume each when its report is right.
+    `--due in-doubt` also pauses running campaigns. Resume each one after you have checked its report.
     """
     doubted, paused = run(lambda at: _release(at, due))
     out.print("Sending resumed.")
     if doubted:
-        out.print(f"{doubted:,} messages are in doubt: `mailwright message list --status IN_DOUBT`.")
+        out.print(f"Messages in doubt: {doubted:,}. List them with `mailwright message list --status IN_DOUBT`.")
     if paused:
-        out.print(f"{paused:,} campaigns are paused: `mailwright campaign list`.")
+        out.print(f"Campaigns paused: {paused:,}. List them with `mailwright campaign list`.")
 
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Show the schema version, the one that this release needs, and whether sending is held.
+    """Show the schema version, the version that this release needs, and whether sending is on hold.
 
-    Exit code 1 if the versions differ or sending is held.
+    The exit code is 1 if the versions differ or sending is on hold.
     """
     current, newest = run(_status, any_schema=True), newest_revision()
     hold = run(_hold) if current == newest else None
@@ -74,7 +74,8 @@ def status(as_json: Json = False) -> None:
         out.print(f"✗ The schema is {current or 'empty'}, this version needs {newest}. Run `mailwright db upgrade`.")
     if hold is not None and not as_json:
         out.print(
-            f"✗ Sending is held since {isoformat(hold.since)}: {hold.detail} Release it with `mailwright db release`."
+            f"✗ Sending has been on hold since {isoformat(hold.since)}: {hold.detail} "
+            "Resume it with `mailwright db release`."
         )
     if current != newest or hold is not None:
         raise SystemExit(1)

@@ -47,7 +47,7 @@ def retry(
     is_all: Annotated[bool, typer.Option("--all", help="All dead letters of the tenant.")] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Retry one dead letter, or all of a tenant, with a fresh set of attempts."""
+    """Retry one dead letter, or all dead letters of a tenant, with a fresh set of attempts."""
     if (outbox_id is not None) == is_all:
         raise typer.BadParameter("give a message id or --all")
 

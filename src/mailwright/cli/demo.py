@@ -101,7 +101,7 @@ def _settings(listener: socket.socket) -> Settings:
         "postal_address": "Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
         "base_url": address_of(listener),
     }
-    # Commands that use this file see the demo, with its mailbox and its queue.
+    # Commands that use this configuration file work on the demo's database, mailbox and queue.
     CONFIG.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in chosen.items()))
     return Settings.model_construct(**chosen)
 
@@ -126,7 +126,7 @@ async def _print(engine: Engine, sample: Sample, explanations: list[MessageExpla
 
 
 def _print_sign_in(sign_in: DemoSignIn, address: str) -> None:
-    """Print the sign-in link last, where people look for it."""
+    """Print the sign-in link. The caller prints it last, so that it is easy to find."""
     out.print(Text.assemble(("Dashboard  ", "bold"), f"{address}/sign-in/link?token={sign_in.token}"), soft_wrap=True)
     if sign_in.password is not None:
         out.print(
@@ -170,7 +170,7 @@ def _places(engine: Engine, explanations: list[MessageExplanation], address: str
 
 
 def _program() -> str:
-    """Return how to call the program from here; it is rarely on the PATH during a demo."""
+    """Return the command that runs this program, because it is rarely on the PATH during a demo."""
     if shutil.which("mailwright"):
         return "mailwright"
     called = Path(sys.argv[0])

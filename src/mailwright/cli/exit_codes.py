@@ -24,7 +24,7 @@ _NOT_SET_UP: Final = re.compile(
 
 
 def report_error(error: BaseException, option_name: Callable[[str], str] = str) -> int:
-    """Print the error and return the exit code. `option_name` returns the option of the command for a field."""
+    """Print the error and return the exit code. `option_name` maps an API field to the command's option."""
     error = _innermost(error)
     if _NOT_SET_UP.search(str(error)):
         return _say(DATABASE, "The database schema does not match this version.", "Run `mailwright db upgrade`.")
@@ -73,7 +73,7 @@ def _next_steps(error: InvalidInput) -> list[str]:
 
     if isinstance(error, InvalidColumns):
         return ["Map a column with `--map E-Mail=email`, or skip it with `--map Notes=-`."]
-    return [f"`mailwright list create {error.list_key}` creates it."] if isinstance(error, UnknownList) else []
+    return [f"Create it with `mailwright list create {error.list_key}`."] if isinstance(error, UnknownList) else []
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -90,7 +90,7 @@ def _counted(problems: tuple[str, ...]) -> str:
 def _database_advice(error: NotDurable) -> list[str]:
     if isinstance(error, DatabaseDamaged) or "`mailwright " in str(error):
         return []
-    return ["Check that the database is running and that MAILWRIGHT_DATABASE_URL is right: `mailwright check`."]
+    return ["Check that the database is running and MAILWRIGHT_DATABASE_URL is right, then run `mailwright check`."]
 
 
 def _say(code: int, *lines: str) -> int:

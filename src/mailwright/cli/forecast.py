@@ -55,10 +55,10 @@ def forecast(
     days: Annotated[int, typer.Option(min=1, max=365, help="Number of days to forecast.")] = 365,
     as_json: Json = False,
 ) -> None:
-    """Show when each queued campaign starts and finishes, and which limit defers it when.
+    """Show when each queued campaign starts and finishes, and which limits defer it.
 
-    The forecast runs the real limits on a virtual clock, from the current counters. The JSON has the fields of
-    GET /v1/forecast.
+    The forecast applies the real limits on a virtual clock, starting from the current counters. The JSON has the
+    fields of GET /v1/forecast.
     """
 
     async def work(at: Installation) -> Forecast:
@@ -102,12 +102,12 @@ def _draw(found: Forecast) -> None:
     out.print(_legend(waits, batches, sends_freely=sends_freely))
     for assumption in found.assumptions:
         if assumption is ForecastAssumption.NO_WORKER:
-            continue  # shown first
+            continue  # The legend shows this reason first.
         out.print(Text(assumption_text(assumption), style="bright_black"), soft_wrap=True)
 
 
 def _end_of_axis(found: Forecast) -> Instant:
-    """Return the end of the axis. If a campaign has no end, the axis continues a tenth beyond the last event."""
+    """Return the end of the axis. If a campaign has no end, extend the axis by a tenth after the last event."""
     ends = [campaign.finishes_at for campaign in found.campaigns if campaign.finishes_at is not None]
     changes = [segment.begins_at for campaign in found.campaigns for segment in summarize_segments(campaign.segments)]
     last = max([*ends, *changes])
@@ -126,7 +126,7 @@ def _cells(segments: list[ForecastSegment], begins: Instant, ends: Instant, widt
 
 
 def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple[str, str]:
-    """Return the symbol of a column: sending, however short, otherwise the reason that fills most of it."""
+    """Return the symbol of a column: "sending" if anything is sent in it, else the reason that fills most of it."""
     if not inside:
         return " ", ""
     for segment in inside:

@@ -23,7 +23,7 @@ def create(
         list[Scope] | None, typer.Option(help="A scope; can be repeated.", show_default="all scopes")
     ] = None,
 ) -> None:
-    """Create a key and print only the key on stdout. It is shown once; only its digest is stored."""
+    """Create a key and print only the key on stdout. It cannot be shown again, because only its digest is stored."""
 
     async def work(at: Installation) -> str:
         owner = await find_tenant(at, tenant)

@@ -25,7 +25,7 @@ app = group("Mailing lists and subscriptions.")
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The list key, for example product-news.", show_default=False)]
 Tracking = Annotated[
     TrackingMode | None,
-    typer.Option(help="Widest tracking of opens and clicks of this list's emails.", show_default=False),
+    typer.Option(help="The most tracking of opens and clicks that this list's emails may use.", show_default=False),
 ]
 Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
@@ -157,7 +157,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Delete a list and its subscriptions. The contacts stay, and so does every unsubscribe from it."""
+    """Delete a list and its subscriptions. The contacts and the records of unsubscribes stay."""
     if not yes:
         typer.confirm(f"Delete the list {key} and its subscriptions? This cannot be undone.", abort=True)
 
@@ -175,7 +175,7 @@ def subscribe(
     email: Email,
     *,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="The contact already confirmed elsewhere: send no confirmation email.")
+        bool, typer.Option("--confirmed", help="Send no confirmation email, because the contact confirmed elsewhere.")
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:

@@ -45,7 +45,7 @@ SHAPES: Final = {
     "refused": ("✗", "red"),
 }
 
-ONLY_LOCAL: Final = "To the local mailbox only: nobody receives it."
+ONLY_LOCAL: Final = "The provider is the local mailbox, so nobody receives these emails."
 
 Page = Annotated[str, typer.Argument(metavar="PAGE", help="The page's address or id.", show_default=False)]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id that `mailout send` prints.", show_default=False)]
@@ -67,7 +67,7 @@ def send(
         bool,
         typer.Option(
             "--override-sender-rules",
-            help="Send although the rules of the large mailbox providers are not met. The audit log records it.",
+            help="Send even if the large mailbox providers' sender rules are not met. The audit log records this.",
         ),
     ] = False,
     as_json: Json = False,
@@ -113,7 +113,7 @@ def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
 
 @app.command()
 def show(run_id: RunId, as_json: Json = False) -> None:
-    """Show the progress and errors of a run, and what was written back to Notion."""
+    """Show the progress and errors of a run, and when its result was written back to Notion."""
 
     async def work(at: Installation) -> tuple[MailoutRun, MailoutProgress | None, list[RunError], RunWait | None]:
         runs = _service(at).runs
@@ -170,7 +170,7 @@ def watch(
 ) -> None:
     """Send every page of NOTION_DB_MAILOUTS when its status becomes Ready.
 
-    A refused page is tried again when it changes, a tested page when its row changes.
+    A page that was refused is tried again when it changes. A page that was sent as a test is sent when its row changes.
     """
 
     async def work(mailouts: MailoutSender) -> None:
@@ -227,7 +227,7 @@ async def _dry_run(mailouts: MailoutSender, page: str) -> tuple[DryRun, Rendered
 async def _send(
     at: Installation, mailouts: MailoutSender, page: str, *, overrides_rules: bool
 ) -> tuple[MailoutRun, RunWait | None, list[RunError]]:
-    """Send the page and return its run, what it waits for, and its errors."""
+    """Send the page and return its run, the reason why it waits, and its errors."""
     begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE, overrides_rules=overrides_rules))
     await warn_if_held(at)
     waits = await find_waits(at.database, at.clock, [begun])

@@ -33,12 +33,12 @@ app = group("Find, explain, retry, cancel and resolve messages.")
 
 Moment = Annotated[
     datetime | None,
-    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In the tenant's time zone.", show_default=False),
+    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Time in the tenant's time zone.", show_default=False),
 ]
 
 
 class ShownStatus(Enum):
-    """The statuses that the commands print: the states, and the groups of messages that are shown as a status."""
+    """The statuses that the commands print: message states, and groups of messages that are shown like a state."""
 
     PENDING = Status.PENDING
     SENT_ATTEMPT = Status.SENT_ATTEMPT
@@ -102,7 +102,7 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
 
 @app.command()
 def explain(outbox_id: MessageId, as_json: Json = False) -> None:
-    """Explain why a message is not sent yet, until when, and what would change that."""
+    """Explain why a message has not been sent yet, until when it waits, and what you can do."""
 
     async def work(at: Installation) -> MessageExplanation:
         await _found(at, outbox_id)
@@ -194,7 +194,7 @@ async def with_rendered_subjects(
 
 
 async def rendered_subjects(at: Installation, tenant_id: int, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the rendered subjects by message id, where they differ from the stored ones."""
+    """Return the rendered subjects that differ from the stored ones, by message id."""
     if not any("{" in subject for subject in stored.values()):
         return {}
     from mailwright.pipeline.rerender import render_subjects  # noqa: PLC0415 - templates are slow to import

@@ -78,7 +78,7 @@ def init_command(database: DatabaseUrl = None, schema: Schema = None) -> None:
             await create_queue(queue, schema or at.settings.notify_schema)
 
     run(work, creates=True)
-    out.print("The queue's tables exist.", markup=False)
+    out.print("The queue's tables are ready.", markup=False)
 
 
 @app.command("emit")
@@ -119,9 +119,12 @@ def emit_command(
     if as_json:
         print_json(NotificationEventResponse.model_validate(found).to_dict())
     elif found.is_repeat:
-        out.print(f"Event {found.open_event_id} already covers this; nothing was written.", markup=False)
+        out.print(
+            f"Nothing was written: event {found.open_event_id} is the same, within the deduplication window.",
+            markup=False,
+        )
     else:
-        out.print(f"Event {found.open_event_id} created {found.notifications} notifications.", markup=False)
+        out.print(f"Published event {found.open_event_id}. Notifications created: {found.notifications}.", markup=False)
 
 
 @app.command("list")
@@ -133,7 +136,7 @@ def list_command(
     schema: Schema = None,
     as_json: Json = False,
 ) -> None:
-    """List notifications with the reason of each deferral."""
+    """List notifications. Each deferred one is shown with its reason."""
     found: list[NotificationStatus] = _with_service(
         lambda service: service.list_notifications(status=status, limit=limit), database, schema
     )

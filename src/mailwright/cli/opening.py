@@ -34,8 +34,8 @@ def run(
 ) -> Result:
     """Open the installation, run the command and close everything.
 
-    `creates`: the command writes, so a missing SQLite file is created. `any_schema`: the command works on the schema
-    itself, which may not exist yet.
+    If `creates` is true, the command writes, so a missing SQLite file is created. If `any_schema` is true, the command
+    works on the schema itself, which may not exist yet.
     """
     settings = settings_for_command()
 
@@ -55,7 +55,7 @@ def run(
 
 
 async def find_tenant(at: Installation, name: str) -> tenants.Tenant:
-    """Find the tenant of a command. Times are shown in its time zone from now on."""
+    """Find the tenant that a command works on, and show all further times in that tenant's time zone."""
     tenant = await tenants.find(at.database, name)
     await show_zone_of(at, tenant.id)
     return tenant
@@ -67,12 +67,13 @@ async def show_zone_of(at: Installation, tenant_id: int) -> None:
 
 
 async def warn_if_held(at: Installation) -> None:
-    """Warn on stderr if what was just accepted waits because all sending is held."""
+    """Warn on stderr if all sending is on hold, because then a message that was just accepted is not sent yet."""
     if (hold := await find_hold(at.database)) is not None:
         from mailwright.schemas.explanation_text import hold_text  # noqa: PLC0415 - slow to import
 
         aside.print(
-            f"! {hold_text(hold, at.clock.now(), display.zone)} `mailwright db release` does that.", markup=False
+            f"! {hold_text(hold, at.clock.now(), display.zone)} To resume it, run `mailwright db release`.",
+            markup=False,
         )
 
 
@@ -95,7 +96,7 @@ def settings_for_service(**overrides: Any) -> Settings:
 
 
 async def _require_file(settings: Settings, database: Database, *, creates: bool) -> None:
-    """Refuse to read a missing SQLite file: creating an empty one would hide a wrong folder."""
+    """Raise an error if the SQLite file is missing: creating an empty one would hide that the path is wrong."""
     if not is_missing(database):
         return
     if not creates:

@@ -1,10 +1,10 @@
-"""Name the option of a command instead of the field of the HTTP API, in errors."""
+"""Map API fields to command options, so that errors of a command name its options."""
 
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-# Fields whose option has another name, as parameters of commands.
+# API fields whose command parameter has a different name.
 _OTHER_NAMES: Final = {
     "article_key": "key",
     "audience_filter": "filters",
@@ -23,9 +23,9 @@ _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def option_name(field: str, command: Any, arguments: Sequence[str]) -> str:
-    """Return the option for a field of a command line: `--daily-limit` for `limits.dailyLimit`.
+    """Return the command's option for an API field: `--daily-limit` for `limits.dailyLimit`.
 
-    `command` is the top command that ran. A field without an option of its own stays as it is.
+    `command` is the top-level command that ran. If the command has no option for the field, return the field's name.
     """
     options = _options(_leaf(command, arguments))
     for part in _INDEX.sub("", field).split("."):
@@ -37,14 +37,14 @@ def option_name(field: str, command: Any, arguments: Sequence[str]) -> str:
 
 
 def _leaf(command: Any, arguments: Sequence[str]) -> Any:
-    """Follow the names of subcommands."""
+    """Return the subcommand that the arguments select."""
     for argument in arguments:
         command = getattr(command, "commands", {}).get(argument, command)
     return command
 
 
 def _options(command: Any) -> dict[str, str]:
-    """Return the longest spelling of each option by the name of its parameter and by its own."""
+    """Return the longest spelling of each option, both under its parameter's name and under the option's name."""
     found: dict[str, str] = {}
     for parameter in getattr(command, "params", ()):
         if spellings := [each for each in parameter.opts if each.startswith("--")]:

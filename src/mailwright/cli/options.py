@@ -14,7 +14,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum 
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message id (outboxId).", show_default=False)]
 
 Processes = Annotated[
-    int, typer.Option("--processes", min=0, help="Number of processes, each with a worker; 0: one per core.")
+    int, typer.Option("--processes", min=0, help="Number of processes, each with a worker; 0 means one per core.")
 ]
 
 

@@ -32,13 +32,13 @@ SHAPES: Final[dict[str, tuple[str, str]]] = {
 
 
 class Display:
-    """How this process shows times: in the time zone of the command's tenant, or of the installation."""
+    """The time zone in which this process shows times: the one of the command's tenant, or of the installation."""
 
     zone: tzinfo = UTC
 
 
 async def write_parts(parts: AsyncIterable[str], file: Path | None) -> None:
-    """Write a long text to a file as its parts arrive; without a file, or for `-`, to stdout."""
+    """Write a long text to a file as its parts arrive. If `file` is None or `-`, write to stdout."""
     if file is None or str(file) == "-":
         async for part in parts:
             sys.stdout.write(part)

@@ -1,4 +1,4 @@
-"""`mailwright quarantine`: what may have been sent between a backup and its restore."""
+"""`mailwright quarantine`: messages that may have been sent between a backup and its restore."""
 
 from mailwright.app.sending import release_sending
 from mailwright.cli.opening import Installation, run
@@ -16,13 +16,13 @@ app = group("After a restore: list, send or drop the messages that may have been
 
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
-    """List the messages that may have been sent since the backup, and whether sending is held."""
+    """List the messages that may have been sent since the backup, and show whether sending is on hold."""
     found = run(_find)
     if as_json:
         print_json(_as_json(found))
         return
     if found.hold is not None:
-        out.print(f"Sending is held since {isoformat(found.hold.since)}: {found.hold.detail}")
+        out.print(f"Sending has been on hold since {isoformat(found.hold.since)}: {found.hold.detail}")
     if not found.messages:
         out.print("No message may have been sent since the backup.")
         return
@@ -30,38 +30,39 @@ def list_command(as_json: Json = False) -> None:
     for each in found.messages:
         shown.add_row(each.tenant, each.source, each.campaign_id or "–", f"{each.messages:,}", f"{each.reported:,}")
     out.print(shown)
-    out.print("`quarantine release` sends them, `quarantine drop` does not. Reported ones are never sent again.")
+    out.print("Send the messages that may have been sent with `mailwright quarantine release`, or close them with")
+    out.print("`mailwright quarantine drop`. Messages that are reported as sent are never sent again.")
 
 
 @app.command()
 def release(yes: Yes = False) -> None:
-    """Resume sending, and send the messages that may have been sent: some people may get an email twice.
+    """Resume sending, and send the messages that may have been sent. Some recipients may get an email twice.
 
     Messages that a provider has reported as sent are not sent again.
     """
     count = _unreported(run(_find))
-    confirm(f"Send {count:,} messages although some may have been sent before?", yes=yes)
+    confirm(f"Send again the messages that may have been sent before ({count:,})?", yes=yes)
     resent = run(_release)
-    out.print(f"Sending resumed. {resent:,} messages in doubt are sent again.")
+    out.print(f"Sending resumed. Messages in doubt that will be sent again: {resent:,}.")
 
 
 @app.command()
 def drop(yes: Yes = False) -> None:
-    """Resume sending without the messages that may have been sent: some people may get nothing.
+    """Resume sending without the messages that may have been sent. Some recipients may get no email.
 
-    They are closed as unknown. Running campaigns are paused: resume each when its report is right.
+    These messages are closed as unknown. Running campaigns are paused. Resume each after you have checked its report.
     """
     count = _unreported(run(_find))
-    confirm(f"Close {count:,} messages without sending them?", yes=yes)
+    confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
     dropped, paused = run(_drop)
-    out.print(f"Sending resumed. {dropped:,} messages were closed as unknown.")
+    out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
     if paused:
-        out.print(f"{paused:,} campaigns are paused: `mailwright campaign list`.")
+        out.print(f"Campaigns paused: {paused:,}. List them with `mailwright campaign list`.")
 
 
 def _unreported(found: Quarantine) -> int:
     if found.hold is None and not found.messages:
-        raise NotPossibleNow("Nothing is in quarantine, and sending is not held.")
+        raise NotPossibleNow("No message is in quarantine and sending is not on hold, so there is nothing to do.")
     return sum(each.messages - each.reported for each in found.messages)
 
 

@@ -40,7 +40,7 @@ def quota(
     elif found:
         _print(found, now)
     else:
-        out.print("No provider reports a quota. ses and smtpbz (with SMTPBZ_API_KEY) do.")
+        out.print("No provider reports a quota. Of the supported ones, only ses and smtpbz (with SMTPBZ_API_KEY) do.")
     if not is_synced:
         aside.print("A provider did not report its quota. Run `mailwright check` for the reason.", soft_wrap=True)
         raise typer.Exit(NEGATIVE)

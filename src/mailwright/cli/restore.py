@@ -22,7 +22,7 @@ app = command()
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mailwright backup` wrote.")],
     verify: Annotated[
-        bool, typer.Option("--verify", help="Load it into a temporary database first, and audit that.")
+        bool, typer.Option("--verify", help="First load the backup into a temporary database and audit it.")
     ] = False,
     key: Annotated[
         Path | None, typer.Option(metavar="KEYFILE", help="File with the secret key of an encrypted backup.")
@@ -32,8 +32,8 @@ def restore(
 ) -> None:
     """Replace the database with a backup. Stop all processes of Mailwright first.
 
-    Sending is held afterwards, because messages that were due may have been sent after the backup: `mailwright
-    quarantine list` shows them. A SQLite file that is replaced is kept beside the new one.
+    Afterwards sending is on hold, because messages that were due may have been sent after the backup. `mailwright
+    quarantine list` shows these messages. If a SQLite file is replaced, it is kept beside the new one.
     """
     settings, clock = settings_for_command(), SystemClock()
     header = header_of(file, key)
@@ -50,6 +50,6 @@ def restore(
         print_identity(restored.audit)
         if restored.kept is not None:
             out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)
-        out.print("  Sending is held: `mailwright quarantine list` shows what may have been sent since the backup.")
+        out.print("  Sending is on hold. `mailwright quarantine list` shows what may have been sent since the backup.")
     if not restored.audit.ok:
         raise typer.Exit(NEGATIVE)

@@ -34,8 +34,8 @@ def serve(
 
     The schema of SQLite is upgraded automatically; on PostgreSQL run `mailwright db upgrade` first.
 
-    SIGTERM or Ctrl-C starts a graceful shutdown: requests and sends in progress finish (SHUTDOWN_GRACE_SECONDS), exit
-    code 0. A second signal stops at once.
+    SIGTERM or Ctrl-C starts a graceful shutdown: requests and sends in progress finish within SHUTDOWN_GRACE_SECONDS,
+    and the exit code is 0. A second signal stops at once.
     """
     settings = settings_for_service(host=host, port=port)
     if processes != 1:
@@ -77,7 +77,7 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
 
 
 def _listener(settings: Settings) -> socket.socket:
-    """Return the socket of the supervisor, or a new one."""
+    """Return the listening socket that the supervisor passed on, or a new one."""
     child = this_child()
     if child is not None and child.listener is not None:
         return socket.socket(fileno=child.listener)
@@ -85,7 +85,7 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 def _greets() -> bool:
-    """Return whether this process prints the set-up link: a further link would replace the first one."""
+    """Return whether this process prints the set-up link. Only one does, because a new link invalidates the last."""
     child = this_child()
     return child is None or (child.number == 1 and not child.is_restart)
 

@@ -12,10 +12,11 @@ app = command()
 def smtp(processes: Processes = 1) -> None:
     """Accept email over SMTP until stopped, on MAILWRIGHT_SMTP_LISTEN and MAILWRIGHT_SMTP_LISTEN_TLS.
 
-    `mailwright serve` does the same beside the API. Clients sign in with the user `apikey` and an API key as password.
-    Workers of other processes send the email.
+    `mailwright serve` also accepts email over SMTP, in the same process as the API. Clients sign in with the user
+    `apikey` and an API key as password. This command only accepts email; workers in other processes send it.
 
-    SIGTERM or Ctrl-C starts a graceful shutdown: emails that are being stored get their reply, exit code 0.
+    SIGTERM or Ctrl-C starts a graceful shutdown: clients whose email is being stored get their reply, and the exit code
+    is 0.
     """
     settings = settings_for_service()
     if settings.smtp_listen is None and settings.smtp_listen_tls is None:

@@ -41,9 +41,9 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
 @app.command()
 def create(
     email: Email,
-    reason: Annotated[str, typer.Option(help="Shown wherever a message is refused because of it.")] = "manual",
+    reason: Annotated[str, typer.Option(help="The reason, shown with each message that is refused.")] = "manual",
     list_key: Annotated[
-        str, typer.Option("--list", help="The scope: * all email, general all bulk email, or a list key.")
+        str, typer.Option("--list", help="The scope: * for all email, general for all bulk email, or a list key.")
     ] = suppressions.ALL_MESSAGES,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:

@@ -35,7 +35,7 @@ app = group("Email templates.")
 TemplateId = Annotated[
     str, typer.Argument(metavar="ID", help="The template id, for example receipt.", show_default=False)
 ]
-Locale = Annotated[str | None, typer.Option(help="For example pt or pt-BR.", show_default=False)]
+Locale = Annotated[str | None, typer.Option(help="The language, for example pt or pt-BR.", show_default=False)]
 VersionNumber = Annotated[
     int | None, typer.Option("--version", min=1, help="The version number.", show_default="the newest")
 ]
@@ -47,7 +47,7 @@ Source = Annotated[
 @app.command()
 def create(
     template_id: TemplateId,
-    subject: Annotated[str, typer.Option(help="May use variables: Hello {{ name }}.", show_default=False)],
+    subject: Annotated[str, typer.Option(help="The subject. May use variables: Hello {{ name }}.", show_default=False)],
     *,
     html: Source = None,
     mjml: Source = None,
@@ -70,7 +70,7 @@ def create(
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Create a template, or a new version of it. Errors are reported now, not when the first email is built."""
+    """Create a template, or a new version of it. Errors are reported now, before any email uses it."""
     given = [
         (format_, file)
         for format_, file in zip(TemplateFormat, (html, mjml, markdown), strict=True)

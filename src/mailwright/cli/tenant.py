@@ -25,7 +25,7 @@ Name = Annotated[
 Weight = Annotated[
     int | None, typer.Option(min=1, help="Share of the workers relative to other tenants.", show_default=False)
 ]
-# `none` removes the tenant's own limit, so that the limit of the settings applies.
+# `none` removes the tenant's own limit, so that the limit from the settings applies.
 InFlight = Annotated[str | None, typer.Option(metavar="N|none", help="Messages in flight at once.", show_default=False)]
 PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
 PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
@@ -56,7 +56,7 @@ Alone = Annotated[
 Tracking = Annotated[
     str | None,
     typer.Option(
-        metavar="MODE|none", help="Widest tracking of opens and clicks: off, anonymous, individual.", show_default=False
+        metavar="MODE|none", help="The most tracking allowed: off, anonymous or individual.", show_default=False
     ),
 ]
 TrackingHost = Annotated[
@@ -143,7 +143,7 @@ def list_command(as_json: Json = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
-    """Show one tenant and its limits: its own, or those from the settings."""
+    """Show a tenant and the limits that apply to it: its own limits, or else those from the settings."""
 
     async def work(at: Installation) -> tuple[Tenant, Limits]:
         return await find_tenant(at, name), _defaults(at)

@@ -33,7 +33,7 @@ STATUSES: Final = {DELIVERED: ("✓", "green"), PENDING: ("○", "cyan"), FAILED
 @app.command()
 def create(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="For example https://example.com/hooks/mail.", show_default=False)
+        str, typer.Argument(metavar="URL", help="The URL, such as https://example.com/hooks/mail.", show_default=False)
     ],
     *,
     types: Annotated[
@@ -46,7 +46,7 @@ def create(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Create a webhook. Prints its id on stdout; the secret is shown once."""
+    """Create a webhook. Its id is printed on stdout and its secret on stderr. The secret is shown only once."""
 
     async def work(at: Installation) -> tuple[WebhookEndpoint, str]:
         owner = await find_tenant(at, tenant)
@@ -79,7 +79,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
 @app.command()
 def show(webhook: WebhookId, as_json: Json = False) -> None:
-    """Show a webhook, and why it is paused."""
+    """Show a webhook. If it is paused, show the reason."""
     found = run(lambda at: _endpoints(at).find(webhook, tenant_id=None))
     if as_json:
         print_json(webhook_response(found).to_dict())
@@ -161,7 +161,7 @@ def rotate_secret(webhook: WebhookId) -> None:
 
 @app.command()
 def resume(webhook: WebhookId) -> None:
-    """Resume a paused webhook, starting with the deliveries that wait."""
+    """Resume a paused webhook, starting with its waiting deliveries."""
 
     async def work(at: Installation) -> WebhookEndpoint:
         found = await _endpoints(at).find(webhook, tenant_id=None)

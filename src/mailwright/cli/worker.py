@@ -17,7 +17,7 @@ def worker(
         int | None,
         typer.Option(
             min=1,
-            help="Maximum messages in flight of each process. A crash can leave at most this many in doubt.",
+            help="Maximum messages in flight per process. A crash can leave at most this many in doubt.",
             show_default="64",
         ),
     ] = None,
@@ -26,8 +26,8 @@ def worker(
 ) -> None:
     """Send due messages until stopped or drained.
 
-    SIGTERM or Ctrl-C starts a graceful shutdown: the worker claims nothing more, finishes what is in flight
-    (SHUTDOWN_GRACE_SECONDS), records the results, releases the rest and exits with 0. A second signal stops at once.
+    SIGTERM or Ctrl-C starts a graceful shutdown: the worker claims no more messages, finishes those in flight within
+    SHUTDOWN_GRACE_SECONDS, records the results, releases the rest and exits with 0. A second signal stops at once.
     """
     settings = settings_for_service(concurrency=concurrency)
     if processes != 1:

@@ -454,7 +454,7 @@ async def test_bounce_command_records_a_bounce(engine: DatabaseAddress, database
 
 async def test_bounce_command_ignores_unrelated_email(engine: DatabaseAddress, tmp_path: Path) -> None:
     code, out, errors = await bounce(engine.url, tmp_path, b"Subject: hello\r\n\r\nhello\r\n")
-    assert (code, out) == (0, "No report about a message from here: unrelated.\n")
+    assert (code, out) == (0, "Not a report about a message from this installation: unrelated.\n")
     assert "bounce_mail_ignored" in errors
 
 
