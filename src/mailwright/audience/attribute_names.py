@@ -1,4 +1,4 @@
-"""Find attributes of a filter that no contact has, while contacts have the same name in another case."""
+"""Find attribute names in a filter that no contact has, but that some contact has in a different case."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,9 +12,9 @@ from mailwright.storage.tables import contacts
 
 
 async def find_case_mistakes(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> dict[str, str]:
-    """Return the existing name of each attribute that the filter spells in another case.
+    """Return, for each attribute that the filter spells in the wrong case, the existing name.
 
-    A name that some contact has costs one short lookup; only others need a scan.
+    A name that some contact has takes one short lookup. Only an unknown name needs a scan.
     """
     mistakes: dict[str, str] = {}
     for name in sorted(set(_attribute_names(filter_))):

@@ -48,7 +48,10 @@ def normalize_deliverable_email(text: str) -> str:
     """Normalize an address. Non-ASCII characters before the @ are refused, because most servers do not accept them."""
     normal = normalize_email(text)
     if not normal.isascii() or len(normal) > address.MAX_LENGTH:
-        raise InvalidContact("Most mail servers do not accept this address.", field="email")
+        raise InvalidContact(
+            "Most mail servers do not accept this address, because it has non-ASCII characters before the @.",
+            field="email",
+        )
     return normal
 
 
@@ -80,7 +83,10 @@ def normalize_timezone(text: str) -> str | None:
 
 
 def _zone_of_offset(text: str) -> str | None:
-    """Return the zone of whole hours from UTC or Moscow time. The signs in names such as Etc/GMT-3 are inverted."""
+    """Return the zone for an offset of whole hours from UTC or Moscow time.
+
+    The signs in zone names are inverted: Etc/GMT-3 is UTC+3.
+    """
     found = _OFFSET.fullmatch(text.strip().lower().replace("\u2212", "-"))
     if found is None:
         return None
@@ -118,7 +124,7 @@ def check_attribute_name(text: str) -> str:
 
 
 def attribute_name_from_title(title: str) -> str | None:
-    """Turn the title of a column into an attribute name: `Favourite Colour` becomes `favourite_colour`, or None."""
+    """Turn a column title into an attribute name: `Favourite Colour` becomes `favourite_colour`. None if impossible."""
     name_ = _NO_NAME.sub("_", unicodedata.normalize("NFC", title).strip().lower()).strip("_")[
         :MAX_ATTRIBUTE_NAME_LENGTH
     ]
@@ -128,7 +134,10 @@ def attribute_name_from_title(title: str) -> str | None:
 
 
 def check_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check attributes: any JSON. Filters can compare texts, numbers and booleans. None removes an attribute."""
+    """Check attributes. Values can be any JSON, but filters compare only texts, numbers and booleans.
+
+    None removes an attribute.
+    """
     checked: dict[str, Any] = {}
     for key, value in given.items():
         check_attribute_name(key)
@@ -148,7 +157,7 @@ def check_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def division_problem(attributes: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the divisions of a contact, which articles use."""
+    """Return an error text if an attribute names an invalid division (articles use divisions), or None."""
     wrong = malformed_division(attributes.get(OCD_IDS))
     return None if wrong is None else f"{OCD_IDS}: {wrong[:80]!r} is not an OCD division id, for example {EXAMPLE}"
 
@@ -161,7 +170,7 @@ def check_attribute_text(text: str) -> str:
 
 
 def merge_attributes(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace known values with given ones. A value that differs only in its type, such as 42 and "42", stays."""
+    """Replace known values with given ones. A known value stays if only the type differs, such as 42 and "42"."""
     result = dict(known)
     for key, value in given.items():
         if value is None:

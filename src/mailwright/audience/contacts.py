@@ -118,7 +118,7 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
 async def list_page(
     database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
 ) -> list[Contact]:
-    """Return a page of contacts, newest first; the next page starts before the last ID of this one."""
+    """Return a page of contacts, newest first. For the next page, pass the last ID of this one as `before`."""
     conditions = [contacts.c.tenant_id == tenant_id, contacts.c.id < before, contacts.c.deleted_at.is_(None)]
     if status is not None:
         conditions.append(contacts.c.status == status)
@@ -131,13 +131,13 @@ async def list_page(
 
 @dataclass(frozen=True, slots=True)
 class ContactChange:
-    """New values of a contact. None keeps a field, and attributes that are not named stay too."""
+    """New values for a contact. None keeps a field. Attributes that are not named keep their values."""
 
     name: str | None = None
     locale: str | None = None
     timezone: str | None = None
     attributes: Mapping[str, Any] | None = None  # a value of None removes the attribute
-    tags: Sequence[str] | None = None  # the complete set: other tags are removed
+    tags: Sequence[str] | None = None  # the complete set; tags that are not in it are removed
     legal_basis: LegalBasisRecord | None = None
     tracking_consent: TrackingConsent | None = None
 
@@ -200,7 +200,7 @@ async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: s
 
 
 async def _lock_or_create(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Row[Any]:
-    """Lock a contact and create it if needed, also when it was erased between the insert and the lock."""
+    """Lock a contact, and create it if needed. Try again if it is erased between the insert and the lock."""
     matching = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
     rows: Sequence[Row[Any]] = ()
     while not rows:

@@ -1,7 +1,8 @@
 """Double opt-in: a subscription stays pending until the contact follows the link in the confirmation email.
 
-A pending subscription does not count for audiences, and an earlier unsubscribe stays. The confirmation email goes
-through the outbox like any other. It is sent at most once in a few minutes, so that a form cannot flood a mailbox.
+A pending subscription does not count for audiences, and an earlier unsubscribe stays in effect. The confirmation email
+goes through the outbox like any other message. It is sent at most once every few minutes, so that nobody can use a form
+to flood a mailbox.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from mailwright.storage.tables import lists as lists_table
 
 SOURCE: Final = "opt-in"
 PAGE: Final = "confirm"
-# At most one confirmation email in this time.
+# Minimum time between two confirmation emails to the same address.
 RESEND_INTERVAL: Final[Instant] = 10 * MINUTE
 
 
@@ -83,7 +84,7 @@ class DoubleOptIn:
     async def request_confirmation(
         self, tx: Transaction, request: DoubleOptInRequest, *, source: str, locale: str | None = None
     ) -> bool:
-        """Ask for a confirmation, whatever the list requires. Return False if the contact is already subscribed."""
+        """Ask for a confirmation, even if the list requires none. Return False if the contact is already subscribed."""
         now = self._clock.now()
         # Lock the contact before reading, so that a concurrent request sees this one.
         await status.ensure_contacts(tx, [(request.tenant_id, request.email)], now)
@@ -95,7 +96,10 @@ class DoubleOptIn:
         return True
 
     async def confirm(self, tenant_id: int, email: str, list_key: str) -> bool:
-        """Return whether the contact is subscribed now. An old link does not undo a later unsubscribe."""
+        """Confirm a pending subscription. Return whether the contact is now subscribed.
+
+        An old link does not undo a later unsubscribe.
+        """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
             await status.lock_contact(tx, tenant_id, request.email, now)

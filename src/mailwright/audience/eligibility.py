@@ -1,8 +1,8 @@
 """Decide who may receive bulk email. Every bulk source uses this one rule.
 
-A contact needs an active subscription, or another legal basis on record. Campaigns to named lists reach only the
-subscribers of these lists; all others reach everyone with a subscription or a legal basis. A segment or a filter
-narrows an audience and never creates one.
+A contact needs an active subscription, or another recorded legal basis. A campaign to named lists reaches only the
+subscribers of these lists. A campaign without lists reaches everyone with a subscription or a legal basis. A segment or
+a filter only narrows an audience.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.expressions import unindexed
 from mailwright.storage.tables import contacts, subscriptions, suppressions
 
-# A suppression with one of these scopes applies to every campaign, whatever its list.
+# A suppression with one of these scopes applies to every campaign, on any list.
 EVERY_CAMPAIGN: Final = ("*", GENERAL)
 
 
 class Exclusion(StrEnum):
-    """Why a contact receives no bulk email. Of several reasons, the first of this order is given."""
+    """Why a contact receives no bulk email. If several reasons apply, the first one in this order is reported."""
 
     BOUNCED = "bounced"
     UNSUBSCRIBED = "unsubscribed"
@@ -30,9 +30,10 @@ class Exclusion(StrEnum):
 
 
 def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
-    """Subscribed and, if required, confirmed. `general` stands for all bulk email: any subscription, or a legal basis.
+    """Match contacts who are subscribed to the list and, if it requires that, have confirmed.
 
-    A legal basis does not reach a contact who has unsubscribed from a list.
+    `general` stands for all bulk email: it matches any subscription, or a legal basis. A legal basis does not count for
+    a contact who has unsubscribed from a list.
     """
     if list_key != GENERAL:
         return _has_subscription(subscriptions.c.list_key == list_key, is_current(subscriptions))
@@ -45,7 +46,7 @@ def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
 
 
 def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:
-    """A confirmed, current subscription of a row of `contacts`."""
+    """Match a current, confirmed subscription to the list, for a row of `contacts`."""
     return and_(joined.c.contact_key == contacts.c.id, joined.c.list_key == list_key, is_current(joined))
 
 
@@ -54,7 +55,7 @@ def is_current(joined: FromClause) -> ColumnElement[bool]:
 
 
 def may_receive(tenant_id: int, lists: Sequence[str]) -> ColumnElement[bool]:
-    """Return whether a row of `contacts` may receive a campaign to any of these lists; without lists, to `general`."""
+    """Match the contacts who may receive a campaign to any of these lists. An empty sequence stands for `general`."""
     wanted = sorted(set(lists)) or [GENERAL]
     if len(wanted) == 1:
         return and_(can_receive(tenant_id, wanted), is_subscribed_to(wanted[0]))
@@ -63,18 +64,21 @@ def may_receive(tenant_id: int, lists: Sequence[str]) -> ColumnElement[bool]:
 
 
 def can_receive(tenant_id: int, lists: Sequence[str] = ()) -> ColumnElement[bool]:
-    """All conditions except the subscription: known, active, and not suppressed for bulk email or one of the lists."""
+    """Match all conditions except the subscription.
+
+    The contact is known and active, and not suppressed for bulk email or for one of the lists.
+    """
     scopes = sorted({*EVERY_CAMPAIGN, *lists})
-    # One lookup covers all scopes.
+    # Check all scopes in one lookup.
     return and_(is_known(tenant_id), contacts.c.status == "active", ~_is_suppressed(*map(literal, scopes)))
 
 
 def is_excluded(
     tenant_id: int, lists: Sequence[str], matches_filter: ColumnElement[bool] | None
 ) -> ColumnElement[bool]:
-    """Contacts whom the audience names, but who may not receive the campaign.
+    """Match the contacts who belong to the audience but may not receive the campaign.
 
-    A filter names all contacts who match it. Without one, a list names everyone who is or was on it.
+    With a filter, all contacts who match it belong to the audience. Without one, everyone who is or was on a list does.
     """
     if matches_filter is None:
         of_lists = _is_of(lists)
@@ -93,19 +97,19 @@ def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
         (_is_suppressed(*map(literal, EVERY_CAMPAIGN)), Exclusion.SUPPRESSED.value),
         (_has_subscription(of_lists, subscriptions.c.unsubscribed_at.is_not(None)), Exclusion.UNSUBSCRIBED.value),
         (_has_subscription(of_lists, is_pending), Exclusion.UNCONFIRMED.value),
-        # Who is subscribed and excluded nevertheless is suppressed for the list.
+        # The only remaining reason: the contact is subscribed, but suppressed for the list.
         (_has_subscription(of_lists), Exclusion.SUPPRESSED.value),
         else_=Exclusion.NOT_SUBSCRIBED.value,
     )
 
 
 def _is_of(lists: Sequence[str]) -> ColumnElement[bool] | None:
-    """Subscriptions to one of the lists, or None if any subscription counts."""
+    """Match subscriptions to one of the lists. Return None if any subscription counts."""
     return subscriptions.c.list_key.in_(sorted(set(lists))) if lists and GENERAL not in lists else None
 
 
 def is_known(tenant_id: int) -> ColumnElement[bool]:
-    """A contact of the tenant that is not deleted."""
+    """Match the tenant's contacts that are not deleted."""
     return and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None))
 
 
@@ -120,7 +124,7 @@ def _is_suppressed(*scopes: ColumnElement[str]) -> ColumnElement[bool]:
         .where(
             suppressions.c.tenant_id == contacts.c.tenant_id,
             suppressions.c.email == contacts.c.email,
-            # Nearly every contact has no entry at all, which one lookup shows.
+            # Nearly every contact has no suppression at all, so one lookup is enough.
             unindexed(suppressions.c.list_key).in_(scopes),
         )
         .correlate(contacts, subscriptions)

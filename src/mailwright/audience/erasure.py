@@ -1,7 +1,7 @@
 """Erase a contact: remove personal data from contacts and from sent messages, and keep the totals correct.
 
-Messages keep their rows, states and times, so that the audit still adds up. The address itself is kept in one place
-only, as a suppression: without it, the next import or sign-up would send to the contact again.
+Messages keep their rows, states and times, so that the audit still adds up. The address itself remains only as a
+suppression, because otherwise the contact could receive email again after the next import or sign-up.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ SUPPRESS_ERASED = statement(__package__, "suppress_erased")
 
 ERASED_SUBJECT: Final = "(erased)"
 _IN_PROGRESS: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
-# How many keys one statement takes; a contact has few messages.
+# Maximum number of message keys in one statement. Most contacts have fewer messages.
 _BATCH_SIZE: Final = 500
 
 
@@ -70,8 +70,8 @@ async def erase(
 ) -> int:
     """Erase a contact and return the number of erased messages. Pending messages are cancelled.
 
-    Raises `MessageInProgress` while a message is being sent or in doubt. `imports_folder` holds the import reports of
-    this machine.
+    Raise `MessageInProgress` if a message is being sent or in doubt. `imports_folder` contains this machine's import
+    reports.
     """
     address, now = normalize_email(email), clock.now()
     # Searching all messages takes long, so it happens outside of the write transaction.
@@ -80,7 +80,7 @@ async def erase(
         copies = await _copied_to(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
-        # Before the rest: if the erasure fails afterwards, the reports only show less.
+        # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
         report_paths = [report_path(imports_folder, row.import_id) for row in import_rows]
         await asyncio.to_thread(_redact_reports, report_paths, address)
     async with database.write() as tx:
@@ -114,7 +114,7 @@ def _redact_reports(paths: Sequence[Path], address: str) -> None:
 
 
 async def _lock_imports(tx: Transaction, tenant_id: int) -> None:
-    """Wait for running import batches: one that ends after the erasure would store the contact again."""
+    """Wait for running import batches, because a batch that commits after the erasure would store the contact again."""
     running = (imports.c.tenant_id == tenant_id, imports.c.finished_at.is_(None))
     await tx.execute(select(imports.c.id).where(*running).order_by(imports.c.id).with_for_update())
 
@@ -129,7 +129,7 @@ async def _contact(tx: Transaction, tenant_id: int, email: str, *, for_update: b
 
 
 async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
-    """Cancel pending messages and return the keys of all messages to the contact. None of them changes any more."""
+    """Cancel pending messages and return the keys of all messages to the contact. These can no longer change."""
     rows = await tx.execute(
         select(messages.c.id, messages.c.outbox_id, deliveries.c.status)
         .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
@@ -145,9 +145,9 @@ async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Insta
 
 
 async def _erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> None:
-    """Delete the emails that applications wrote to the contact, also for the other recipients of the same email.
+    """Delete the stored raw emails that applications sent to the contact, also for their other recipients.
 
-    Raises `MessageInProgress` while one of these has still to be sent: without its content it would be lost.
+    Raise `MessageInProgress` if one of these emails must still be sent, because it cannot be sent without its content.
     """
     m, d = messages.c, deliveries.c
     mine = select(m.content_digest).where(
@@ -196,7 +196,7 @@ async def _erase_from_mailouts(tx: Transaction, tenant_id: int, address: str) ->
 
 
 async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
-    """Return messages to others that may have the address in copy."""
+    """Return the keys of messages to other recipients that may have this address in Cc or Bcc."""
     matching = (
         messages.c.tenant_id == tenant_id,
         messages.c.to_email != address,
@@ -253,7 +253,7 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
 
 
 async def _suppress(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Keep only a suppression of bulk email: the lists that a contact unsubscribed from are personal data."""
+    """Replace all suppressions by one for bulk email, because the lists that a contact left are personal data."""
     matching = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
     await tx.execute(delete(suppressions).where(*matching, suppressions.c.list_key != "*"))
     entry = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}

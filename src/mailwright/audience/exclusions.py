@@ -1,4 +1,4 @@
-"""List the contacts whom an audience names but who may not receive bulk email, with the reason for each."""
+"""List the contacts in an audience who may not receive bulk email, with the reason for each."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PAGE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class NamedAudience:
-    """What names an audience: lists, a filter, or both."""
+    """The definition of an audience: lists, a filter, or both."""
 
     tenant_id: int
     lists: Sequence[str]
@@ -35,7 +35,7 @@ class ExcludedContact:
     key: int
     email: str
     reason: Exclusion
-    suppression: Suppression | None = None  # what SUPPRESSED means for this contact
+    suppression: Suppression | None = None  # the entry that excludes the contact, if the reason is SUPPRESSED
 
 
 async def count_excluded(tx: Transaction, named: NamedAudience, now: Instant) -> dict[Exclusion, int]:
@@ -55,7 +55,7 @@ async def list_excluded(
     after: int = 0,
     reason: Exclusion | None = None,
 ) -> list[ExcludedContact]:
-    """Return a page of excluded contacts, oldest first; the next page starts after the last key of this one."""
+    """Return a page of excluded contacts, oldest first. The next page starts after the last key of this page."""
     why = exclusion(named.lists)
     conditions = [named.excluded(now), contacts.c.id > after]
     if reason is not None:

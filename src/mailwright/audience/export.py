@@ -1,6 +1,6 @@
 """Export contacts with their lists, tags and attributes as CSV or JSON lines, streamed.
 
-Importing the CSV again changes nothing. No cell of it is a formula to a spreadsheet.
+Importing the unchanged CSV changes nothing. Cells are escaped so that spreadsheets do not run them as formulas.
 """
 
 import csv
@@ -40,7 +40,7 @@ class ExportedContact:
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Which contacts: all of a tenant, the subscribers of a list, or those who match a filter."""
+    """The contacts to export: all contacts of a tenant, the subscribers of a list, or those who match a filter."""
 
     tenant_id: int
     list_key: str | None = None
@@ -63,7 +63,7 @@ async def export_pages(
 
 
 async def export_csv(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
-    """Yield CSV with a column for every attribute. The database lists the attributes, so contacts are read once.
+    """Yield CSV with a column for every attribute. One query lists the attributes, so contacts are read only once.
 
     An attribute that appears for the first time during the export has no column.
     """

@@ -31,7 +31,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def filter_clause(filter_: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
-    """Return the SQL condition of a filter, given parsed or as JSON."""
+    """Return the SQL condition for a filter, which is either parsed or still JSON."""
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
     return _condition(condition, tenant_id, now)
 
@@ -97,7 +97,7 @@ def _attribute(condition: AttributeCondition) -> ColumnElement[bool]:  # noqa: P
 
 
 def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> ColumnElement[bool]:
-    """Compare each value with attributes of its own type."""
+    """Match attributes that equal one of the values. Each value is compared only with attributes of its own type."""
     flags = ["true" if value else "false" for value in values if isinstance(value, bool)]
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     texts = [value for value in values if isinstance(value, str)]
@@ -115,7 +115,7 @@ def _sent_messages(activity: MessageActivity, now: Instant) -> Select[Any]:
 
 
 def _messages_with_event(type_: EventType, activity: MessageActivity, now: Instant) -> Select[Any]:
-    """Select the messages with an event. Opens and clicks of machines do not count."""
+    """Select the messages that have an event of this type. Opens and clicks by machines do not count."""
     by_person = events.c.metadata.not_like('%"isMachine"_true%')
     is_type = and_(events.c.type == type_.value, by_person)
     return (
@@ -132,7 +132,7 @@ def _since(time: ColumnElement[int], activity: MessageActivity, now: Instant) ->
 def _occurs_often_enough(
     matching_messages: Select[Any], activity: MessageActivity, tenant_id: int
 ) -> ColumnElement[bool]:
-    """Return the condition on the number of events. It uses the index on each contact's messages, so pages are fast."""
+    """Return the condition on the number of messages. It is fast, because it uses the index on a contact's messages."""
     matching = matching_messages.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
     if activity.campaign is not None:
         known = select(campaigns.c.id).where(

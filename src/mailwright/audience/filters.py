@@ -1,8 +1,8 @@
 """Filters: conditions on contacts as typed, bounded JSON, without any SQL.
 
-A filter is an object. `{"all": […]}`, `{"any": […]}` and `{"not": …}` combine other filters; each other kind is one
-condition: `{"attribute": "plan", "is": "pro"}`, `{"tag": "vip"}`, `{"opened": {"withinDays": 30}}`. A condition is
-either true or false: an unknown value makes it false.
+A filter is an object. `{"all": […]}`, `{"any": […]}` and `{"not": …}` combine other filters. Every other filter is one
+condition, for example `{"attribute": "plan", "is": "pro"}`, `{"tag": "vip"}` or `{"opened": {"withinDays": 30}}`. A
+condition is either true or false. It is false if the value is unknown.
 """
 
 import re
@@ -68,7 +68,7 @@ def _day(text: str) -> str:
 
 
 def _checked_by(check: Any) -> Any:
-    """Validate with a function of `contact_fields`, and report its errors as errors of the filter."""
+    """Return a validator that calls a function of `contact_fields` and reports its errors as filter errors."""
 
     def checked(text: str) -> str:
         try:
@@ -112,7 +112,7 @@ def _campaign(text: str) -> str:
 
 
 def _time(value: Any) -> Instant:
-    """Parse a time such as `2027-01-31T09:00:00Z`; a date alone is its start in UTC."""
+    """Parse a time such as `2027-01-31T09:00:00Z`. A date without a time means its start in UTC."""
     text = f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == len("2027-01-31") else value
     try:
         time = datetime.fromisoformat(text)
@@ -151,10 +151,10 @@ class Not(FilterCondition):
 
 
 class AttributeCondition(FilterCondition):
-    """One comparison. `contains` ignores case; other texts are compared exactly.
+    """One comparison with an attribute. `contains` ignores case; all other text comparisons are exact.
 
-    A number also matches a text that is a number, as imported files contain them. A date is compared with the first ten
-    characters of a text.
+    A number also matches a text that contains this number, because imported files store numbers as text. A date is
+    compared with the first ten characters of a text.
     """
 
     attribute: Annotated[str, _checked_by(check_attribute_name)]
@@ -189,7 +189,7 @@ class HasTag(FilterCondition):
 
 
 class OnList(FilterCondition):
-    """Subscribed and, if the list requires it, confirmed."""
+    """The contact is subscribed to the list and has confirmed if the list requires that."""
 
     list: Annotated[str, AfterValidator(_list_key)]
 
@@ -221,7 +221,7 @@ class CreatedBefore(FilterCondition):
 
 
 class MessageActivity(BaseModel):
-    """How often something happened to messages, within which time and for which campaign."""
+    """Bounds for a message condition: the minimum count, the time span and the campaign."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -267,7 +267,7 @@ CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
 
 
 def _condition_name(given: Any) -> str | None:
-    """Return the one key that names the kind of the condition."""
+    """Return the key that identifies the type of the condition, or None unless there is exactly one."""
     if isinstance(given, FilterCondition):
         return next(name for name, type_ in CONDITION_TYPES.items() if type_ is type(given))
     named = [name for name in CONDITION_TYPES if name in given] if isinstance(given, dict) else []
@@ -317,7 +317,7 @@ def parse(given: Any) -> FilterCondition:
 
 
 def _problems(error: ValidationError) -> dict[str, str]:
-    """Return one sentence per path. A value of a wrong type is reported once for each type that it could have."""
+    """Return one sentence per path. Pydantic reports a wrong type once per allowed type, so merge these errors."""
     by_path: dict[str, list[Any]] = {}
     for detail in error.errors():
         if not _is_consequence(detail):
@@ -334,7 +334,7 @@ def _sentence(details: list[Any]) -> str:
 
 
 def _location(detail: Any) -> tuple[Any, ...]:
-    """Return the location of a problem. An unknown field is a problem of the condition that contains it."""
+    """Return the location of a problem. For an unknown field, that is the condition that contains it."""
     location: tuple[Any, ...] = detail["loc"]
     return location[:-1] if _is_unknown_field(detail) else location
 
@@ -344,7 +344,7 @@ def _is_unknown_field(detail: Any) -> bool:
 
 
 def _check_size(given: Any) -> None:
-    """Check depth and size level by level, so that deep nesting costs nothing."""
+    """Check depth and size level by level, so that a deeply nested filter is refused early."""
     level, conditions = [given], 0
     for _ in range(MAX_DEPTH + 1):
         level = [inner for outer in level for inner in _inner_filters(outer)]
@@ -377,5 +377,8 @@ def _path(steps: tuple[Any, ...]) -> str:
 
 
 def _is_consequence(error: Any) -> bool:
-    """Return whether a problem only follows from another: a list whose items were refused also counts as too short."""
+    """Return whether a problem only follows from another one.
+
+    For example, a list whose items were refused is also reported as too short.
+    """
     return error["type"] == "too_short" and bool(error["input"])

@@ -1,4 +1,4 @@
-"""The legal basis of bulk email to a contact who has not subscribed, with who recorded it, when and from where."""
+"""The legal basis for bulk email to a contact who has not subscribed, with the actor, time and source of the record."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ MAX_SOURCE_LENGTH: Final = 200
 
 
 class LegalBasis(StrEnum):
-    """The legal bases that data protection laws know, as in article 6 of the GDPR."""
+    """The legal bases in data protection laws, for example in article 6 of the GDPR."""
 
     CONSENT = "consent"
     CONTRACT = "contract"
@@ -24,14 +24,14 @@ class LegalBasis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LegalBasisRecord:
-    """A legal basis to record, or None to remove it. `source` names the evidence, for example a contract or a form."""
+    """A legal basis to record. A `basis` of None removes it. `source` is the evidence, for example a contract."""
 
     basis: LegalBasis | None
     source: str
     by: str
 
     def columns(self, now: Instant) -> dict[str, Any]:
-        """Return the new values of the columns of `contacts`. A removal keeps who removed it, and when."""
+        """Return the new values of the columns of `contacts`. A removal is stored with its actor and time."""
         return {
             "legal_basis": None if self.basis is None else self.basis.value,
             "legal_basis_source": self.source,

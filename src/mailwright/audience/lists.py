@@ -1,4 +1,4 @@
-"""Lists that contacts subscribe to and bulk email is sent under. The list `general` always exists."""
+"""Lists, which contacts subscribe to and bulk email is sent to. The list `general` always exists."""
 
 import re
 from collections.abc import Iterable
@@ -70,7 +70,7 @@ class List:
     is_public: bool  # shown to every contact on the preference page
     created_at: Instant
     requires_confirmation: bool = False  # double opt-in
-    tracking: str | None = None  # the widest tracking of the list's messages
+    tracking: str | None = None  # the most tracking that the list's messages may use
 
 
 async def create(
@@ -120,9 +120,9 @@ async def edit(
     tracking: TrackingMode | None = None,
     actor: str,
 ) -> List:
-    """Change a list. None keeps a value, and an empty description removes it.
+    """Change a list. None keeps a value. An empty string removes the description.
 
-    Existing subscriptions stay: double opt-in applies to new ones only.
+    Double opt-in applies to new subscriptions only. Existing ones stay confirmed.
     """
     given = {
         "name": name,
@@ -156,9 +156,9 @@ async def edit(
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, list_key: str, *, actor: str) -> None:
-    """Delete a list and its subscriptions, unless something that is being sent still needs it.
+    """Delete a list and its subscriptions. Raise `ListInUse` if a campaign or an article is being sent to it.
 
-    Who unsubscribed from it stays unsubscribed: another list with the same key must not reach them.
+    Unsubscribes from the list stay, so that a new list with the same key does not reach these contacts.
     """
     if list_key == GENERAL:
         raise NotPossibleNow("The list general stands for all bulk email and cannot be deleted.")
@@ -167,7 +167,10 @@ async def delete(database: Database, clock: Clock, tenant_id: int, list_key: str
         if not await tx.execute(select(lists.c.id).where(*matching).with_for_update()):
             raise NotFound("There is no such list.")
         if user := await _find_user(tx, tenant_id, list_key):
-            raise ListInUse(f"The list {list_key} cannot be deleted: {user} is being sent to it. Cancel it, or wait.")
+            raise ListInUse(
+                f"The list {list_key} cannot be deleted because {user} is being sent to it. "
+                "Cancel that, or wait until it is sent."
+            )
         current = (subscriptions.c.tenant_id == tenant_id, subscriptions.c.list_key == list_key)
         await tx.execute(delete_rows(subscriptions).where(*current, subscriptions.c.unsubscribed_at.is_(None)))
         await tx.execute(delete_rows(lists).where(*matching))
@@ -177,7 +180,7 @@ async def delete(database: Database, clock: Clock, tenant_id: int, list_key: str
 
 
 async def _find_user(tx: Transaction, tenant_id: int, list_key: str) -> str | None:
-    """Return what is being sent to the list, if anything."""
+    """Return the name of a campaign or an article that is being sent to the list, or None."""
     is_open = campaigns.c.status.in_(["READY", "SENDING", "PAUSED"])
     for row in await tx.execute(
         select(campaigns.c.name, campaigns.c.definition).where(campaigns.c.tenant_id == tenant_id, is_open)
@@ -199,7 +202,7 @@ async def list_all(database: Database, tenant_id: int) -> list[List]:
 
 
 async def find(database: Database, tenant_id: int, list_key: str) -> None:
-    """Raise NotFound unless the list exists. Another tenant's list is not found either."""
+    """Raise NotFound unless the tenant has this list."""
     async with database.read() as tx:
         if list_key not in await existing_keys(tx, tenant_id, [list_key]):
             raise NotFound("There is no such list.")

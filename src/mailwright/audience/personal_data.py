@@ -1,4 +1,4 @@
-"""Everything stored about one address, and its history, for the contact who requests it."""
+"""Everything stored about one address, and its history, for data access requests."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,8 +21,8 @@ class ContactHistoryEntry:
     at: Instant
     what: str
     detail: str
-    outbox_id: str | None = None  # of the message that the entry is about
-    event_type: str | None = None  # of that message
+    outbox_id: str | None = None  # the message, if the entry is about one
+    event_type: str | None = None  # the type of that message's event
 
 
 async def load_history(
@@ -41,7 +41,7 @@ async def load_history(
 
 
 async def export_personal_data(database: Database, tenant_id: int, email: str) -> dict[str, Any]:
-    """Return JSON that can be handed to the contact. It contains nothing about anyone else."""
+    """Return JSON that can be given to the contact. It contains no data about anyone else."""
     details = await contact_store.load_details(database, tenant_id, email, messages=1)
     contact = details.contact
     async with database.read() as tx:

@@ -24,7 +24,7 @@ from mailwright.storage.tables import contacts
 
 @dataclass(frozen=True, slots=True)
 class PreferenceChoice:
-    shown: frozenset[str]  # only lists that were on the page count as a choice
+    shown: frozenset[str]  # the lists that were on the page; other lists do not change
     selected: frozenset[str]
     locale: str | None  # None keeps the language
     unsubscribe_all: bool = False
@@ -33,7 +33,7 @@ class PreferenceChoice:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceUpdate:
-    """The stored preferences before and after, so that the page reports what really changed."""
+    """The stored preferences before and after the update, so that the page can show the actual changes."""
 
     before: ContactPreferences
     after: ContactPreferences
@@ -98,7 +98,7 @@ def has_unsubscribed_from_all(preferences: ContactPreferences) -> bool:
 
 
 def is_blocked(preferences: ContactPreferences) -> bool:
-    """Return whether a bounce, a complaint or an operator suppressed the address: the contact cannot undo that."""
+    """Return whether a bounce, a complaint or an operator suppressed the address, which the contact cannot undo."""
     return (
         ALL_MESSAGES in preferences.scopes
         or preferences.scopes.get(GENERAL, SuppressionReason.UNSUBSCRIBED) != SuppressionReason.UNSUBSCRIBED
@@ -106,7 +106,7 @@ def is_blocked(preferences: ContactPreferences) -> bool:
 
 
 def subscribed_lists(preferences: ContactPreferences) -> dict[str, str]:
-    """Return the names of the contact's lists by key; none after an unsubscribe from all."""
+    """Return the names of the contact's lists by key. The result is empty after an unsubscribe from everything."""
     if has_unsubscribed_from_all(preferences):
         return {}
     return {entry.list_key: entry.name for entry in preferences.lists if entry.is_subscribed}

@@ -1,6 +1,7 @@
 """Search contacts by a part of the address or name, by status, list or tag, newest first.
 
-Lists and tags have an index. Other searches scan a limited number of contacts per page, and continue from there.
+Searches by list or tag use an index. Other searches scan a limited number of contacts per page, and the next page
+continues the scan.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
 TAGS_IN_USE = statement(__package__, "tags_in_use")
 
-# How many contacts one page scans at most.
+# Maximum number of contacts that one page scans.
 SCAN_LIMIT: Final = 50_000
 
 
@@ -40,7 +41,10 @@ class ContactQuery:
 
 @dataclass(frozen=True, slots=True)
 class ContactSearchPage:
-    """`next_key` starts the next page, None at the end. `is_cut`: the scan limit ended the page early."""
+    """A page of contacts. `next_key` starts the next page; it is None on the last page.
+
+    `is_cut` is true if the scan limit ended the page early.
+    """
 
     contacts: tuple[Contact, ...]
     next_key: int | None
@@ -75,7 +79,7 @@ async def search_contacts(
 
 
 async def count_subscribers(database: Database, tenant_id: int, list_key: str) -> int:
-    """Count the subscribers of a list. This takes time in proportion to the list."""
+    """Count the subscribers of a list. The time grows with the size of the list."""
     async with database.read() as tx:
         rows = await tx.execute(
             select(func.count()).select_from(subscriptions).where(*_is_subscriber(tenant_id, list_key))
@@ -91,7 +95,7 @@ async def list_tags(database: Database, tenant_id: int, *, limit: int = 200) -> 
 
 
 def _scan_source(tenant_id: int, query: ContactQuery) -> tuple[Any, ColumnElement[int], list[ColumnElement[bool]]]:
-    """Return the table whose index is scanned, the key that orders it, and the conditions."""
+    """Return the table whose index is scanned, the sort key, and the conditions."""
     t, s = contact_tags.c, subscriptions.c
     if query.tag:
         conditions = [t.tenant_id == tenant_id, t.tag == query.tag]
@@ -105,7 +109,7 @@ def _scan_source(tenant_id: int, query: ContactQuery) -> tuple[Any, ColumnElemen
 
 
 def _is_subscriber(tenant_id: int, list_key: str) -> list[ColumnElement[bool]]:
-    """The same rule as `is_subscribed_to`, for a scan of the subscriptions."""
+    """Return the conditions for a scan of the subscriptions, with the same rule as `is_subscribed_to`."""
     s = subscriptions.c
     return [s.tenant_id == tenant_id, s.list_key == list_key, s.unsubscribed_at.is_(None), s.is_pending.is_(False)]
 

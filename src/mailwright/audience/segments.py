@@ -40,7 +40,7 @@ __all__ = [
 MAX_NAME_LENGTH: Final = 200
 
 _KEY: Final = re.compile(KEY_PATTERN)
-# Paths of the API and the dashboard use these words in the place of a key.
+# Reserved keys: URL paths of the API and the dashboard use these words at the position of a segment key.
 RESERVED_KEYS: Final = frozenset({"count", "new", "builder", "summary"})
 
 
@@ -62,14 +62,14 @@ class Segment:
 def audience(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
-    """Contacts who may receive bulk email of these lists now and match the filter."""
+    """Match the contacts who may now receive bulk email to these lists and who match the filter."""
     return and_(may_receive(tenant_id, lists), _matches(filter_, tenant_id, now))
 
 
 def audience_query(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> Select[Any]:
-    """Select the same contacts for aggregates. For a single list, only its subscriptions are read."""
+    """Return a query for aggregates over the same contacts. For a single list, it reads only its subscriptions."""
     if len(lists) != 1 or lists[0] == GENERAL:
         return select().select_from(contacts).where(audience(tenant_id, lists, filter_, now))
     joined = subscriptions.alias()  # The filter may refer to another list.
@@ -78,7 +78,7 @@ def audience_query(
 
 
 def lacks_attribute(attribute: str) -> ColumnElement[bool]:
-    """The attribute is missing or null."""
+    """Match contacts whose attribute is missing or null."""
     return json_text(contacts.c.attributes, attribute).is_(None)
 
 
@@ -180,7 +180,7 @@ async def count_members(tx: Transaction, tenant_id: int, filter_: Any, now: Inst
 async def list_members(
     tx: Transaction, tenant_id: int, filter_: Any, now: Instant, *, limit: int, after: str = ""
 ) -> list[Contact]:
-    """Return a page of members, ordered by address; the next page starts after the last address of this one."""
+    """Return a page of members, ordered by address. The next page starts after the last address of this page."""
     page = and_(_matching_contacts(tenant_id, filter_, now), contacts.c.email > after)
     rows = await tx.execute(select(*contact_columns()).where(page).order_by(contacts.c.email).limit(limit))
     return [contact_from_row(row) for row in rows]

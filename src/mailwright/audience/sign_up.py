@@ -1,8 +1,8 @@
 """Public sign-up forms. Anyone can enter any address, so a form reveals nothing and causes few emails.
 
-Subscribed, unsubscribed and unknown addresses get the same response. After an unsubscribe the contact must confirm,
-whatever the list requires: a stranger must not undo it. Sign-ups are limited per network and hour, without cookies and
-without storing network addresses.
+Subscribed, unsubscribed and unknown addresses get the same response. A contact who has unsubscribed must confirm, even
+if the list does not require that, because someone else may have filled in the form. Sign-ups are limited per network
+and hour, without cookies and without storing network addresses.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import subscriptions, suppressions
 
 SOURCE: Final = "sign-up"
-# Enough for an office behind one network address, and too few for a program.
+# Enough for an office behind one network address, but too few for a script that floods mailboxes.
 PER_HOUR: Final = 20
 
 
 class SignUpResult(Enum):
-    """What the form shows. It does not depend on who is subscribed."""
+    """The result that the form shows. It never reveals whether an address is subscribed."""
 
     ACCEPTED = auto()
     INVALID_ADDRESS = auto()
@@ -55,7 +55,7 @@ class SignUpRequest:
 
 class SignUpService:
     def __init__(self, database: Database, clock: Clock, double_opt_in: DoubleOptIn, secret: str) -> None:
-        """`secret` hashes the network addresses that are counted."""
+        """Create the service. Network addresses are counted as hashes with the key `secret`."""
         self._database = database
         self._clock = clock
         self._double_opt_in = double_opt_in

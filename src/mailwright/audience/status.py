@@ -1,8 +1,8 @@
 """Contact status and suppressions, derived from what contacts do and what providers report about them.
 
-Facts may arrive twice, late and in any order: the same facts always lead to the same status. Only the contact, by
-resubscribing, or an operator can improve it again. The functions work inside the caller's transaction;
-`ContactStatusService` runs the common ones in transactions of their own.
+Facts may arrive twice, late and in any order, but the same facts always lead to the same status. Only two actions make
+a contact active again: the contact resubscribes, or an operator reactivates it. The functions run in the caller's
+transaction. `ContactStatusService` runs the common ones in their own transactions.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ WEIGHTS: Final = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, Contac
 
 @dataclass(frozen=True, slots=True)
 class SoftBounces:
-    """How many soft bounces within how many days count as a hard one."""
+    """The limit of soft bounces: this many within this many days count as a hard bounce."""
 
     count: int = 3
     days: int = 30
@@ -81,7 +81,7 @@ class StatusFact:
     reason: SuppressionReason
     source: str
     at: Instant
-    status: ContactStatus | None = None  # None: unsubscribing from one list does not change the contact's status
+    status: ContactStatus | None = None  # None if the status stays, for example after an unsubscribe from one list
     bounce_type: str | None = None
     bounce_subtype: str | None = None
 
@@ -125,7 +125,7 @@ def verdict_fact(
     bounce_type: str | None,
     bounce_subtype: str | None,
 ) -> StatusFact | None:
-    """Return the consequence of a report for its contact; soft bounces are counted separately."""
+    """Return the fact that a report establishes about its contact. Soft bounces are counted separately."""
     match verdict:
         case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
             return None
@@ -142,9 +142,9 @@ def verdict_fact(
 
 
 async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> None:
-    """Apply facts; unknown addresses become contacts first.
+    """Apply facts. Addresses that are unknown are stored as contacts first.
 
-    For an erased contact, only a suppression of all messages is stored.
+    For an erased contact, store only suppressions of all messages.
     """
     erased = await _lock_or_create(tx, {fact.contact for fact in facts}, now)
     facts = [fact for fact in facts if fact.contact not in erased or fact.scope == ALL_MESSAGES]
@@ -163,7 +163,8 @@ async def repeated_soft_bounces(
 ) -> list[StatusFact]:
     """Return facts for contacts whose stored soft bounces reach the limit.
 
-    `bounces`: tenant, address and time of the bounces that were just stored. Older ones count only together with these.
+    `bounces` has the tenant, address and time of each bounce that was just stored. Only periods that contain one of
+    these count.
     """
     rows = await tx.run(
         REPEATED_SOFT_BOUNCES,
@@ -182,18 +183,18 @@ async def repeated_soft_bounces(
             bounce_subtype="repeated",
         )
         for row in rows
-        # The suppression starts when the limit was first reached; the status has the time when it was last reached.
+        # The suppression gets the time when the limit was first reached, the status the time when it was last reached.
         for at in (row.first_at, row.last_at)
     ]
 
 
 async def unsubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
-    """Unsubscribe from one list, or with `general` from all bulk email. Doing it again only updates the status time."""
+    """Unsubscribe from one list, or with `general` from all bulk email. A repeat only updates the status time."""
     await apply_facts(tx, [unsubscribe_fact(tenant_id, normalize_email(email), list_key, source=source, at=now)], now)
 
 
 async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
-    """Undo an unsubscribe, and only that: a bounce, a complaint or an operator's suppression stays."""
+    """Undo only an unsubscribe. A bounce, a complaint or an operator's suppression stays."""
     contact = {"tenant_id": tenant_id, "email": normalize_email(email)}
     await tx.run(LOCK_CONTACTS, contacts=[contact])
     await tx.count(LIFT_UNSUBSCRIBE, contacts=[contact], list_key=list_key)
@@ -227,7 +228,7 @@ async def subscribe(
 
 
 async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> None:
-    """Reactivate a contact on the decision of an operator. Unsubscribes from single lists stay."""
+    """Reactivate a contact by decision of an operator. Unsubscribes from single lists stay."""
     contact = {"tenant_id": tenant_id, "email": normalize_email(email)}
     if not await tx.count(ACTIVATE, **contact, source=source, now=now):
         raise NotFound("There is no such contact.")
@@ -237,7 +238,7 @@ async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: 
 
 @dataclass(frozen=True, slots=True)
 class ListPreference:
-    """A list from the point of view of one contact."""
+    """A list, with one contact's subscription to it."""
 
     list_key: str
     name: str
@@ -249,7 +250,7 @@ class ListPreference:
 
 @dataclass(frozen=True, slots=True)
 class ContactPreferences:
-    """What a contact receives, and which lists they can choose."""
+    """The preferences of a contact: their status, suppressions, and the lists they can choose."""
 
     email: str
     status: ContactStatus
@@ -272,7 +273,7 @@ class ContactPreferences:
 
 
 async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPreferences:
-    """Load the preferences of an address. Unknown addresses work too, so that nobody learns which are contacts."""
+    """Load the preferences of an address. An unknown address gets defaults, so the page does not reveal contacts."""
     contact = _contact_row((tenant_id, normalize_email(email)))
     known = await tx.run(CONTACT_STATUS, **contact)
     scopes = {row.list_key: row.reason for row in await tx.run(SUPPRESSION_SCOPES, **contact)}
@@ -285,15 +286,15 @@ async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPre
 
 
 async def lock_contact(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
-    """Lock a contact until the transaction ends, so that what is read from here on stays true.
+    """Lock a contact until the transaction ends, so that nobody changes the data that the transaction reads.
 
-    An unknown address becomes a contact. For an erased contact there is nothing to lock.
+    An unknown address is stored as a contact. An erased contact has no row to lock.
     """
     await _lock_or_create(tx, {(tenant_id, normalize_email(email))}, now)
 
 
 async def lock_known_contacts(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Lock those that are contacts until the transaction ends, and return them."""
+    """Lock the addresses that are contacts until the transaction ends, and return them."""
     rows = [_contact_row(contact) for contact in sorted(addresses)]
     return {(row.tenant_id, row.email) for row in await tx.run(LOCK_CONTACTS, contacts=rows)} if rows else set()
 
@@ -313,7 +314,7 @@ async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now:
 async def recording_subscription_events(
     tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant, message_id: str | None = None
 ) -> AsyncIterator[None]:
-    """Publish the subscriptions and unsubscribes inside the block as events: the contact made them.
+    """Publish the contact's own subscriptions and unsubscribes inside the block as events.
 
     An unsubscribe is attributed to the message whose link the contact used.
     """
@@ -350,7 +351,7 @@ async def record_audit_entry(
 
 
 class ContactStatusService:
-    """Status changes, each in a transaction of its own."""
+    """Changes the status of contacts. Each method runs in its own transaction."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -359,7 +360,7 @@ class ContactStatusService:
     async def unsubscribe_by_link(
         self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str, message_id: str | None = None
     ) -> None:
-        """Unsubscribe by a link in an email or the one-click header. The list need not exist any more."""
+        """Unsubscribe through a link in an email or the one-click header, even if the list no longer exists."""
         now = self._clock.now()
 
         async def work(tx: Runner) -> None:
@@ -371,7 +372,7 @@ class ContactStatusService:
         await self._database.transact(work)
 
     async def resubscribe_by_link(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
-        """Undo an unsubscribe by the link on the confirmation page."""
+        """Undo an unsubscribe, through the link on the confirmation page."""
         now = self._clock.now()
 
         async def work(tx: Runner) -> None:
@@ -383,7 +384,7 @@ class ContactStatusService:
     async def subscribe(
         self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
     ) -> bool:
-        """Return whether the contact was not subscribed before. An `actor` is recorded in the audit log."""
+        """Subscribe a contact. Return True if it is a new subscription. An `actor` is recorded in the audit log."""
         now = self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
@@ -443,9 +444,9 @@ class ContactStatusService:
 
 
 async def _lock_or_create(tx: Runner, addresses: set[tuple[int, str]], now: Instant) -> set[tuple[int, str]]:
-    """Lock the contacts, create unknown ones, and return which were erased.
+    """Lock the contacts, create unknown ones, and return the addresses that were erased.
 
-    Known contacts are locked first: otherwise one that is being erased would count as known and be stored again.
+    Known contacts are locked first. Otherwise a contact whose erasure is still running would be stored again.
     """
     unknown = addresses - await lock_known_contacts(tx, addresses)
     erased = await find_erased(tx, unknown)

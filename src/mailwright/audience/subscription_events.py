@@ -1,6 +1,7 @@
 """Publish an event when a contact subscribes or unsubscribes on a public page, in the same transaction.
 
-The event belongs to no message and names the contact by its key only, so nothing remains after an erasure.
+The event belongs to no message. It refers to the contact only by its key, so that it contains no personal data after an
+erasure.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from mailwright.storage.statements import statement
 
 LOCK_CONTACTS = statement(__package__, "lock_contacts")
 
-# Identifies the contact for outbound webhooks; it is not part of what they send.
+# The event field with the contact's key. Outbound webhooks use it to find the contact, and do not send it.
 CONTACT_KEY: Final = "contactKey"
 
 
@@ -40,7 +41,7 @@ async def record_changes(
     now: Instant,
     message_id: str | None = None,
 ) -> None:
-    """Append one event per changed list; none if nothing changed or the address is not a contact.
+    """Append one event per changed list. If the address is not a contact, append none.
 
     An unsubscribe also appears on the timeline of the message whose link was used, and in its campaign's results.
     """
@@ -59,14 +60,14 @@ async def record_changes(
 
 
 async def _attribute(tx: Runner, tenant_id: int, email: str, message_id: str, event: Event) -> None:
-    """Append the event to the message, if it was sent to this address."""
+    """Append the event to the timeline of the message, if the message was sent to this address."""
     message = (await find_by_outbox_id(tx, {message_id})).get(message_id)
     if message is not None and (message.tenant_id, message.to_email) == (tenant_id, email):
         await append_events(tx, [event_row(message.message_key, tenant_id, event)])
 
 
 def _changes(before: SubscriptionState, after: SubscriptionState) -> Iterator[tuple[EventType, str]]:
-    """Return the changed lists. Undoing an unsubscribe counts as a subscription, even without an earlier one."""
+    """Yield the event type and key of each changed list. Undoing an unsubscribe counts as a subscription."""
     for list_key in sorted(after.unsubscribed - before.unsubscribed):
         yield EventType.LEFT, list_key
     for list_key in sorted((after.subscribed - before.subscribed) | (before.unsubscribed - after.unsubscribed)):

@@ -1,7 +1,7 @@
 """Suppressions: addresses that a tenant does not send to. Addresses are compared in normalized form.
 
-Each has a scope: all messages, bulk email, or the email of one list. The claim and the begin of an attempt check this
-table.
+Each suppression has a scope: all messages, bulk email, or the email of one list. Workers check this table when they
+claim messages and when they begin attempts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Suppression:
     reason: str
     source: str
     created_at: Instant
-    list_key: str = ALL_MESSAGES  # `general`: no bulk email; any other key: no email of that list
+    list_key: str = ALL_MESSAGES  # the scope; `general` stops bulk email, and a list key the messages of that list
 
 
 async def add(
@@ -51,7 +51,7 @@ async def add(
     list_key: str = ALL_MESSAGES,
     actor: str | None = None,
 ) -> tuple[Suppression, bool]:
-    """Return the entry and whether it is new. Adding an address again keeps the first reason.
+    """Suppress an address. Return the entry and whether it is new. An existing entry keeps its reason.
 
     An `actor` is recorded in the audit log.
     """
@@ -81,7 +81,7 @@ async def add_all(
     now: Instant,
     list_key: str = ALL_MESSAGES,
 ) -> set[str]:
-    """Add normalized addresses inside the caller's transaction, and return which are new."""
+    """Add normalized addresses inside the caller's transaction, and return the new ones."""
     rows = [{"email": email} for email in sorted(set(emails))]
     added = await tx.run(
         ADD_SUPPRESSIONS,
@@ -98,7 +98,7 @@ async def add_all(
 async def find_for(
     tx: Transaction, tenant_id: int, emails: Sequence[str], scopes: Sequence[str] | None
 ) -> dict[str, Suppression]:
-    """Return the entry of each address with the broadest of these scopes; None stands for all scopes."""
+    """Return, for each address, its entry with the widest scope among these scopes. None stands for all scopes."""
     found: dict[str, Suppression] = {}
     for start in range(0, len(emails), _BATCH):
         query = _entries(tenant_id).where(suppressions.c.email.in_(emails[start : start + _BATCH]))
@@ -123,7 +123,7 @@ async def remove(
     actor: str | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Remove all entries of an address, or the one of a scope. An `actor` is recorded in the audit log."""
+    """Remove all entries of an address, or only the entry with one scope. An `actor` is recorded in the audit log."""
     address_ = normalize_email(email)
     condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == address_]
     if list_key is not None:
@@ -145,7 +145,7 @@ async def remove(
 
 
 async def list_page(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
-    """Return a page of suppressions, newest first; the next page starts before the last ID of this one."""
+    """Return a page of suppressions, newest first. For the next page, pass the last ID of this one as `before`."""
     page = _entries(tenant_id).where(suppressions.c.id < before).order_by(suppressions.c.id.desc()).limit(limit)
     async with database.read() as tx:
         rows = await tx.execute(page)
@@ -160,7 +160,7 @@ async def list_for_address(tx: Transaction, tenant_id: int, email: str) -> list[
 
 
 def _breadth(entry: Suppression) -> tuple[bool, bool, str]:
-    """Order by scope: all email, bulk email, lists."""
+    """Return the sort key of an entry: all email first, then bulk email, then lists."""
     return entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key
 
 
@@ -170,7 +170,10 @@ async def is_suppressed(database: Database, tenant_id: int, email: str, list_key
 
 
 async def suppressed_among(tx: Runner, tenant_id: int, emails: Iterable[str], list_key: str | None = None) -> set[str]:
-    """Return which normalized addresses must not receive email of this list; without a list, transactional email."""
+    """Return the addresses that must not receive email of this list, or transactional email if `list_key` is None.
+
+    The addresses are normalized.
+    """
     rows = [{"email": email} for email in emails]
     if not rows:
         return set()

@@ -22,7 +22,7 @@ _BARE_CONSENTS: Final = frozenset(["yes", "true", "1", "да", "sim", "x", "y"])
 
 @dataclass(frozen=True, slots=True)
 class TrackingConsent:
-    """A decision of the contact. `source` names where they made it; `at` is None for now."""
+    """A contact's decision. `source` is the place where they made it. `at` is its time; None means now."""
 
     is_given: bool
     wording: str | None
@@ -40,7 +40,10 @@ class TrackingConsent:
 
 
 def normalize_consent(text: str) -> str | None:
-    """Return the wording in a cell of a file, `no` for a refusal, or None. A bare yes names no wording."""
+    """Parse a cell of a file: return the wording, `no` for a refusal, or None if it is empty.
+
+    A bare "yes" is refused, because it does not state the wording.
+    """
     line = " ".join(text.split())
     if line.lower() in _REFUSALS:
         return REFUSED
@@ -52,7 +55,7 @@ def normalize_consent(text: str) -> str | None:
 async def request_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
     """Record a consent from a form that anyone can fill in for any address.
 
-    It counts after `confirm_consent`, and changes no decision that the contact has made.
+    It takes effect only after `confirm_consent`, and never replaces a decision that the contact has made.
     """
     asked = {**consent.columns(now), "consents_to_tracking": None}
     undecided = (*_contact(tenant_id, email), contacts.c.consents_to_tracking.is_(None))
@@ -60,14 +63,14 @@ async def request_consent(tx: Transaction, tenant_id: int, email: str, consent: 
 
 
 async def confirm_consent(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Give a requested consent: the contact has subscribed, and confirmed it if the list requires that."""
+    """Put a requested consent into effect, after the contact has subscribed and, if required, confirmed."""
     requested = (contacts.c.consents_to_tracking.is_(None), contacts.c.tracking_consent_wording.is_not(None))
     given = {"consents_to_tracking": True, "tracking_consent_at": now}
     await tx.execute(update(contacts).where(*_contact(tenant_id, email), *requested).values(**given))
 
 
 async def set_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
-    """Record a decision that the contact made themselves, with their own link."""
+    """Record a decision that the contact made through their own link."""
     await tx.execute(update(contacts).where(*_contact(tenant_id, email)).values(**consent.columns(now)))
     await audit_consent(tx, tenant_id, email, consent, now)
 
@@ -115,5 +118,7 @@ def make_consent(
         problem = f"The source has 1 to {MAX_SOURCE_LENGTH} printable characters."
         raise InvalidInput(problem, field="trackingConsent.source")
     if at is not None and at > now:
-        raise InvalidInput("The consent was given in the future.", field="trackingConsent.at")
+        raise InvalidInput(
+            "The time of the consent is in the future. It must be in the past.", field="trackingConsent.at"
+        )
     return TrackingConsent(is_given, text, place, at)

@@ -106,7 +106,7 @@ async def test_every_row_is_stored_or_refused_and_reported(
         "the same address as on an earlier line",
         "Language: 'klingon!' is not a locale such as pt or pt-BR; left empty; "
         "Time Zone: 'Mars/North' is not an IANA time zone such as Europe/Lisbon; left empty",
-        "The row has 8 cells, but there are 7 columns.",
+        "The row has 8 cells, but the file has 7 columns.",
     ]
     result = await contacts.load_details(database, 1, "ada@example.com")
     person = result.contact
@@ -144,7 +144,7 @@ async def test_import_never_reactivates_a_contact(
         "bounced": "stays bounced",
         "stays": "",
         "erased": "erased on request; only the contact can subscribe again",
-        "deleted": "deleted; it stays deleted",
+        "deleted": "the contact was deleted and stays deleted",
         "new": "",
     }
     assert "left@example.com" not in await on_list(database)

@@ -15,7 +15,7 @@ from mailwright.audience.contact_fields import (
 from mailwright.audience.importing.value_formats import ColumnFormat
 from mailwright.domain.errors import InvalidInput
 
-# The contact fields. First and last names are attributes, and form the name if there is no other.
+# The contact fields. First and last name are attributes. They form the name if the file has no name column.
 FIELDS: Final = ("email", "name", "locale", "timezone", "tags", "tracking_consent")
 SKIPPED: Final = "-"
 MAX_COLUMNS: Final = 200
@@ -23,7 +23,7 @@ MAX_COLUMNS: Final = 200
 _BETWEEN: Final = re.compile(r"[\W_]+")
 
 
-# Usual titles in many languages.
+# Common column titles in many languages.
 _TITLES: Final[Mapping[str, Sequence[str]]] = {
     "email": (
         "email", "e-mail", "mail", "email address", "mailaddress", "eмail", "почта", "эл. почта", "электронная почта",
@@ -63,7 +63,7 @@ _TITLES: Final[Mapping[str, Sequence[str]]] = {
         "taggar", "タグ", "标签", "태그",
     ),
     "tracking_consent": ("tracking consent", "trackingConsent"),
-    # Exports contain these, and imports never change them.
+    # Exports contain these columns, but imports ignore them.
     SKIPPED: ("status", "lists", "created at", "contact id"),
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ class ImportColumn:
 
 
 def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[ImportColumn, ...]:
-    """Map by what the user has chosen for a title, otherwise by the title itself."""
+    """Map each column to the target that the user chose for its title, or else to the one that the title suggests."""
     if len(titles) > MAX_COLUMNS:
         raise InvalidColumns(f"The file has {len(titles)} columns; at most {MAX_COLUMNS} are allowed.", field="file")
     targets = {_plain(title): _target(target) for title, target in chosen.items()}
@@ -96,7 +96,7 @@ def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[Impor
 
 
 def columns_without_header(first: Sequence[str], email_at: int) -> tuple[ImportColumn, ...]:
-    """For a file without a header: only the column with the address is used, because the others have no names."""
+    """Return the columns of a file without a header. Only the address is imported; other columns have no titles."""
     return tuple(
         ImportColumn(f"column {n}", "email" if n == email_at + 1 else SKIPPED) for n in range(1, len(first) + 1)
     )
@@ -112,7 +112,7 @@ def _column(title: str, target: tuple[str, str]) -> ImportColumn:
 
 
 def _target(text: str) -> tuple[str, str]:
-    """Split a chosen target into the field or attribute, and the format if one is given: `birthday:dmy`."""
+    """Split a chosen target such as `birthday:dmy` into the field or attribute and the optional format."""
     plain, colon, format_ = text.strip().partition(":")
     if colon and format_ not in list(ColumnFormat):
         options = ", ".join(ColumnFormat)

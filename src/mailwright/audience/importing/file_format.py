@@ -1,4 +1,4 @@
-"""Detect encoding, delimiter and header of a file from its beginning, with a warning if they are uncertain."""
+"""Detect the encoding, delimiter and header of a file from its first bytes. Warn if the result is uncertain."""
 
 import codecs
 import csv
@@ -74,7 +74,7 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
         if sample.startswith(mark):
             return encoding, None
     if sample.count(0) * 50 > len(sample):
-        # ASCII characters have a zero byte, always on the same side.
+        # In UTF-16, every ASCII character has a zero byte: the first one in big-endian, the second in little-endian.
         encoding = "utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be"
         return encoding, f"The file does not state its encoding; it looks like {encoding.upper()}."
     try:
@@ -86,20 +86,20 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
 
 
 def _eight_bit(sample: bytes) -> str:
-    """Guess the 8-bit encoding: Cyrillic words consist of high bytes; Latin words contain a few."""
+    """Guess the 8-bit encoding: Cyrillic words consist of bytes above 127, and Latin words contain only a few."""
     runs = Counter(min(len(run), 3) for run in _HIGH_RUN.findall(sample))
     return "cp1251" if runs[3] + runs[2] > runs[1] else "cp1252"
 
 
 def _quote(lines: list[str]) -> str:
-    """Single quotes are used if they enclose cells of the header and of most lines, and no double quote occurs."""
+    """Return the quote character: `'` if it encloses cells in the header and most lines and no `"` occurs, else `"`."""
     quoted = [bool(_SINGLE_QUOTED.search(line)) for line in lines]
     is_single = bool(quoted) and quoted[0] and sum(quoted) * 2 > len(lines)
     return "'" if is_single and not any('"' in line for line in lines) else '"'
 
 
 def _delimiter(lines: list[str], quote: str) -> str:
-    """Choose the delimiter that splits most lines into as many cells as the first, and into more than one."""
+    """Choose the delimiter that splits most lines into the same number of cells as the header, and more than one."""
 
     def fitness(delimiter: str) -> tuple[float, int]:
         widths = [len(cells) for cells in csv.reader(lines, delimiter=delimiter, quotechar=quote) if cells]

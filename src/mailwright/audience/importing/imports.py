@@ -1,7 +1,7 @@
 """Import a file into contacts in batches. An interrupted import continues where it stopped.
 
-A batch is one transaction: the contacts, the counts, and the number of processed records. Whenever the process stops,
-the next one starts with the first record that is not stored yet.
+Each batch is one transaction that stores the contacts, the counts and the number of processed records. If the process
+stops, the next one continues with the first record that is not stored yet.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ from mailwright.storage.tables import lists as lists_table
 LOCK_IMPORT = statement("mailwright.audience", "lock_import")
 RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 
-# Large enough that the commit does not dominate, small enough that other writers do not wait for long.
+# Large enough that the commit takes little of the time, small enough that other writers do not wait long.
 BATCH_SIZE: Final = 10_000
 
 
@@ -94,7 +94,7 @@ class _ImportBatch:
 
     contacts: dict[str, ContactRow]
     stored: list[ContactValues]
-    lines: list[ReportLine]  # assumes that every contact is new
+    lines: list[ReportLine]  # written as if every contact were new
     report: bytes  # the lines as CSV
     records: int
     read_bytes: int
@@ -107,7 +107,7 @@ class Imports:
         self._largest = largest
 
     async def preview(self, tenant_id: int, path: Path, options: ImportOptions) -> ImportPreview:
-        """Show what an import would do with the first rows. Nothing is stored."""
+        """Return the first rows as an import would store them. Nothing is stored."""
         await self._check(tenant_id, options)
         plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
         return await asyncio.to_thread(make_preview, path, plan)
@@ -122,7 +122,7 @@ class Imports:
         continues: bool = True,
         actor: str | None = None,
     ) -> Import:
-        """Start an import, or continue an unfinished one of the same file with the same options.
+        """Start an import, or continue an unfinished import of the same file with the same options.
 
         An `actor` is recorded in the audit log.
         """
@@ -157,7 +157,7 @@ class Imports:
         return await self.find(tenant_id, str(values["import_id"]))
 
     async def run(self, started: Import, path: Path, report: Path | None = None) -> AsyncGenerator[Import, None]:
-        """Run to the end and yield the progress after each batch. Stopping in between loses nothing."""
+        """Run to the end and yield the progress after each batch. An interrupted run can be continued later."""
         if started.finished_at is not None:
             return
         with (
@@ -168,7 +168,7 @@ class Imports:
             batches = _batches(records, started)
             current, batch = started, await asyncio.to_thread(next, batches, None)
             while batch is not None:
-                # The next batch is read while the database stores this one.
+                # Read the next batch while the database stores this one.
                 storing = asyncio.ensure_future(self._store(current, batch, ImportReport(report)))
                 try:
                     following = await asyncio.to_thread(next, batches, None)
@@ -247,7 +247,7 @@ def _less_garbage_collection() -> Iterator[None]:
 def _batches(records: RecordReader, started: Import) -> Iterator[_ImportBatch]:
     """Yield the batches that are not stored yet.
 
-    Processed records are read and dropped, which is fast and needs no stored position in the file.
+    Skip the processed records by reading them again, which is fast and needs no stored file position.
     """
     rows = islice(data_records(records, started.plan), started.records, None)
     reader, number = RowReader(started.plan.columns, started.plan.tags), started.records
@@ -305,7 +305,7 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
 
 
 def _final_line(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
-    """Show the stored result on the first line of an address; a refusal on all of its lines."""
+    """Return the line with its stored result. Repeated lines of an address show the result only if it is a refusal."""
     number, email, read, remark = line
     result = results.get(email)
     if result is None or read is RowOutcome.REFUSED:

@@ -39,7 +39,7 @@ class ImportOptions:
     is_confirmed: bool = False  # the contacts have confirmed their subscription elsewhere
     encoding: str | None = None
     legal_basis: LegalBasisRecord | None = None  # for contacts who have not subscribed
-    other_sheets: tuple[str, ...] = ()  # of a spreadsheet: those that are not imported
+    other_sheets: tuple[str, ...] = ()  # the sheets of a spreadsheet that are not imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
 def _sheet_notes(others: Sequence[str]) -> Iterator[str]:
     if others:
         names = ", ".join(others)
-        yield f"Only the first sheet is imported. These have rows too: {names}. Save each as a file to import it."
+        yield f"Only the first sheet is imported. To import these sheets too, save each as a file: {names}."
 
 
 def detect_value_formats(
     path: Path, format_: FileFormat, columns_: Sequence[ImportColumn]
 ) -> tuple[tuple[ImportColumn, ...], tuple[str, ...]]:
-    """Judge the numbers and dates of every attribute by the whole file, and note what is not certain."""
+    """Detect the number or date format of each attribute column from the whole file. Add a note if it is uncertain."""
     unknown = {number: column.title for number, column in enumerate(columns_) if _is_unknown(column)}
     with path.open("rb") as file, RecordReader(file, format_) as records:
         values = judge_columns(unknown, _rows(records, format_))
@@ -151,7 +151,7 @@ def _is_unknown(column: ImportColumn) -> bool:
 
 
 def read_column_titles(path: Path, encoding: str | None = None) -> tuple[str, ...]:
-    """Return the titles of the columns, or none if the file has no header."""
+    """Return the titles of the columns, or an empty tuple if the file has no header."""
     format_, first = _read_start(path, encoding)
     if first is None or not format_.has_header:
         return ()
@@ -200,10 +200,10 @@ def _with_encoding(file: BinaryIO, encoding: str) -> FileFormat:
     """Detect the rest of the format with the encoding that the user has chosen."""
     file.seek(0)
     try:
-        codecs.lookup(encoding)  # Decoding an empty file would not notice an unknown name.
+        codecs.lookup(encoding)  # Decoding an empty file would not raise for an unknown encoding.
         text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")
     except (LookupError, ValueError) as error:
-        raise FileUnreadable(f"There is no encoding {encoding!r}.", field="encoding") from error
+        raise FileUnreadable(f"Unknown encoding {encoding!r}. Try utf-8 or cp1251.", field="encoding") from error
     return replace(file_format.detect_format(text.encode()), encoding=encoding)
 
 

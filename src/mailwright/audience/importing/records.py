@@ -1,4 +1,4 @@
-"""Read the rows of a file one after another, with constant memory."""
+"""Read the rows of a file one after another, with constant memory use."""
 
 import csv
 import io
@@ -10,12 +10,13 @@ from typing import BinaryIO, Final
 
 from mailwright.audience.importing.file_format import MAX_RECORD_LENGTH, FileFormat, FileUnreadable
 
-# An open quote swallows the following lines. A few are mistakes; more means that the file has another format.
+# A quote that is not closed includes the following lines in its cell. A few such rows are mistakes; more of them mean
+# that the file has another format.
 MAX_OPEN_QUOTES: Final = 100
-# How many lines are parsed together. Nearly always each is a row, and they are parsed at the speed of C.
+# Number of lines that are parsed together. Nearly always each line is a row, so the C parser can read them all at once.
 _LINES_AT_ONCE: Final = 1_000
 
-# The first line (from 1), the cells, and why the record cannot be read (then without cells).
+# The number of the first line (from 1), the cells, and the problem if the record cannot be read (then without cells).
 Record = tuple[int, list[str], str | None]
 
 
@@ -24,12 +25,12 @@ class _RecordTooLong(Exception):
 
 
 class RecordReader:
-    """Iterate once, inside `with`. `read_bytes` is the progress; closing the file is up to the caller."""
+    """Reads records. Iterate once, inside `with`. `read_bytes` is the progress. The caller closes the file."""
 
     def __init__(self, file: BinaryIO, format_: FileFormat) -> None:
         self._file = file
         self._format = format_
-        # Invalid bytes become surrogates, so that only their own row is refused.
+        # Decode invalid bytes as surrogates, so that only the row that contains them is refused.
         self._text = io.TextIOWrapper(file, format_.encoding, errors="surrogateescape", newline="")
         self._lines = _LineSource(self._text)
         self._open_quotes = 0
@@ -63,7 +64,7 @@ class RecordReader:
             ) from error
 
     def _rows_of(self, some: list[str]) -> list[list[str]] | None:
-        """Return the rows, or None unless each line is a row of its own."""
+        """Parse the lines. Return None unless each line is exactly one row."""
         if max(map(len, some)) > MAX_RECORD_LENGTH:
             return None
         try:
@@ -74,7 +75,7 @@ class RecordReader:
         return rows if is_closed and len(rows) == len(some) else None
 
     def _one_by_one(self) -> Iterator[Record]:
-        """Read record by record until all lines that were put back are used."""
+        """Read single records until all lines that were put back have been read again."""
         lines = self._lines
         reader = self._reader(lines)
         while lines.has_some_returned:
@@ -104,10 +105,10 @@ class RecordReader:
 
 
 class _LineSource:
-    """Return lines, and remember those of the current record."""
+    """Iterates over lines, and remembers the lines of the current record."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
-        # A long line is read in pieces, so that none takes more memory than the limit.
+        # Read a long line in pieces, so that no piece takes more memory than the limit.
         self._unread = iter(partial(text.readline, MAX_RECORD_LENGTH + 1), "")
         self._returned: deque[str] = deque()
         self._current: list[str] = []
@@ -136,7 +137,7 @@ class _LineSource:
         return bool(self._returned)
 
     def some(self) -> list[str]:
-        """Return the next lines without counting them. Lines before invalid bytes are returned first."""
+        """Return the next lines without counting them. If invalid bytes follow, first return the lines before them."""
         if self._problem is not None:
             raise self._problem
         taken: list[str] = []
@@ -156,11 +157,11 @@ class _LineSource:
         self._size = 0
 
     def take_back_all_but_first(self) -> bool:
-        """Put back all lines of the record but the first. Return whether there were any: then a quote is open."""
+        """Put back all lines of the record except the first. Return whether there were any, so that a quote is open."""
         first, *others = self._current
         is_open = bool(others)
         while first and not first.endswith(("\n", "\r")) and not others:
-            first = self._next_piece()  # the rest of a line that is too long
+            first = self._next_piece()  # Skip the rest of a line that is too long.
         self.put_back(others)
         self.number -= len(others)
         self.forget()

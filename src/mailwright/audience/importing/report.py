@@ -1,7 +1,7 @@
 """The report of an import: a CSV line for every row of the file, written with its batch.
 
-The valid length of the file is stored with the batch. Anything behind it was written by a batch that was not committed,
-and is overwritten.
+The valid length of the file is stored with the batch. Bytes after that length come from a batch that was not committed,
+and are overwritten.
 """
 
 import csv
@@ -20,7 +20,7 @@ ReportLine = tuple[int, str, str, str]
 
 
 class ImportReport:
-    """Writes to a file; without a path it only counts."""
+    """Writes report lines to a file. If the path is None, it only counts their bytes."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class ImportReport:
 
 
 def format_report_lines(lines: Iterable[ReportLine]) -> bytes:
-    """Format lines as CSV. A line without a remark contains an address that needs no quotes."""
+    """Format lines as CSV. A line without a remark needs no quoting, because a valid address needs none."""
     return "".join(
         [
             f"{number},{email},{outcome},\n"

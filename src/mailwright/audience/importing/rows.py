@@ -1,4 +1,4 @@
-"""Parse a record of a file into a contact, or raise an error that says why this is not possible."""
+"""Parse a record of a file into a contact, or raise an error with the reason why it is refused."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SHOWN: Final = 40  # characters of a value in a remark
 
 @dataclass(slots=True)
 class ContactRow:
-    """The values of one row. Empty values keep what is stored."""
+    """The values of one row. An empty value keeps the stored one."""
 
     email: str
     name: str | None
@@ -50,7 +50,7 @@ class RefusedRow:
 
 
 class RowReader:
-    """Knows the column of every field."""
+    """Converts rows to contacts, according to the columns of the file."""
 
     def __init__(self, columns: Sequence[ImportColumn], tags: Sequence[str] = ()) -> None:
         self._width = len(columns)
@@ -74,7 +74,7 @@ class RowReader:
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = unescape_formula(text)
-        else:  # nothing to unescape, as in nearly every row
+        else:  # Nearly every row has nothing to unescape.
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = text
@@ -105,7 +105,7 @@ class RowReader:
         return unescape_formula(text if text.isascii() else address.trim(text))
 
     def _read_optional(self, cells: list[str], target: str, remarks: list[str]) -> str | None:
-        """Return an optional value. An invalid one is left empty with a remark: the contact is worth more."""
+        """Return an optional value. Leave an invalid one empty with a remark, so that the contact is still imported."""
         if target not in self._optional:
             return None
         number, title = self._optional[target]
@@ -129,9 +129,9 @@ class RowReader:
         return remarks
 
     def _fit(self, cells: list[str]) -> None:
-        """Adjust the number of cells: spreadsheets omit empty cells at the end of a row, or add some."""
+        """Adjust the number of cells, because spreadsheets omit or add empty cells at the end of a row."""
         if any(cell.strip() for cell in cells[self._width :]):
-            raise InvalidContact(f"The row has {len(cells)} cells, but there are {self._width} columns.")
+            raise InvalidContact(f"The row has {len(cells)} cells, but the file has {self._width} columns.")
         del cells[self._width :]
         cells.extend("" for _ in range(self._width - len(cells)))
 
@@ -152,7 +152,7 @@ class RowReader:
         )
 
 
-# Optional fields: how they are read, and what they must be.
+# The parser of each optional field, and the description of a valid value.
 _OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
     "locale": (contact_fields.normalize_locale, "a locale such as pt or pt-BR"),
     "timezone": (contact_fields.normalize_timezone, "an IANA time zone such as Europe/Lisbon"),
@@ -161,7 +161,7 @@ _OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
 
 
 def optional_problem(target: str, text: str) -> str | None:
-    """Return why a value of an optional field is left empty."""
+    """Return the reason why a value of an optional field is left empty, or None if it is valid."""
     read, wanted = _OPTIONAL[target]
     try:
         read(text)

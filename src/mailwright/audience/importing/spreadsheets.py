@@ -1,4 +1,4 @@
-"""Read spreadsheets (.xlsx) as CSV, within bounds, and name other files that are not CSV."""
+"""Convert spreadsheets (.xlsx) to CSV within size limits, and recognise unsupported file formats."""
 
 import csv
 import warnings
@@ -16,7 +16,7 @@ from mailwright.audience.importing.file_format import FileUnreadable
 
 _SIGNATURE_BYTES: Final = 8
 _ZIP: Final = b"PK\x03\x04"
-# How other files begin, and what they are.
+# File signatures of unsupported formats.
 _OTHER_FILES: Final = {
     b"PK\x05\x06": "an empty ZIP archive",
     b"\xd0\xcf\x11\xe0": "an old Excel file (.xls) or one with a password",
@@ -30,17 +30,17 @@ _OTHER_FILES: Final = {
 }
 _REMEDY: Final = "Save the contacts as CSV or .xlsx and upload that."
 
-_MAX_ROWS: Final = 1_048_576  # of the format
-_EXAMINED_ROWS: Final = 100  # of the sheets that are not imported
+_MAX_ROWS: Final = 1_048_576  # the limit of the .xlsx format
+_EXAMINED_ROWS: Final = 100  # rows that are read of each sheet that is not imported
 _MAX_MEMBERS: Final = 1_000
-# Everything except the sheets is read into memory at once.
+# Size limit of members that are not sheets, because openpyxl reads them into memory as a whole.
 _MAX_MEMBER_BYTES: Final = 64 * 1024**2
-_MAX_RATIO: Final = 200  # real sheets are compressed by a factor of 5 to 50
+_MAX_RATIO: Final = 200  # the maximum compression ratio; real sheets have 5 to 50
 _MIN_CHECKED_BYTES: Final = 1024**2
 
 
 def is_spreadsheet(path: Path) -> bool:
-    """Return whether a file is an .xlsx, or raise if it is of another kind that cannot be CSV."""
+    """Return whether a file is an .xlsx file. Raise if it is another format that cannot be CSV."""
     with path.open("rb") as file:
         start = file.read(_SIGNATURE_BYTES)
     for signature, what in _OTHER_FILES.items():
@@ -77,14 +77,14 @@ def as_csv(path: Path, *, largest: int) -> Iterator[ReadableFile]:
 def convert_spreadsheet(path: Path, target: Path, *, largest: int) -> tuple[str, ...]:
     """Write the first sheet as CSV in UTF-8, and return the names of the other sheets that have rows.
 
-    Lines have the numbers of the sheet's rows.
+    The line numbers of the CSV are the row numbers of the sheet.
     """
     _check_size(path, largest)
     try:
         return _convert(path, target, largest)
     except FileUnreadable:
         raise
-    except Exception as error:  # the library raises whatever a damaged file causes
+    except Exception as error:  # A damaged file makes openpyxl raise exceptions of many types.
         raise FileUnreadable(f"The spreadsheet cannot be read. {_REMEDY}", field="file") from error
 
 
@@ -92,18 +92,18 @@ def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
     from openpyxl import load_workbook  # noqa: PLC0415 - takes a while, and only spreadsheets need it
 
     with path.open("rb") as source, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles that are not read
+        warnings.simplefilter("ignore")  # openpyxl warns about styles, which are not read.
         workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
         if not workbook.worksheets:
             raise FileUnreadable("The spreadsheet has no sheets.", field="file")
         sheet: Any = workbook.worksheets[0]
-        sheet.reset_dimensions()  # the stated size can be wrong
-        # Without a number of columns, a missing row is an empty tuple: a forged row number means a million of them.
+        sheet.reset_dimensions()  # The stated size can be wrong.
+        # Do not set max_col, so that missing rows are cheap empty tuples. A forged row number causes a million of them.
         rows = sheet.iter_rows(values_only=True, max_row=_MAX_ROWS)
         with target.open("w", encoding="utf-8", newline="") as file:
             writer, empty = csv.writer(file, lineterminator="\n"), 0
             for values in rows:
-                # One column more than allowed, so that too many are reported.
+                # Keep one column more than allowed, so that the caller notices and reports too many columns.
                 if not (cells := _trimmed([_text(value) for value in values[: MAX_COLUMNS + 1]])):
                     empty += 1
                     continue
@@ -116,14 +116,14 @@ def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
 
 
 def _has_rows(sheet: Any) -> bool:
-    """Return whether a sheet is more than an empty one that every new file has. Only its beginning is read."""
+    """Return whether a sheet has rows. Only its beginning is read."""
     sheet.reset_dimensions()
     rows = sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS, max_row=_EXAMINED_ROWS)
     return any(value is not None for values in rows for value in values)
 
 
 def _text(value: Any) -> str:
-    """Return a cell as text. Typed values are written in the way that filters compare."""
+    """Return a cell as text. Numbers, dates and booleans get the format that filters compare."""
     match value:
         case None:
             return ""
@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
         case _:
-            # One line per row, so that line numbers are row numbers.
+            # Write one line per row, so that line numbers are row numbers.
             return " ".join(str(value).splitlines())
 
 
@@ -161,7 +161,7 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _check_size(path: Path, largest: int) -> None:
-    """Refuse archives that would become far larger. No member is unpacked beyond its stated size."""
+    """Refuse ZIP bombs. The stated sizes can be trusted, because no member is unpacked beyond its stated size."""
     members = _members(path)
     size = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS or size > max(largest, _MAX_MEMBER_BYTES):
@@ -175,4 +175,4 @@ def _check_size(path: Path, largest: int) -> None:
             )
         is_bomb = member.file_size > _MIN_CHECKED_BYTES and member.file_size > _MAX_RATIO * member.compress_size
         if is_bomb:
-            raise FileUnreadable(f"The spreadsheet is compressed too much to be read safely. {_REMEDY}", field="file")
+            raise FileUnreadable(f"The spreadsheet's compression ratio is too high to be safe. {_REMEDY}", field="file")

@@ -1,7 +1,7 @@
 """Store a batch of rows as contacts in one transaction. An import never reactivates or resubscribes a contact.
 
-New contacts are added. Known contacts get the values of the file, and are subscribed only if they never were: status,
-suppressions and unsubscribes stay as they are.
+New contacts are added. Known contacts get the values of the file, and are subscribed only if they never were before.
+Their status, suppressions and unsubscribes stay as they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 
 # The source of a suppression that an erasure left behind.
 ERASURE = "erasure"
-# The state on the list, as `known_contacts.sql` returns it. Neither changes.
+# The subscription states, as `known_contacts.sql` returns them, that an import does not change.
 SUBSCRIBED, UNSUBSCRIBED = "on", "left"
 
 
@@ -48,7 +48,7 @@ class RowOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """Where the rows are stored."""
+    """The tenant and list that the rows are imported into, and the source to record."""
 
     tenant_id: int
     list_key: str | None
@@ -80,7 +80,7 @@ def contact_values(contacts: Iterable[ContactRow]) -> list[ContactValues]:
 async def store_batch(
     tx: Runner, contacts: Mapping[str, ContactRow], stored: Sequence[ContactValues], target: ImportTarget
 ) -> dict[str, RowResult]:
-    """Return results by address. An address without a result was added."""
+    """Store a batch and return the results by address. An address without a result was added."""
     if not contacts:
         return {}
     ids = uuid7s(target.now, len(stored))
@@ -119,7 +119,7 @@ async def store_batch(
 async def _record_consents(
     tx: Runner, contacts: Mapping[str, ContactRow], results: dict[str, RowResult], target: ImportTarget
 ) -> None:
-    """Record consents to tracking of contacts who have not decided themselves, and every refusal."""
+    """Record every refusal of tracking, and the consents of contacts who have not made a decision themselves."""
     rows = [
         (email, contact.tracking_consent, int(contact.tracking_consent != REFUSED))
         for email, contact in contacts.items()
@@ -160,7 +160,7 @@ async def _update_known(
     added: int,
     target: ImportTarget,
 ) -> tuple[dict[str, RowResult], set[str]]:
-    """Return the results of known addresses, and those whose subscription must not change."""
+    """Update known contacts. Return their results, and the addresses whose subscription must not change."""
     addresses = [row[:2] for row in rows]
     known = await tx.run(KNOWN_CONTACTS, contacts=addresses, tenant_id=target.tenant_id, list_key=target.list_key)
     results: dict[str, RowResult] = {}
@@ -176,7 +176,7 @@ async def _update_known(
     for row in known:
         contact = contacts[row.email]
         if row.deleted_at is not None:
-            results[row.email] = (RowOutcome.REFUSED, "deleted; it stays deleted")
+            results[row.email] = (RowOutcome.REFUSED, "the contact was deleted and stays deleted")
             settled.add(row.email)
             continue
         change = _change(row, contact)
@@ -198,7 +198,7 @@ async def _update_known(
 async def _remark_suppressed(
     tx: Runner, contacts: Mapping[str, ContactRow], results: dict[str, RowResult], target: ImportTarget
 ) -> None:
-    """Add to the results which addresses receive no email although they are stored."""
+    """Add a remark to the results of addresses that are stored but suppressed."""
     suppressed = await tx.run(
         SUPPRESSED_IMPORTED,
         contacts=[(email,) for email in contacts],
@@ -208,7 +208,7 @@ async def _remark_suppressed(
     for row in suppressed:
         outcome, why = results.get(row.email, (RowOutcome.ADDED, ""))
         if why and why != REPEATED:
-            continue  # already explained
+            continue  # The result already has a remark.
         kind = "email" if row.list_key == "*" else "bulk email"
         results[row.email] = (outcome, f"suppressed ({row.reason.replace('_', ' ')}); receives no {kind}")
 
@@ -232,7 +232,7 @@ def _change(row: Any, contact: ContactRow) -> tuple[Any, ...] | None:
 
 
 def _remark(status: str, list_state: str, *, is_again: bool) -> str:
-    """Return what needs an explanation in the report."""
+    """Return the remark for the report, or an empty string."""
     if status != "active":
         return f"stays {status}"
     if list_state == UNSUBSCRIBED:

@@ -1,4 +1,4 @@
-"""The folder of uploaded files: complete files only, staged for a while before an import, and the import reports."""
+"""The folder for uploads. It contains complete uploaded files, staged or being imported, and the import reports."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,8 @@ _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    token: str  # finds the file
-    other_sheets: tuple[str, ...]  # of a spreadsheet: those that are not imported
+    token: str  # identifies the file in later requests
+    other_sheets: tuple[str, ...]  # the sheets of a spreadsheet that are not imported
 
 
 class UploadFolder:
@@ -34,7 +34,7 @@ class UploadFolder:
 
     @contextlib.asynccontextmanager
     async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[ReadableFile]:
-        """Yield a complete upload. A file that is not renamed inside the block is deleted after it."""
+        """Yield a complete upload. It is deleted after the block unless the block has renamed it."""
         path = self._folder / f"{secrets.token_hex(16)}.part"
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         try:
@@ -85,7 +85,7 @@ class UploadFolder:
             converted.unlink(missing_ok=True)
 
     def _delete_expired(self) -> None:
-        """Use the clock of the file system, because the times of the files come from it."""
+        """Delete expired files. Use the clock of the file system, because the file times come from it."""
         for path in self._folder.glob("*.kept") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > STAGED_SECONDS:

@@ -74,7 +74,7 @@ class ImportUploads:
         return await self._imports.latest(tenant_id, limit=limit)
 
     async def report(self, tenant_id: int, import_id: str) -> tuple[Path, int]:
-        """Return the report and its valid length: what follows belongs to a batch that was not committed."""
+        """Return the report and its valid length. Bytes after that come from a batch that was not committed."""
         found = await self._imports.find(tenant_id, import_id)
         path = self._folder.report_of(found.import_id)
         if not await asyncio.to_thread(path.exists):
@@ -82,7 +82,7 @@ class ImportUploads:
         return path, found.report_bytes
 
     async def resume_interrupted(self) -> None:
-        """Continue the imports of a process that has stopped, if their files are on this machine."""
+        """Continue imports that a stopped process left unfinished, if their files are on this machine."""
         for unfinished in await self._imports.unfinished():
             is_stale = self._clock.now() - unfinished.updated_at >= STALE_AFTER
             if not is_stale or unfinished.import_id in self._tasks:
@@ -91,11 +91,11 @@ class ImportUploads:
                 self._run_in_background(unfinished)
 
     async def finish(self) -> None:
-        """Wait for every import that runs here."""
+        """Wait for all imports that run in this process."""
         await asyncio.gather(*self._tasks.values())
 
     async def close(self) -> None:
-        """Stop after the batch that is being stored, before the database is closed. The next process continues."""
+        """Stop after the current batch, before the database is closed. The next process continues the imports."""
         self._is_closing = True
         await self.finish()
 
@@ -115,7 +115,7 @@ class ImportUploads:
             async with self._one_at_a_time:
                 is_done = await self._store(started)
             if is_done:
-                # The file is a copy of personal data that is no longer needed.
+                # Delete the file, because it is a copy of personal data that is no longer needed.
                 await asyncio.to_thread(self._folder.file_of(started.import_id).unlink, missing_ok=True)
         except (NotDurable, ImportRunsElsewhere, FileUnreadable) as error:
             log.warning("import_stopped", import_id=started.import_id, reason=str(error))
@@ -123,7 +123,7 @@ class ImportUploads:
             del self._tasks[started.import_id]
 
     async def _store(self, started: Import) -> bool:
-        """Return whether the import is complete; False if the process is closing before that."""
+        """Run the import. Return whether it is complete; False means that the process is closing."""
         if self._is_closing:
             return False
         file, report = self._folder.file_of(started.import_id), self._folder.report_of(started.import_id)

@@ -1,7 +1,7 @@
-"""Formats of numbers and dates in a column: judged by the whole column, converted cell by cell.
+"""Number and date formats of columns: detected from the whole column, then applied to each cell.
 
 `1.234,56` becomes 1234.56 and `12.10.1953` becomes 1953-10-12, so that filters can compare them. A format is used only
-if the column proves it. If it does not, the values stay as written and a note asks the user to choose.
+if the column's values allow no other. Otherwise the values stay as written, and a note asks the user to choose.
 """
 
 import re
@@ -34,11 +34,11 @@ LABELS: Final[Mapping[ColumnFormat, str]] = {
 
 
 class _Kind(StrEnum):
-    """What the text of one cell can be."""
+    """The possible readings of one cell's text."""
 
     OTHER = "other"
     INTEGER = "integer"
-    PLAIN_POINT = "plain point"  # 12.5: filters read it as it is
+    PLAIN_POINT = "plain point"  # 12.5, which filters read without conversion
     POINT = "point"  # 1,234.5
     COMMA = "comma"  # 1.234,5
     NUMBER = "number"  # 1,234 or 1 234
@@ -53,12 +53,12 @@ class _Kind(StrEnum):
 
 _NUMBERS: Final = (_Kind.INTEGER, _Kind.PLAIN_POINT, _Kind.POINT, _Kind.COMMA, _Kind.NUMBER, _Kind.NUMBER_WITH_POINT)
 _DATES: Final = (_Kind.DAY_FIRST, _Kind.MONTH_FIRST, _Kind.DOTTED, _Kind.DATE, _Kind.YEAR_FIRST)
-# If both orders or separators occur, the more frequent one must have this share of the proofs.
+# If values prove both orders or both separators, the more frequent one must have at least this share.
 _CLEAR_SHARE: Final = 0.8
 _LINES_NAMED: Final = 5
 # A column is skipped if it has this many values and few of them are numbers or dates.
 _ENOUGH_VALUES: Final = 1_000
-_MAX_DIGITS: Final = 15  # more are not exact as a number
+_MAX_DIGITS: Final = 15  # A float cannot store more digits exactly.
 _MAX_LENGTH: Final = 40
 
 _SPACES: Final = " \u00a0\u202f\u2009'\u2019"
@@ -77,7 +77,7 @@ _NO_DIGITS: Final = re.compile(r"[^0-9]")
 
 
 def convert(text: str, format_: str) -> Any:
-    """Return a number, or a date such as `1953-10-12`; None if the text does not have this format."""
+    """Convert text to a number or to a date such as `1953-10-12`. Return None if it does not have this format."""
     if len(text) > _MAX_LENGTH:
         return None
     if format_ == ColumnFormat.DECIMAL_COMMA:
@@ -89,7 +89,7 @@ def convert(text: str, format_: str) -> Any:
 
 @dataclass(slots=True)
 class ColumnValues:
-    """What the values of one column can be."""
+    """Counts of the possible readings of one column's values."""
 
     title: str
     kinds: Counter[_Kind] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ class ColumnValues:
             self.is_skipped = True
 
     def judge(self) -> tuple[str, str | None]:
-        """Return the format, empty to keep values as written, and a question to the user if it is not certain."""
+        """Return the format (empty to keep values as written), and a question to the user if it is uncertain."""
         half = self.kinds.total() / 2
         if self._count(*_DATES) > half:
             return self._judge_dates()
@@ -122,7 +122,7 @@ class ColumnValues:
         if order is not None:
             return (ColumnFormat.DAY_FIRST if order is _Kind.DAY_FIRST else ColumnFormat.MONTH_FIRST), None
         if not self._count(_Kind.DAY_FIRST, _Kind.MONTH_FIRST, _Kind.DATE):
-            # Dates with dots are written with the day first in every language that uses them.
+            # Every language that writes dates with dots puts the day first.
             return (ColumnFormat.DAY_FIRST if self.kinds[_Kind.DOTTED] else ColumnFormat.YEAR_FIRST), None
         example = self._example(_Kind.DATE, _Kind.DOTTED, _Kind.DAY_FIRST, _Kind.MONTH_FIRST)
         return "", self._question(
@@ -143,7 +143,7 @@ class ColumnValues:
         )
 
     def _clear(self, one: _Kind, other: _Kind, also: _Kind | None = None) -> _Kind | None:
-        """Return the kind that the column proves, or None. `also` proves the second kind, too."""
+        """Return the kind that the column's values prove, or None. Values of the kind `also` prove `other` too."""
         counts = {one: self.kinds[one], other: self.kinds[other] + (self.kinds[also] if also else 0)}
         most = max(counts, key=counts.__getitem__)
         return most if counts[most] and counts[most] >= _CLEAR_SHARE * sum(counts.values()) else None
@@ -161,11 +161,11 @@ class ColumnValues:
 
 @dataclass(slots=True)
 class OddCells:
-    """The cells of a column that cannot be read like the others."""
+    """The cells that do not have the format of their column."""
 
     title: str
-    stay: str  # what becomes of them: text or empty
-    problem: str = ""  # of the first one
+    stay: str  # how these cells are stored: as text or empty
+    problem: str = ""  # the problem with the first such cell
     count: int = 0
     lines: list[int] = field(default_factory=list)
 
@@ -184,13 +184,13 @@ class OddCells:
 
 
 def odd_cell_remark(title: str, text: str, format_: str) -> str:
-    """Return the remark of the report about a cell that does not have the format of its column."""
+    """Return the remark for the report about a cell that does not have its column's format."""
     what = "date" if format_ in DATES else "number"
     return f"{title}: {text[:_MAX_LENGTH]!r} is not a {what} like the others; stored as text"
 
 
 def judge_columns(titles: Mapping[int, str], rows: Iterable[tuple[int, Sequence[str]]]) -> dict[int, ColumnValues]:
-    """Read all values of the columns at these positions."""
+    """Read all rows and collect the values of the columns at these positions."""
     values = {position: ColumnValues(title) for position, title in titles.items()}
     open_ = dict(values)
     for line, cells in rows:
@@ -204,7 +204,7 @@ def judge_columns(titles: Mapping[int, str], rows: Iterable[tuple[int, Sequence[
 
 
 def _kind(text: str) -> _Kind:
-    """Return what a cell can be. The first character decides for most cells."""
+    """Return how a cell can be read. For most cells, checking the first character is enough."""
     first = text[0]
     if not (first.isdecimal() or first in "+-\u2212") or len(text) > _MAX_LENGTH:
         return _Kind.OTHER
@@ -237,7 +237,7 @@ def _kind_of_number(text: str) -> _Kind:
         return _Kind.PLAIN_POINT if _PLAIN.fullmatch(text) else _Kind.POINT
     if with_point is None:
         return _Kind.COMMA
-    if text.lstrip("+-\u2212")[0] == "0":  # a group of thousands does not begin with 0
+    if text.lstrip("+-\u2212")[0] == "0":  # A number with a thousands separator does not begin with 0.
         return _Kind.COMMA if "," in text else _Kind.PLAIN_POINT
     return _Kind.NUMBER_WITH_POINT if "." in text else _Kind.NUMBER
 
@@ -250,7 +250,7 @@ def _number(text: str, decimal: str) -> int | float | None:
     digits = _NO_DIGITS.sub("", whole)
     if len(digits) + len(fraction or "") > _MAX_DIGITS:
         return None
-    # 12.000,00 is a whole number: as 12000.0, an email would show it with the zero.
+    # Store 12.000,00 as an integer, because an email would show a float as 12000.0.
     value = float(f"{digits}.{fraction}") if fraction and fraction.strip("0") else int(digits)
     return -value if sign in ("-", "\u2212") else value
 

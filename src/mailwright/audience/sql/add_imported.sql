@@ -7,6 +7,6 @@ WHERE (
   SELECT s.id FROM suppressions AS s
   WHERE s.tenant_id = :tenant_id AND s.email = p.email AND s.list_key = 'general' AND s.source = CAST(:erasure AS text)
 ) IS NULL
--- Always in the same order, so that two processes that add the same contacts cannot deadlock.
+-- Insert always in the same order, so that two processes that add the same contacts cannot deadlock.
 ORDER BY p.email
 ON CONFLICT (tenant_id, email) DO NOTHING

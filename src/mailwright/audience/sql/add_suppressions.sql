@@ -4,7 +4,7 @@ SELECT CAST(:tenant_id AS bigint), s.email, CAST(:list_key AS text), CAST(:reaso
   CAST(:now AS bigint)
 FROM rows(:emails: email text) AS s
 WHERE true
--- Always in the same order, so that two processes that add the same addresses cannot deadlock.
+-- Insert always in the same order, so that two processes that add the same addresses cannot deadlock.
 ORDER BY s.email
 ON CONFLICT (tenant_id, email, list_key) DO NOTHING
 RETURNING email

@@ -1,5 +1,5 @@
--- A bounce outweighs an unsubscribe, which outweighs active; a lower weight changes nothing. Of two facts with the same
--- weight the later one wins, in whatever order they arrive.
+-- A bounce replaces an unsubscribe, and an unsubscribe replaces active, but not the other way round. If two facts have
+-- the same weight, the later one wins, regardless of the order in which they arrive.
 UPDATE contacts
 SET status = f.status, status_updated_at = f.at, status_source = f.source, bounce_type = f.bounce_type,
     bounce_subtype = f.bounce_subtype

@@ -1,4 +1,4 @@
--- Contacts that existed before this batch: new ones have the ID that the import has just generated.
+-- Finds the contacts that existed before this batch. New contacts have the ID that the import has just generated.
 SELECT c.id, c.email, c.name, c.locale, c.timezone, c.attributes, c.status, c.deleted_at, c.legal_basis,
   -- The state on the list and its source in one text, because two columns would need two lookups.
   (

@@ -1,4 +1,4 @@
--- Removes only suppressions that the contact caused by unsubscribing. An operator's entry, a bounce or a complaint stays.
+-- Removes only suppressions from the contact's own unsubscribes. An operator's entry, a bounce or a complaint stays.
 DELETE FROM suppressions
 WHERE id IN (
   SELECT s.id

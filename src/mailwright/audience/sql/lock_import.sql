@@ -1,3 +1,3 @@
--- Two processes cannot store the same batch twice: the second one sees that the import has advanced.
+-- Locks the import, so that two processes cannot store the same batch: the second one sees that it has advanced.
 SELECT records FROM imports WHERE id = :id AND finished_at IS NULL
 for update

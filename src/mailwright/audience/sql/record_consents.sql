@@ -1,4 +1,4 @@
--- A contact's own decision stays; a refusal in the file always counts.
+-- A consent in the file does not replace a contact's own decision. A refusal in the file always does.
 UPDATE contacts
 SET consents_to_tracking = p.is_given <> 0, tracking_consent_wording = CASE WHEN p.is_given <> 0 THEN p.wording END,
     tracking_consent_source = CAST(:source AS text), tracking_consent_at = CAST(:now AS bigint)

@@ -1,6 +1,6 @@
--- Contacts with :enough soft-bounced messages within the time :within: when the limit was first and last reached.
--- Only periods that contain one of the given, just stored bounces count, and only bounces after the contact was last
--- activated.
+-- Finds contacts with :enough soft-bounced messages within the time :within, and when they first and last reached this
+-- limit. A period counts only if it contains one of the given bounces, which were just stored. Bounces before the
+-- contact's last activation do not count.
 SELECT counted.tenant_id, counted.email, min(counted.at) AS first_at, max(counted.at) AS last_at
 FROM (
   SELECT DISTINCT r.tenant_id, r.email, r.at, COALESCE(c.status_updated_at, -1) AS active_since

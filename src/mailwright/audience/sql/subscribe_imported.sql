@@ -1,5 +1,5 @@
--- Earlier subscriptions stay as they are, so an import never resubscribes a contact who unsubscribed. A pending one becomes
--- confirmed, because the importer states that the contact has confirmed.
+-- Existing subscriptions stay as they are, so an import never resubscribes a contact who unsubscribed. A pending
+-- subscription becomes confirmed, because the import states that the contacts have confirmed.
 INSERT INTO subscriptions (tenant_id, contact_key, list_key, subscribed_at, source)
 SELECT c.tenant_id, c.id, CAST(:list_key AS text), CAST(:now AS bigint), CAST(:source AS text)
 FROM rows(:contacts: email text) AS p

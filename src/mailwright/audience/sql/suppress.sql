@@ -1,5 +1,5 @@
--- For facts that have a time of their own and may be reported late: the earliest reason stays, in whatever order they
--- arrive. An entry of an operator is never replaced.
+-- Facts may be reported late. The fact with the earliest time determines the reason, regardless of the order in which
+-- they arrive. An operator's entry is never replaced.
 INSERT INTO suppressions (tenant_id, email, list_key, reason, source, created_at)
 SELECT f.tenant_id, f.email, f.list_key, f.reason, f.source, f.at
 FROM rows(:facts: tenant_id bigint, email text, list_key text, reason text, source text, at bigint) AS f

@@ -1,4 +1,5 @@
--- The same rule as at claim and at the begin of an attempt: without a list it is transactional email, which only `*` stops.
+-- Uses the same rule as the claim and the begin of an attempt. A null list means transactional email, which only a
+-- suppression with the scope `*` stops.
 SELECT e.email
 FROM rows(:emails: email text) AS e
 -- One lookup per row: without statistics of a young table, the planner would compare all rows with all rows.

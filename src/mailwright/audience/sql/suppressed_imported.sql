@@ -1,4 +1,5 @@
--- The imported addresses that receive no email, or no bulk email of the list, and why. The widest suppression counts.
+-- Finds the imported addresses that receive no email, or no bulk email of the list, with the reason of the widest
+-- suppression.
 SELECT p.email, s.list_key, s.reason
 FROM rows(:contacts: email text) AS p
 CROSS JOIN suppressions AS s

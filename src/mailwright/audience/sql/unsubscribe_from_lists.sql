@@ -1,4 +1,4 @@
--- Also stores the unsubscribe of a contact without a subscription, so that later senders to this list see it.
+-- Also stores the unsubscribe of a contact who was never subscribed, so that a later import does not subscribe them.
 INSERT INTO subscriptions (tenant_id, contact_key, list_key, unsubscribed_at, source)
 SELECT f.tenant_id, c.id, f.list_key, f.at, f.source
 FROM rows(:facts: tenant_id bigint, email text, list_key text, at bigint, source text) AS f
