@@ -1,1 +1,1 @@
-"""Accept, claim, settle, defer: the single source of truth for what happens to a message."""
+"""The outbox: accept, claim, settle and defer messages. It is the single source of truth about every message."""

@@ -1,6 +1,7 @@
 """Accept messages: the only code that inserts into `messages` and `deliveries`.
 
-A message is accepted by a committed row or not at all. Every function here also counts what it accepted, for the audit.
+A message is accepted if and only if its row is committed. Every function in this module also counts the accepted
+messages, for the audit.
 """
 
 from collections import Counter
@@ -37,11 +38,11 @@ INSERT_ACCEPTED_COUNTS = statement(__package__, "insert_accepted_counts")
 
 PENDING = Status.PENDING.value
 
-# A commit must stay short, because workers wait for it.
+# Maximum number of messages per commit. A commit must stay short, because workers wait for it.
 MAX_COMMIT_MESSAGES = 2_000
 # PostgreSQL receives the messages of a statement as one JSON value, whose size is limited.
 MAX_COMMIT_BYTES = 64 * 1024 * 1024
-# The number of rows that SQLite takes as parameters of one statement; more would be copied to a temporary table first.
+# Maximum number of rows that SQLite takes as parameters of one statement. More would go through a temporary table.
 BATCH_SIZE = 250
 
 
@@ -77,7 +78,7 @@ class Acceptor:
 
 
 def _approximate_size(message: NewMessage) -> int:
-    """Return the size in bytes of what can be large: the content and the attachments."""
+    """Return the size in bytes of the fields that can be large: the content and the attachments."""
     payload = message.payload
     attachments = payload.get("attachments")
     attached = sum([len(str(attachment)) for attachment in attachments]) if attachments else 0
@@ -86,7 +87,7 @@ def _approximate_size(message: NewMessage) -> int:
     return len(str(payload.get("html", ""))) + len(str(payload.get("text", ""))) + attached + 1_000
 
 
-# Messages of the API and of notifications: each has content of its own.
+# Messages of the API and of notifications. Each one has its own content.
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> li
 
 
 async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> None:
-    """Store the bytes that applications wrote, once for all recipients and for equal emails."""
+    """Store the raw emails of applications. All recipients of an email and all equal emails share one row."""
     contents = {(message.tenant_id, message.raw.digest): message.raw.content for message in messages if message.raw}
     if contents:
         rows = [(tenant_id, digest, content) for (tenant_id, digest), content in contents.items()]
@@ -141,7 +142,7 @@ def _as_stored(message: NewMessage) -> _StoredMessage:
 def _first_of_each_key(
     messages: Sequence[NewMessage], replays: Mapping[tuple[int, str | None], _StoredMessage]
 ) -> dict[str, NewMessage]:
-    """Return the messages to store, by outbox ID. A key counts once within one commit, too."""
+    """Return the messages to store, by outbox ID: only the first message with each deduplication key."""
     taken = {key: stored.body_digest for key, stored in replays.items()}
     fresh: dict[str, NewMessage] = {}
     refused: list[RawContent] = []
@@ -156,7 +157,7 @@ def _first_of_each_key(
         fresh[message.outbox_id] = message
     if not refused:
         return fresh
-    # One refused recipient refuses the whole submission: its caller gets one answer.
+    # If one recipient is refused, refuse the whole submission, because its caller gets a single response.
     return {outbox_id: message for outbox_id, message in fresh.items() if not _is_among(message.raw, refused)}
 
 
@@ -177,7 +178,10 @@ async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dic
 
 
 async def _insert_batch(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> dict[str, NewMessage]:
-    """Return the messages that were stored, by outbox ID: another process may have used a key meanwhile."""
+    """Insert messages and return the stored ones, by outbox ID.
+
+    A message is not stored if another process has used its deduplication key in the meantime.
+    """
     stored = {message.outbox_id: message for message in messages}
     rows = [_message_row(message, position) for position, message in enumerate(messages)]
     await _insert_contents(tx, messages, now)
@@ -235,7 +239,7 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
     return {
         "outbox_id": message.outbox_id,
         "tenant_id": message.tenant_id,
-        "source": message.source.value,  # Plain text: SQLite's driver looks for an adapter for every other type.
+        "source": message.source.value,  # A plain str, because SQLite's driver searches adapters for other types.
         "request_id": message.request_id,
         "dedupe_key": message.dedupe_key,
         "body_digest": message.body_digest,
@@ -268,13 +272,13 @@ def _accepted(
     if message.outbox_id in stored:
         return Accepted(message.outbox_id, message.request_id, PENDING)
     first = by_key.get((message.tenant_id, message.dedupe_key))
-    if first is None:  # Another recipient of the same submission was refused.
+    if first is None:  # The submission was refused because of another recipient.
         return Accepted(message.outbox_id, message.request_id, PENDING, is_conflict=True)
     is_conflict = first.body_digest != message.body_digest
     return Accepted(first.outbox_id, first.request_id, first.status, is_replay=True, is_conflict=is_conflict)
 
 
-# Messages of bulk sources: thousands at once, with content that they share.
+# Messages of bulk sources. Thousands are accepted at once, and they share their content.
 
 
 async def accept_select(
@@ -287,10 +291,11 @@ async def accept_select(
     lane: int,
     now: Instant,
 ) -> int:
-    """Accept the campaign messages that a select yields, without reading them, and return their number."""
+    """Accept the campaign messages of a SELECT inside the database (INSERT … SELECT), and return their number."""
     before = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
     await tx.execute(insert(messages).from_select(list(values), rows))
-    # Scan the newest keys: the campaign's own index would read every earlier batch again. COALESCE keeps it unused.
+    # Scan the newest keys, because the campaign's index would read every earlier batch again. COALESCE prevents the use
+    # of that index.
     is_new = and_(messages.c.id > before, func.coalesce(messages.c.campaign_key, 0) == campaign_key)
     delivery = {
         "message_key": messages.c.id,
@@ -312,8 +317,8 @@ async def accept_select(
     return accepted
 
 
-# The columns of `insert_run_messages.sql`: outbox ID, contact key, email, subject, template key and payload. A tuple,
-# because one is built for every recipient.
+# The columns of `insert_run_messages.sql`: outbox ID, contact key, email, subject, template key and payload. A tuple is
+# the fastest type, and every recipient needs one.
 RunMessage = tuple[str, int, str, str, int, str]
 
 
@@ -366,7 +371,7 @@ async def accept_external(
     lane: int,
     now: Instant,
 ) -> int:
-    """Accept messages of a campaign in this order, one for each address, and return how many were new."""
+    """Accept messages of a campaign in this order, one per address, and return the number of new messages."""
     rows = [
         {
             "outbox_id": message.outbox_id,

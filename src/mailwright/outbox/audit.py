@@ -11,7 +11,7 @@ AUDIT = statement(__package__, "audit")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The numbers of the audit. `accepted` was counted at acceptance; the others count the current states."""
+    """The numbers of the audit. `accepted` was counted at acceptance. The others are the current counts per state."""
 
     accepted: int
     sent: int

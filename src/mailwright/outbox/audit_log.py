@@ -54,7 +54,7 @@ async def record(
 async def list_entries(
     database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
 ) -> list[AuditEntry]:
-    """List entries, newest first. Without a `tenant_id`, list those of all tenants."""
+    """List entries, newest first. If `tenant_id` is None, list the entries of all tenants."""
     query = select(audit_log).where(audit_log.c.id < before)
     if tenant_id is not None:
         query = query.where(audit_log.c.tenant_id == tenant_id)

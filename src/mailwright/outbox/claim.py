@@ -25,14 +25,14 @@ APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
 
-# Workers renew their leases, so a lease need not outlast a slow send. A crashed worker's messages wait this long.
+# Duration of a lease. Workers renew it, so it can be shorter than a slow send. After a crash, messages wait this long.
 MAX_LEASE: Instant = 30 * SECOND
-# A message that was claimed this often without a result has crashed its worker every time.
+# After this many claims without a result, a message is considered to crash its workers.
 MAX_CLAIMS = 5
 
 
 class Claims:
-    """The claims of one worker. Every claim has a token: a worker that lost its lease can no longer write results."""
+    """The claims of one worker. Each claim has a token, so that a worker that lost its lease cannot write results."""
 
     def __init__(self, database: Database, clock: Clock, worker: str, lock_ttl: Instant) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class Claims:
     async def claim(self, limit: int, before: int | None = None) -> list[Claimed]:
         """Claim up to `limit` due messages: highest priority first, and a fair share for each lane of a priority.
 
-        With `before`, only messages that come before this priority are claimed.
+        If `before` is given, claim only messages with a higher priority than this.
         """
         return await self._database.transact(lambda tx: self._claim(tx, limit, before))
 
@@ -62,7 +62,7 @@ class Claims:
             return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now()))
 
     async def release(self, claims: Iterable[Claimed]) -> None:
-        """Return claims that were not attempted. The messages are due at the same time as before."""
+        """Give back claims that were not attempted. The messages are due at the same time as before the claim."""
         released = list(claims)
         if released:
             await self._database.transact(lambda tx: self._release(tx, released))
@@ -91,7 +91,7 @@ class Claims:
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
             tried = {lane for lane, _ in offered}
-            # Lanes without a share come next: others may have been offered more than they had due.
+            # Lanes without a share come next, because other lanes may have fewer due messages than their share.
             unfinished = [lane for lane in lanes if lane not in tried]
             for lane, share in offered:
                 lock = self._lock_parameters(name, now)
@@ -127,7 +127,7 @@ class Claims:
 
 
 async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
-    """Load messages as a worker would claim them, for a preview. Never send them: nobody has claimed them."""
+    """Load messages as a worker would claim them, for a preview. They are not claimed, so they must not be sent."""
     wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
     rows = await tx.run(UNCLAIMED_FACTS, wanted=wanted, tenant_id=tenant_id)
     return [_claimed(row, claim_token=0, locked_until=now, now=now) for row in rows]

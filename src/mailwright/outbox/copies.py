@@ -1,4 +1,4 @@
-"""Copies that the receiving server deferred: each becomes a message of its own and is retried alone."""
+"""Cc and Bcc copies that the receiving server deferred. Each becomes a separate message, which is retried alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +50,7 @@ def _copy(claimed: Claimed, recipient: str, outbox_id: str, due_at: Instant) -> 
 
 
 def _payload(claimed: Claimed, email: str) -> dict[str, Any]:
-    """Return the content for one recipient. The headers still show the recipients of the whole message."""
+    """Return the content for one recipient. The headers still show all recipients of the original message."""
     payload = claimed.payload
     shown = {name: payload[name] for name in ("to", "toName", "cc") if name in payload}
     content = {name: value for name, value in payload.items() if name not in _RECIPIENT_FIELDS}

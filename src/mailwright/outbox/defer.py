@@ -1,4 +1,4 @@
-"""Defer lanes and messages. Everything that shows why a message waits reads what is written here."""
+"""Defer lanes and messages. Explanations, lists and forecasts read the deferrals that this module writes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ DEFER_LANE = statement(__package__, "defer_lane")
 
 
 async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
-    """Keep workers from claiming from a lane until a time. One row defers any number of messages."""
+    """Prevent workers from claiming from a lane until a time. One row defers any number of messages."""
     async with database.write() as tx:
         await record_lane_deferral(tx, lane, reason, until)
 
@@ -39,7 +39,7 @@ async def end_deferrals_for(tx: Transaction, reason: str) -> None:
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:
-    """Return claimed messages that may not be sent yet. The rest of their lane is not affected."""
+    """Give back claimed messages that may not be sent yet. The other messages of their lanes are not affected."""
     rows = [
         {
             "message_key": claimed.message_key,

@@ -1,6 +1,6 @@
-"""Explain why a message is not sent yet: its state, the reason, until when, and what can be done now.
+"""Explain why a message has not been sent yet: its state, the reason, the end of the wait, and the possible actions.
 
-The result is data without any English. It names only actions that would be accepted now.
+The result is data without any English text. It contains only actions that would be accepted now.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ LIMIT_COLUMNS: Mapping[str, str] = {
     "interval": "interval_ms",
     "one_at_a_time": "one_at_a_time",
 }
-# Errors of the message itself: a retry would fail in the same way.
+# Errors that the message itself causes, so that a retry would fail in the same way.
 PERMANENT_ERRORS = frozenset(
     {"INVALID_PAYLOAD", "INVALID_EMAIL", "INVALID_TEMPLATE", "OUTBOX_NOT_FOUND", "RECIPIENT_NOT_FOUND", "EXPIRED"}
 )
@@ -87,7 +87,7 @@ class MessageFacts:
 
 
 async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> MessageExplanation:
-    """Explain a message of the tenant. `None` is an operator, who sees the messages of all tenants."""
+    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants."""
     if not is_uuid(outbox_id):
         raise NotFound
     now = clock.now()
@@ -113,7 +113,7 @@ async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
 
 
 def explanation(facts: MessageFacts) -> MessageExplanation:
-    """Return the explanation by the first rule that applies."""
+    """Return the explanation that the first applicable rule gives."""
     match Status(facts.message.status):
         case Status.PENDING | Status.RETRY_SCHEDULED:
             return _waiting(facts)
@@ -182,7 +182,7 @@ def _remedy_of_failure(message: Any) -> Remedy:
 
 
 def _actions_of_failure(facts: MessageFacts) -> tuple[Action, ...]:
-    """Offer to lift a suppression before a retry: a retry first would fail in the same way."""
+    """Return the actions. To lift a suppression comes before a retry, which would otherwise fail in the same way."""
     message = facts.message
     if message.error_code in PERMANENT_ERRORS or not facts.is_still_wanted:
         return ()
@@ -194,7 +194,7 @@ def _retry(message: Any) -> Action:
 
 
 def _lift_suppression(message: Any) -> tuple[Action, ...]:
-    """Never offer to undo an unsubscribe from bulk email or a list: only the recipient may do that."""
+    """Return the action that lifts the suppression, but not for an unsubscribe, which only the recipient may undo."""
     if not _is_suppressed(message):
         return ()
     is_bounced = message.contact_status == CONTACT_BOUNCED
@@ -205,7 +205,7 @@ def _is_suppressed(message: Any) -> bool:
     return bool(message.stopped_by == ALL_MESSAGES)
 
 
-# The message is, or may be, with a provider.
+# States in which a provider has, or may have, the message.
 
 
 def _sending(facts: MessageFacts) -> MessageExplanation:
@@ -237,7 +237,7 @@ def _in_doubt(facts: MessageFacts) -> MessageExplanation:
     )
 
 
-# Not due yet.
+# Messages that are not due yet.
 
 
 def _not_due(facts: MessageFacts) -> MessageExplanation:
@@ -264,7 +264,7 @@ def _not_due(facts: MessageFacts) -> MessageExplanation:
 def _deferred(
     facts: MessageFacts, state: ExplanationState, *, reason: str | None = None, **details: Any
 ) -> MessageExplanation:
-    """Explain a message that its own row defers."""
+    """Explain a message that is deferred itself, not through its lane."""
     reason = facts.message.defer_reason if reason is None else reason
     return _explain(facts, state, reason=reason, until=facts.message.claimable_at, **details)
 
@@ -314,7 +314,7 @@ _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 }
 
 
-# Due.
+# Messages that are due.
 
 
 def _due(facts: MessageFacts) -> MessageExplanation:
@@ -379,7 +379,7 @@ def _throttled_rate(facts: MessageFacts) -> MessageExplanation:
 
 
 def reached_throttled_rate(workers: Sequence[WorkerPresence]) -> ReachedLimit:
-    """Return the rate of throttled workers as a limit of their provider."""
+    """Return the learned rate of throttled workers as a limit that their provider sets."""
     rate = learned_rate_of(workers)
     return ReachedLimit(THROTTLED_RATE, LimitScope.PROVIDER, allowed=None if rate is None else max(1, round(rate)))
 
@@ -422,7 +422,7 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 
 
 def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
-    """Return every provider of every worker, or only the one that may already have the message."""
+    """Return the providers of all workers. If one may already have the message, return only that one."""
     message = facts.message
     if (message.resends == 0 and message.in_doubt_since is None) or message.provider is None:
         return facts.workers
@@ -443,7 +443,7 @@ def _provider_unavailable(facts: MessageFacts, providers: list[WorkerPresence], 
     )
 
 
-# Shared by the rules.
+# Functions that several rules use.
 
 
 def _explain(
@@ -454,7 +454,7 @@ def _explain(
     actions: tuple[Action, ...] | None = None,
     **details: Any,
 ) -> MessageExplanation:
-    """Build the explanation. Without other actions, a message that waits can be cancelled."""
+    """Build the explanation. If no actions are given, a waiting message gets the action to cancel it."""
     message = facts.message
     code, detail = split_defer_reason(reason)
     values: dict[str, Any] = {
@@ -500,5 +500,5 @@ def _on_campaign(message: Any, kind: ActionKind) -> tuple[Action, ...]:
 
 
 def _remedy(facts: MessageFacts, remedy: Remedy) -> Remedy:
-    """Return the remedy, or "start a worker" if none is running: without one, nothing else helps."""
+    """Return the remedy. If no worker is running, return "start a worker", because nothing else would help."""
     return remedy if facts.workers else Remedy.START_WORKER

@@ -1,4 +1,4 @@
-"""Handle messages in doubt: the provider may or may not have them, so none is silently resent or dropped."""
+"""Handle messages in doubt. The provider may or may not have them, so none is silently resent or dropped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class InDoubtDecision:
 
 class InDoubtHandler:
     def __init__(self, database: Database, clock: Clock, grace: Instant, silent: Iterable[str] = ()) -> None:
-        """`grace` is how long a provider's report may take; `silent` are the providers that send no reports."""
+        """Create the handler. `grace` is the time to wait for a report. The `silent` providers send no reports."""
         self._database = database
         self._clock = clock
         self._grace = grace
@@ -56,7 +56,10 @@ class InDoubtHandler:
         return len(rows)
 
     async def decide_due(self) -> int:
-        """Decide what is due: resend once, wait for a report, or close as unknown. Nothing while sending is held."""
+        """Decide about due messages in doubt: resend once, wait for a report, or close as unknown.
+
+        While sending is on hold, do nothing.
+        """
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(FIND_IN_DOUBT, now=now, limit=BATCH)

@@ -13,7 +13,7 @@ _ADDRESS = "address"
 
 
 async def find_secret(database: Database, name: str) -> str | None:
-    """Return the stored secret, or None if none was generated yet."""
+    """Return the stored secret, or None if it has not been generated yet."""
     return await _find_value(database, name)
 
 
@@ -30,7 +30,7 @@ async def get_or_create_secret(database: Database, name: str) -> str:
 
 
 async def find_address(database: Database) -> str | None:
-    """Return the address of the process that served last, or None."""
+    """Return the URL of the last process that served the dashboard, or None."""
     return await _find_value(database, _ADDRESS)
 
 
@@ -42,7 +42,7 @@ async def save_address(database: Database, address: str) -> None:
             await tx.execute(delete(installation).where(installation.c.name == _ADDRESS))
             await tx.execute(insert(installation).values(name=_ADDRESS, value=address))
     except IntegrityError:
-        pass  # Another process saved its address at the same time. Either is fine.
+        pass  # Another process saved its address at the same time. Either address is valid.
 
 
 async def _find_value(database: Database, name: str) -> str | None:

@@ -1,8 +1,8 @@
-"""The ledger of permits: counters of limits, reserved before a send and returned if unused.
+"""The ledger counts permits against limits. A permit is reserved before a send and returned if unused.
 
-The database holds the authoritative counts. With Valkey, a block of permits is reserved in the database at once and
-handed out by Valkey, so that workers do not queue for one row. If Valkey is down, slow or flushed, no limit is ever
-exceeded: at worst the rest of one block stays unused until its window ends.
+The database has the authoritative counts. With Valkey, workers reserve a block of permits in the database at once and
+take single permits from Valkey, so that they do not queue for one row. No limit is exceeded if Valkey is down, slow or
+flushed. At worst, the rest of one block stays unused until its window ends.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +27,10 @@ DELETE_COUNTERS = statement(__package__, "delete_counters")
 
 log = logger(__name__)
 
-# Counters outlive their windows by this much: late returns still find them, and so does a clock that was set back.
+# Time that counters are kept after their windows, for permits that are returned late and in case the clock is set back.
 COUNTER_RETENTION: Instant = 2 * HOUR
 NEVER: Instant = 2**62
-# Slots begin at least this many milliseconds ahead: by then the attempt is on disk, and the send can start on time.
+# Slots begin at least this many milliseconds in the future, so that the attempt is recorded before its slot begins.
 LEAD: Instant = 60
 # A worker that owns an exact rate and has booked nothing for this long is considered gone.
 TAKE_OVER: Instant = SECOND
@@ -44,9 +44,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Reserved start times of sends, in microseconds, and the counter values that this left behind.
+    """Reserved start times of sends, in microseconds, and the resulting counter values.
 
-    There are no slots if another worker owns an exact rate; retry at `opens_at`.
+    If another worker owns an exact rate, there are no slots. Retry at `opens_at`.
     """
 
     slots: tuple[int, ...]
@@ -56,7 +56,7 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class SlotSpacing:
-    """The start times that the caller can use, in microseconds: not before `earliest_us`, and this far apart."""
+    """The start times that the caller can use: the earliest one, and the minimum distance, in microseconds."""
 
     earliest_us: int = 0
     apart_us: int = 0
@@ -81,22 +81,22 @@ class Ledger(Protocol):
         known: Mapping[str, "RateCheckpoint"],
         spacing: SlotSpacing = NO_SPACING,
     ) -> Booking:
-        """Book the next start times that all of these rates allow. No other caller gets the same slots."""
+        """Book the next start times that all of these rates allow. No other caller gets the same start times."""
         ...
 
     async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
-        """Give up these rates, unless another worker has booked since."""
+        """Give up the ownership of these rates, unless another worker has booked since."""
         ...
 
 
 async def read_counters(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
-    """Return the permits used of each counter that exists, without locking."""
+    """Return the number of used permits for each counter that exists, without locking."""
     rows = await tx.run(PEEK_COUNTERS, wanted=[{"name": name} for name in names])
     return {row.name: int(row.used) for row in rows}
 
 
 class DatabaseLedger:
-    """Counters as rows of the database. Works alone, and as the base of the Valkey ledger."""
+    """Counters as rows of the database. Used alone, or as the base of the Valkey ledger."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -118,9 +118,9 @@ class DatabaseLedger:
         return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
-        """Reserve in many windows with few statements: a claim can have a hundred domains.
+        """Reserve in many windows with few statements, because a claim can have messages to a hundred domains.
 
-        Related counters are locked as well, to wait for transactions that still add to them.
+        Lock the related counters as well, to wait for transactions that still add to them.
         """
         if not wanted:
             return {}
@@ -186,7 +186,7 @@ class DatabaseLedger:
             await tx.run(DELETE_COUNTERS, now=self._clock.now())
 
     async def _take_turns(self, tx: Transaction, windows: Sequence[LimitWindow]) -> None:
-        """Lock by name: a counter that another transaction has just created is invisible and cannot be locked."""
+        """Lock the names, because a counter row that a concurrent transaction has created cannot be seen or locked."""
         for name in sorted({window.lock_name for window in windows if window.lock_name is not None}):
             await tx.run(OPEN_COUNTER, name=name, expires_at=NEVER)
             await tx.run(LOCK_COUNTER, name=name)
@@ -205,14 +205,14 @@ class DatabaseLedger:
 
 @dataclass(frozen=True, slots=True)
 class RateCheckpoint:
-    """What a worker knows about a rate that it owns: its last counter value, and the actual next start time."""
+    """A worker's state of a rate that it owns: the last counter value, and the actual next start time."""
 
     left_at: int
     next_us: int
 
 
 class _RateBooking:
-    """One send rate while slots are booked: when its next batch may begin, and what the current one has left."""
+    """The state of a send rate during booking: the start of its next batch, and the free places in the current one."""
 
     def __init__(self, pace: SendRate, counter: int, known: RateCheckpoint | None) -> None:
         self.pace = pace
@@ -220,30 +220,30 @@ class _RateBooking:
         self._is_owned = counter % 2 == 1
         self.next_us = counter // 2
         if self._is_ours and known is not None:
-            # Only the owner of an exact rate knows which of its slots it has not used.
+            # Only the owner of an exact rate knows which booked slots it has not used.
             self.next_us = known.next_us if pace.is_exact else max(self.next_us, known.next_us)
         self._batch_at = 0
         self._left = 0
 
     def owned_until(self, now: Instant) -> Instant:
-        """Return until when another worker owns this exact rate, or 0."""
+        """Return the time until which another worker owns this exact rate, or 0 if none does."""
         if self._is_ours or not (self.pace.is_exact and self._is_owned) or self._is_of_another_time(now):
             return 0
         return self.next_us // 1_000 + TAKE_OVER
 
     def earliest(self, slot: int) -> int:
-        """Return this slot, or the next one that has room."""
+        """Return this slot if it has room, otherwise the next slot that does."""
         return slot if self._is_in_batch(slot) and self._left else max(slot, self.next_us)
 
     def take(self, slot: int) -> None:
-        """Use a slot. A batch lasts for one interval, because other rates may allow its messages at different times."""
+        """Use a slot. A batch lasts one interval, because other rates may spread its messages over that time."""
         if not self._is_in_batch(slot):
             self._batch_at, self._left = slot, self.pace.batch_size
             self.next_us = slot + self.pace.interval_us
         self._left -= 1
 
     def reset_if_far_ahead(self, now: Instant) -> None:
-        """Reset a next slot that is too far ahead: the clock was set back, because no worker books that far ahead."""
+        """Reset the next slot if it is too far ahead. No worker books that far, so the clock was set back."""
         if self._is_of_another_time(now):
             self.next_us = now * 1_000 + self.pace.interval_us
 
@@ -275,11 +275,11 @@ def _next_slots(rates: Sequence[_RateBooking], wanted: int, earliest: int, spaci
 @dataclass(frozen=True, slots=True)
 class _State:
     free: int
-    opens_at: Instant  # When the window has room again after it is used up.
+    opens_at: Instant  # The time when a full window has room again.
 
 
 def state_of(window: LimitWindow, used: float, beside: Mapping[str, float]) -> _State:
-    """Compute the free permits of a window. It has room again when the first related counter expires."""
+    """Compute the free permits of a window. A full window has room again when the first related counter expires."""
     counted = [other for other in window.related if beside.get(other.name, 0) > 0]
     free = window.limit - int(used + sum(beside[other.name] for other in counted))
     return _State(free, min([window.deferred_until, *(other.until for other in counted)]))
@@ -288,6 +288,6 @@ def state_of(window: LimitWindow, used: float, beside: Mapping[str, float]) -> _
 def _in_order(windows: Sequence[LimitWindow]) -> list[LimitWindow]:
     """Sort windows by name, so that workers lock counters in the same order and never deadlock.
 
-    A window that two rules share is counted once.
+    If two rules share a window, it is counted once.
     """
     return sorted({window.name: window for window in windows}.values(), key=lambda window: window.name)

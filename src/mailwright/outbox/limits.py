@@ -38,13 +38,13 @@ LIMIT_COLUMNS = (
     "interval_ms",
     "one_at_a_time",
 )
-# Reasons of deferrals that no limit causes: a change of a limit does not end them.
+# Deferral reasons that are not limits. A changed limit does not end these deferrals.
 NON_LIMIT_REASONS = (PAUSED, SCHEDULED, SCHEDULE_OVERDUE, CANCELLED, AWAITING_WINNER, UNDECIDED, SENDER_RULES)
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimits:
-    """The limits from the settings, for tenants that have none of their own."""
+    """The limits from the settings, for tenants without their own limits."""
 
     limits: Limits
     # The providers of the route with their weights, if any. All tenants share their quota.
@@ -75,7 +75,7 @@ class LimitRules:
         return (tenant,) if campaign is None else (tenant, campaign)
 
     def order_of(self, lane: int) -> int:
-        """Return the number by which lanes are served in turn: the lane's, with the place that a user gave it."""
+        """Return the sort key by which lanes take turns: the lane number, with the queue position that a user set."""
         campaign = self.campaigns.get(lane)
         return lane if campaign is None or campaign.place is None else lane - place_of(lane) + campaign.place
 
@@ -140,8 +140,8 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
     """Parse the `limits` of a queue entry. They apply in addition to the tenant's limits.
 
-    Time zone and working hours default to the tenant's, and so do hours without a limit. A warm-up begins on the day
-    when the campaign started.
+    The time zone defaults to the tenant's. The working hours also do, even if the campaign's hours cover the whole
+    week. A warm-up begins on the day when the campaign started.
     """
     own: dict[str, Any] = orjson.loads(text)
     zone = own.get("timezone") or tenant.timezone
@@ -157,7 +157,7 @@ def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Lim
         in_recipient_zone=bool(own.get("in_readers_time_zone")),
         interval_ms=own.get("interval_ms"),
         one_at_a_time=bool(own.get("one_at_a_time")),
-        reserve_percent=0,  # No transactional message uses the limits of a campaign.
+        reserve_percent=0,  # Campaigns have no transactional messages, so they need no reserve.
     )
 
 

@@ -23,10 +23,10 @@ FIND_MESSAGE = statement(__package__, "find_message")
 LIST_EVENTS = statement(__package__, "list_events")
 LIST_DEAD_LETTERS = statement(__package__, "list_dead_letters")
 
-# Larger than every key and time: a list without a cursor begins here.
+# The default cursor, which is larger than every key and every time.
 NEWEST = 2**63 - 1
 
-# States with an index of their own: people search for them, and few messages reach them.
+# States that have their own index, because users search for them and few messages have them.
 _RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
 _D = deliveries.c
 _GROUPS: Final = {
@@ -34,9 +34,9 @@ _GROUPS: Final = {
     MessageGroup.SUPPRESSED: and_(_D.status == Status.FAILED, func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)),
     MessageGroup.BOUNCED: and_(_D.bounced_at.is_not(None), _D.status == Status.SENT),
 }
-# Some messages of these states are shown as a group.
+# The groups that are shown instead of the state, for some messages in these states.
 _SHOWN_AS: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
-# Exactly the condition of that index: otherwise SQLite does not use it.
+# This must equal the condition of the partial index, otherwise SQLite does not use it.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 
 
@@ -70,12 +70,12 @@ class MessageSummary:
 
     @property
     def shown_status(self) -> str:
-        """The status as people see it."""
+        """The status that users see: the state, or the group that replaces it."""
         return shown_status(self.status, is_bounced=self.bounced_at is not None, error_code=self.error_code)
 
     @property
     def processed_at(self) -> Instant | None:
-        """When its result was recorded."""
+        """The time when the message's result was recorded."""
         return self.sent_at if self.sent_at is not None else self.failed_at
 
 
@@ -92,7 +92,7 @@ class MessageRecord:
 
     @property
     def copy_of(self) -> str | None:
-        """The message of which this is a copy that the receiving server deferred."""
+        """The ID of the original message, if this message retries a deferred copy of it."""
         copy = self.payload.get("copy")
         return copy["of"] if isinstance(copy, Mapping) else None
 
@@ -110,7 +110,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """Search conditions. Without any, all messages of the tenant match, newest first."""
+    """Search conditions. By default, all messages of the tenant match, newest first."""
 
     status: Status | None = None
     group: MessageGroup | None = None
@@ -125,7 +125,7 @@ class MessageSearch:
     after_key: int = 0
 
     def with_shown_status(self, shown: Status | MessageGroup | None) -> "MessageSearch":
-        """Search by the status that people see: SENT without bounced and FAILED without suppressed messages."""
+        """Search by the status that users see: SENT excludes bounced messages, and FAILED excludes suppressed ones."""
         if isinstance(shown, MessageGroup):
             return replace(self, group=shown)
         return replace(self, status=shown, without_group=None if shown is None else _SHOWN_AS.get(shown))
@@ -146,7 +146,7 @@ class DeadLetter:
 
 
 async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> MessageRecord:
-    """Find a message of a tenant. Without a `tenant_id`, which only operators may omit, search all tenants."""
+    """Find a message of a tenant. If `tenant_id` is None, which is for operators only, search all tenants."""
     if not is_uuid(outbox_id):
         raise NotFound
     async with database.read() as tx:
@@ -176,7 +176,7 @@ async def dead_letters(
 
 
 def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
-    """Order by the key of the table whose index is more selective."""
+    """Build the query. Order by the key of the table whose index is more selective."""
     m, d = messages.c, deliveries.c
     owner, key = (d.tenant_id, d.message_key) if _is_rare(wanted) else (m.tenant_id, m.id)
     return (
@@ -188,7 +188,7 @@ def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
 
 
 def _bounds(wanted: MessageSearch) -> Iterator[ColumnElement[bool]]:
-    """Bound the keys of both tables: PostgreSQL does not infer one from the other and would scan the newest keys."""
+    """Yield bounds for the keys of both tables, because PostgreSQL does not derive one bound from the other."""
     for key in (messages.c.id, deliveries.c.message_key):
         if wanted.before_key != NEWEST:
             yield key < wanted.before_key

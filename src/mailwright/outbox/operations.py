@@ -25,8 +25,8 @@ RESOLVE = statement(__package__, "resolve")
 class Operations:
     """Cancels, retries and resolves messages.
 
-    Without a `tenant_id`, which only operators may omit, messages of all tenants can be changed. Actions with an
-    `actor` are recorded in the audit log.
+    If `tenant_id` is None, which is for operators only, messages of all tenants can be changed. Actions with an `actor`
+    are recorded in the audit log.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class Operations:
     async def resolve(
         self, outbox_id: str, resolution: Resolution, *, tenant_id: int | None, actor: str | None = None
     ) -> Status:
-        """Resolve a message in doubt as an operator decides."""
+        """Resolve a message in doubt according to an operator's decision."""
         now = self._clock.now()
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
@@ -103,7 +103,7 @@ class Operations:
 
 
 async def cancel_waiting(tx: Transaction, message_key: int, tenant_id: int, status: str, now: Instant) -> bool:
-    """Cancel a message that waits in this status. Return False if a worker has begun to send it meanwhile."""
+    """Cancel a message that waits with this status. Return False if a worker has begun to send it in the meantime."""
     if not await tx.run(CANCEL, message_key=message_key, now=now):
         return False
     event = Event(EventType.CANCELLED, now, {"previousStatus": status})
@@ -112,7 +112,7 @@ async def cancel_waiting(tx: Transaction, message_key: int, tenant_id: int, stat
 
 
 async def discard_proofs(tx: Transaction, message_keys: Iterable[int]) -> None:
-    """Ignore earlier reports about requeued messages: they prove nothing about the next attempt."""
+    """Ignore earlier reports about requeued messages, because they say nothing about the next attempt."""
     await tx.run(DISCARD_PROOFS, requeued=[{"message_key": key} for key in message_keys])
 
 
@@ -124,7 +124,7 @@ async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any
 
 
 def outcome_of(resolution: Resolution) -> tuple[Status, EventType]:
-    """Return the status of a message that is resolved this way, and the event that records it."""
+    """Return the status and the event type that a resolution leads to."""
     match resolution:
         case Resolution.SENT:
             return Status.SENT, EventType.SENT

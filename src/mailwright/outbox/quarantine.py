@@ -20,7 +20,10 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessages:
-    """Messages of one source or campaign that may have been sent. `reported` ones were: a provider says so."""
+    """Counts of messages of one source or campaign that may have been sent.
+
+    `reported` is the number of messages that a provider has reported, so these were sent.
+    """
 
     tenant: str
     source: str
@@ -47,7 +50,7 @@ async def find_quarantine(database: Database) -> Quarantine:
 
 
 async def resolve_quarantined(database: Database, clock: Clock, resolution: Resolution, *, actor: str) -> int:
-    """Resolve every message in doubt since a restore; return how many there were. Expired ones are not sent again."""
+    """Resolve all messages that a restore put in doubt, and return their number. Expired ones are not sent again."""
     status, event = outcome_of(resolution)
     count = 0
     while True:

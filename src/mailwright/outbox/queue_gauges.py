@@ -1,4 +1,4 @@
-"""Metrics of the whole queue: how many messages wait, for how long, and how many need an operator."""
+"""Metrics of the whole queue: the number of waiting messages, their age, and the number that need an operator."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ async def queue_state(database: Database, now: Instant) -> QueueState:
 
 
 class QueueGauges:
-    """Updates the gauges at most every few seconds, however often the metrics are read."""
+    """Updates the gauges at most once every few seconds, even if the metrics are read more often."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Provider quotas: the remaining quota that providers report, and how much was sent since."""
+"""Provider quotas: the remaining quota that each provider reports, and the number of messages sent since."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from mailwright.storage.tables import counters, quotas, workers
 
 COUNT_LEASED = statement(__package__, "count_leased")
 
-# After this many failed syncs a reported rate is no longer applied: it may have changed, and the provider throttles us
-# if it has to.
+# After this many failed syncs, a reported rate is no longer applied, because it may have changed. If the actual rate is
+# lower, the provider throttles.
 STALE_AFTER = 3
-# The counter of the previous sync is read while its quota is used, and kept a while longer.
+# How long the counter of a sync is kept. It is read as long as that sync's quota is in use.
 COUNTER_RETENTION: Instant = 2 * DAY
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaReport:
-    """The quota that one provider reported. None means that it has no such limit."""
+    """The quota that one provider reported. A field of None means that the provider has no such limit."""
 
     provider: str
     remaining: int | None
     limit_per_day: int | None = None
     rate_per_second: int | None = None
     detail: str = ""
-    # The parts of `remaining`, for forecasts: an hour and a day are renewed, a plan is not.
+    # The parts of `remaining`, for forecasts. The hourly and the daily quota are renewed; the quota of a plan is not.
     left_today: int | None = None
     limit_per_hour: int | None = None
     left_this_hour: int | None = None
@@ -45,7 +45,7 @@ class ProviderQuota:
 
     provider: str
     remaining: int | None
-    sent_since: int  # Messages that all providers of the same sync sent since then.
+    sent_since: int  # Messages sent since the last sync, by all providers of that sync.
     limit_per_day: int | None
     rate_per_second: int | None
     detail: str
@@ -69,7 +69,7 @@ class RouteRate:
 
 @dataclass(frozen=True, slots=True)
 class PreSyncState:
-    """The counters just before a sync. Messages counted later were sent after the providers were asked."""
+    """The counters just before a sync, to tell apart messages that were sent before and after the quota query."""
 
     previous_sync: Instant | None
     counted_before: int
@@ -85,7 +85,7 @@ async def read_pre_sync_state(database: Database, providers: Collection[str]) ->
 
 
 async def record_sync(database: Database, clock: Clock, reports: Sequence[QuotaReport], before: PreSyncState) -> bool:
-    """Record the reports of all providers, and end deferrals for quota. Return False if another sync came first."""
+    """Record the reports of all providers, and end quota deferrals. Return False if another sync was faster."""
     now = clock.now()
     names = [report.provider for report in reports]
     turn = quota_lock_name(names)
@@ -105,7 +105,7 @@ async def record_sync(database: Database, clock: Clock, reports: Sequence[QuotaR
 
 
 async def end_quota_deferrals(database: Database) -> None:
-    """End deferrals for quota again: workers may have deferred lanes by the previous quota meanwhile."""
+    """End quota deferrals again, because workers may since have deferred lanes based on the previous quota."""
     async with database.write() as tx:
         await defer.end_deferrals_for(tx, QUOTA_EXHAUSTED)
 
@@ -118,7 +118,7 @@ async def record_failure(database: Database, clock: Clock, provider: str, reason
 
 
 async def record_rates(database: Database, clock: Clock, reports: Sequence[QuotaReport]) -> None:
-    """Record only the rates, after a sync in which other providers failed: quotas are counted for whole syncs."""
+    """Record only the rates, after a sync in which a provider failed. Quotas need reports from all providers."""
     first = PreSyncState(previous_sync=None, counted_before=0, in_flight=0)
     async with database.write() as tx:
         for report in reports:
@@ -152,7 +152,7 @@ async def load_quota_snapshot(
     first = rows[0]
     remaining = max(0, sum(row.remaining for row in rows) - first.in_flight)
     periods = _periods(rows, first.in_flight)
-    # A provider that has stopped an account reports less than its periods allow.
+    # If a provider has stopped the account, it reports less than the sum of its periods.
     is_explained = bool(periods) and min(period.left for period in periods) == remaining
     return QuotaSnapshot(
         providers=tuple(sorted(providers)),
@@ -167,7 +167,7 @@ async def load_quota_snapshot(
 
 
 def _periods(rows: Sequence[Any], in_flight: int) -> tuple[QuotaPeriod, ...]:
-    """Return what is left of each hour, day and plan, if every provider of the route reports it."""
+    """Return the remaining quota per hour, day and plan, each only if every provider of the route reports it."""
     found = []
     for length, limit, left in (
         (HOUR, "limit_per_hour", "left_this_hour"),
@@ -184,7 +184,7 @@ def _periods(rows: Sequence[Any], in_flight: int) -> tuple[QuotaPeriod, ...]:
 async def provider_rate(database: Database, route: Mapping[str, int | None]) -> RouteRate | None:
     """Return the rate that keeps every provider of a route within its reported rate, or None if none is known.
 
-    Providers that no worker can reach are ignored: they get no messages.
+    Providers that no worker can reach are ignored, because they get no messages.
     """
     q, w = quotas.c, workers.c
     confirmed = (q.provider.in_(route), q.rate_per_second > 0, q.failed_syncs < STALE_AFTER)
@@ -200,7 +200,10 @@ async def provider_rate(database: Database, route: Mapping[str, int | None]) -> 
 
 
 def route_rate(rates: Mapping[str, int], route: Mapping[str, int | None]) -> RouteRate | None:
-    """Compute the rate of a route: the first provider's in a failover route, or by each one's share of the weight."""
+    """Compute the rate of a route. In a failover route, it is the first provider's rate.
+
+    In a weighted route, it is the highest rate at which each provider's share stays within that provider's rate.
+    """
     if not route:
         return None
     first, *_ = route

@@ -9,7 +9,7 @@ from mailwright.storage.tables import raw_contents
 
 
 async def load_raw_contents(tx: Transaction, tenant_id: int, digests: Collection[str]) -> dict[str, bytes]:
-    """Return the contents by their digests, without those that were erased."""
+    """Return the stored contents by digest. Erased contents are left out."""
     c = raw_contents.c
     query = select(c.digest, c.content).where(c.tenant_id == tenant_id, c.digest.in_(sorted(digests)))
     return {row.digest: row.content for row in await tx.execute(query)}

@@ -18,8 +18,8 @@ class ReportedMessage:
     message_key: int
     tenant_id: int
     to_email: str
-    is_certain: bool = True  # Found by an ID, not by the recipient's address alone.
-    was_never_sent: bool = False  # Found by our ID, and never handed to a provider as far as this database knows.
+    is_certain: bool = True  # The message was found by an ID, not only by the recipient's address.
+    was_never_sent: bool = False  # The message was found by our ID, but this database has no attempt for it.
 
 
 async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str, ReportedMessage]:

@@ -1,7 +1,7 @@
-"""Detect a database that went back in time, by a marker that is kept outside it.
+"""Detect that the database was restored to an older state, with a marker outside the database.
 
-The database counts up every few seconds while a process runs, and the marker holds the latest number that was seen. A
-database with a lower number was restored from a backup, or lost its latest commits.
+While a process runs, it increments a number in the database every few seconds and copies it to the marker. If the
+number in the database is lower than the marker, the database was restored from a backup or lost its latest commits.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ log = logger(__name__)
 DATABASE_ID = "database_id"
 SEQUENCE = "sequence"
 ADVANCE_SECONDS = 5.0
-# After a restore the database continues beyond every number that a marker of another machine may hold.
+# After a restore, the number is raised by this much, so that it is higher than the marker of any other machine.
 RESTORE_STEP = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The latest state of a database that was seen."""
+    """The content of a marker: the latest known state of a database."""
 
     database_id: str
     sequence: int
@@ -106,10 +106,13 @@ class RestoreGuard:
         self._database = database
         self._clock = clock
         self._markers = markers
-        self._latest: Mark | None = None  # seen by this process
+        self._latest: Mark | None = None  # the latest state that this process has seen
 
     async def check(self) -> SendingHold | None:
-        """Hold sending if the database is older than a marker; otherwise advance it. Return the new hold, if any."""
+        """Put sending on hold if the database is older than a marker; otherwise increment the number.
+
+        Return the new hold, or None.
+        """
         known = await self._known()
         database_id = await get_or_create_secret(self._database, DATABASE_ID)
         now = self._clock.now()
@@ -130,7 +133,7 @@ class RestoreGuard:
         for marker in self._markers:
             try:
                 mark = await marker.load()
-            except Exception as error:  # A marker that does not respond must not stop the others.
+            except Exception as error:  # If one marker does not respond, still check the others.
                 log.warning("restore_marker_unavailable", reason=str(error))
                 continue
             if mark is not None:
@@ -167,7 +170,7 @@ class RestoreGuard:
 
 def _hold(mark: Mark, database_id: str, now: Instant) -> SendingHold:
     if mark.database_id != database_id:
-        detail = f"Another database was in use here until {isoformat(mark.at)}."
+        detail = f"A different database was in use until {isoformat(mark.at)}."
         return SendingHold(HoldReason.REPLACED, now, detail)
     detail = (
         f"The database is older than its state of {isoformat(mark.at)}. Messages sent since its backup are unknown."
@@ -176,7 +179,7 @@ def _hold(mark: Mark, database_id: str, now: Instant) -> SendingHold:
 
 
 def _name(url: URL) -> str:
-    """Return a name of the database's place that reveals no password."""
+    """Return a name for the database's location that does not reveal the password."""
     place = str(Path(str(url.database)).resolve()) if url.get_backend_name() == "sqlite" else url.database
     facts = f"{url.get_backend_name()}|{url.host or url.query.get('host') or ''}|{url.port or ''}|{place}"
     return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
 """Search messages in bounded steps, so that a search is as fast in a long history as in a short one.
 
-Addresses and rare states have indexes. Conditions without an index (words, a source, a common state) are checked for a
-limited number of the newest messages, or of the campaign's messages, and the caller may continue from there.
+Addresses and rare states have indexes. Conditions without an index (words, a source, a common state) are checked only
+for a limited number of messages per page: the newest ones, or those of a campaign. The next page continues the scan.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ KEY_BEFORE = statement(__package__, "key_before")
 
 # The number of messages that one search without an index scans.
 SCAN_LIMIT: Final = 25_000
-# Keys and times grow together only roughly: clocks differ, and transactions take a while.
+# Margin for key bounds, because keys and times grow together only roughly: clocks differ, and transactions take time.
 _SLACK: Final = 10 * MINUTE
 
 _COMMON: Final = frozenset({Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED, Status.SENT})
@@ -32,7 +32,10 @@ _WAITING: Final = frozenset({Status.PENDING, Status.RETRY_SCHEDULED})
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """A page of messages. `next_key` continues it, None at the end; `is_cut` means that the scan limit was reached."""
+    """A page of messages. `next_key` starts the next page; it is None on the last page.
+
+    `is_cut` is true if the scan limit was reached.
+    """
 
     messages: tuple[MessageSummary, ...]
     next_key: int | None
@@ -54,25 +57,25 @@ async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *
 
 
 async def newest_message_key(tx: Transaction) -> int:
-    """Return the newest message key. Every message accepted later has a larger key, even if the clock is changed."""
+    """Return the newest message key. Every later message has a larger key, even if the clock is set back."""
     [row] = await tx.execute(select(func.max(messages.c.id)))
     return int(row[0] or 0)
 
 
 async def key_before(tx: Transaction, time: Instant) -> int:
-    """Return a key that is smaller than those of all messages since this time."""
+    """Return a key that is smaller than the keys of all messages since this time."""
     [row] = await tx.run(KEY_BEFORE, time=time - _SLACK)
     return int(row.low)
 
 
 async def _key_after(tx: Transaction, time: Instant) -> int:
-    """Return a key that is larger than those of all messages until this time."""
+    """Return a key that is larger than the keys of all messages until this time."""
     [row] = await tx.run(KEY_BEFORE, time=time + _SLACK)
     return int(row.low) + 1
 
 
 async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tuple[int, int]:
-    """Return the keys between which all matching messages are."""
+    """Return lower and upper bounds for the keys of all matching messages."""
     lowest, highest = 0, wanted.before_key
     if wanted.campaign_key is not None:
         mine = (campaigns.c.id == wanted.campaign_key, campaigns.c.tenant_id == tenant_id)
@@ -87,7 +90,7 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tup
 
 
 async def find_deferrals(database: Database, found: Sequence[MessageSummary], now: Instant) -> dict[int, Deferral]:
-    """Return why the waiting ones of these messages wait, by key: their lane's deferral or their own."""
+    """Return the deferral of each waiting message, by message key: its lane's deferral or its own."""
     keys = [each.message_key for each in found if each.status in _WAITING]
     if not keys:
         return {}

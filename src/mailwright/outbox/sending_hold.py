@@ -1,6 +1,6 @@
-"""Hold all sending after the database went back in time, until a person releases it.
+"""Put all sending on hold after the database was restored to an older state, until an operator releases it.
 
-A restored backup does not know what was sent after it was made: sending what it considers due would repeat messages.
+A restored backup does not contain what was sent after it was made, so sending its due messages could send some twice.
 """
 
 from contextlib import suppress
@@ -47,7 +47,7 @@ class SendingHold:
 
 
 class DueMessages(StrEnum):
-    """What to do with messages that were due when the hold began."""
+    """The decision about messages that were due when the hold began."""
 
     SEND = "send"
     IN_DOUBT = "in-doubt"
@@ -71,7 +71,7 @@ async def load_hold(tx: Runner) -> SendingHold | None:
 
 
 class HoldWatch:
-    """Knows the hold for callers who cannot wait for a query each: it is read at most once per `WATCH_TTL`."""
+    """Caches the current hold, for callers that cannot afford a query each. It is read at most once per `WATCH_TTL`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -81,16 +81,16 @@ class HoldWatch:
 
     async def current(self) -> SendingHold | None:
         now = self._clock.now()
-        # A clock that was set back must not keep an old result.
+        # If the clock was set back, read again instead of reusing the old result.
         if self._read_at is None or not 0 <= now - self._read_at < WATCH_TTL:
             self._read_at = now
-            with suppress(NotDurable):  # A warning must not fail what was accepted.
+            with suppress(NotDurable):  # The message is already accepted, so a failed read must not fail the request.
                 self._hold = await find_hold(self._database)
         return self._hold
 
 
 async def hold_sending(database: Database, hold: SendingHold) -> None:
-    """Stop every worker of this database from claiming messages. The first hold stays."""
+    """Stop every worker of this database from claiming messages. An existing hold is not replaced."""
     try:
         async with database.write() as tx:
             await tx.execute(insert_hold(hold))
@@ -104,7 +104,7 @@ async def hold_sending(database: Database, hold: SendingHold) -> None:
                 detail={"reason": hold.reason, "detail": hold.detail},
             )
     except IntegrityError:
-        pass  # Another process found the same.
+        pass  # Another process has put sending on hold at the same time.
 
 
 def insert_hold(hold: SendingHold) -> Insert:
@@ -113,10 +113,10 @@ def insert_hold(hold: SendingHold) -> Insert:
 
 
 async def release_hold(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> int:
-    """Resume sending; return how many messages were put in doubt."""
+    """Resume sending, and return the number of messages that were put in doubt."""
     hold = await find_hold(database)
     if hold is None:
-        raise NotPossibleNow("Sending is not held.")
+        raise NotPossibleNow("Sending is not on hold.")
     doubted = await _doubt_due(database, hold.since, clock.now(), only_reported=due is DueMessages.SEND)
     async with database.write() as tx:
         await tx.execute(delete(installation).where(installation.c.name == HOLD))
@@ -133,7 +133,10 @@ async def release_hold(database: Database, clock: Clock, *, actor: str, due: Due
 
 
 async def _doubt_due(database: Database, since: Instant, now: Instant, *, only_reported: bool) -> int:
-    """Put due messages in doubt, and mark as sent those that a provider has reported; return how many are in doubt."""
+    """Put due messages in doubt, and mark those as sent that a provider has reported.
+
+    Return the number of messages in doubt.
+    """
     count = 0
     error = {"error_code": ERROR_CODE, "error_reason": ERROR_REASON}
     while True:

@@ -38,7 +38,7 @@ MARK_BOUNCED = statement(__package__, "mark_bounced")
 MARK_PROVEN_SENT = statement(__package__, "mark_proven_sent")
 DELETE_DEAD_LETTERS = statement(__package__, "delete_dead_letters")
 
-# Plain text: SQLite's driver looks for an adapter for every other type, which takes longer than writing the row.
+# Plain str values, because SQLite's driver searches adapters for other types, which takes longer than writing the row.
 RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
     event.value for event in (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
 )
@@ -50,17 +50,17 @@ NO_MESSAGE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class BegunAttempts:
-    """The attempts that may be sent now."""
+    """The attempts that have begun and may be sent now, and those that may not."""
 
     message_keys: frozenset[int]
-    over_limit: frozenset[int]  # Their tenant has reached its limit of messages in flight.
+    over_limit: frozenset[int]  # Messages whose tenant has reached its limit of messages in flight.
     attempted_at: Instant
-    over_domain_limit: frozenset[int] = frozenset()  # Their domain has reached its limit.
-    held_lanes: frozenset[int] = frozenset()  # The lanes that were paused, cancelled or closed meanwhile.
+    over_domain_limit: frozenset[int] = frozenset()  # Messages whose recipient domain has reached its limit.
+    held_lanes: frozenset[int] = frozenset()  # Lanes that were paused, cancelled or closed since the claim.
 
 
 class NextAttempt(Protocol):
-    """An attempt that a worker wants to begin, with what the commit checks and records."""
+    """An attempt that a worker wants to begin, with the data that the commit checks and records."""
 
     @property
     def claimed(self) -> Claimed: ...
@@ -81,7 +81,7 @@ class NextAttempt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SentProof:
-    """A report that names the message by its ID, which proves that the provider has it."""
+    """A report that identifies the message by its ID, which proves that the provider has the message."""
 
     message_key: int
     tenant_id: int
@@ -89,7 +89,7 @@ class SentProof:
     provider_message_id: str | None = None
 
 
-# A callback that receives the bounces among the results, in the same transaction. It records their consequences.
+# A callback that receives the bounces among the results and records their consequences in the same transaction.
 BounceHandler = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
 
 
@@ -143,7 +143,7 @@ async def settle_and_begin(
 
 
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
-    """Write the messages that one provider accepted, and return how many were still claimed by the caller."""
+    """Settle messages that one provider accepted. Return how many of them the caller still had a claim on."""
     settlement = token()
     rows = [
         (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms)
@@ -161,7 +161,7 @@ async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Inst
 
 
 async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> int:
-    """Write other results, and return how many were still claimed by the caller."""
+    """Settle all other results. Return how many of these messages the caller still had a claim on."""
     settlement = token()
     rows = [_settlement_row(each, now) for each in settlements]
     count = await tx.count(SETTLE, settlements=rows, settlement=settlement)
@@ -180,14 +180,14 @@ async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) ->
 
 
 async def record_bounces(tx: Runner, bounces: Mapping[int, Instant]) -> None:
-    """Remember when these messages, which a provider had accepted, bounced."""
+    """Record the time when each of these messages bounced after a provider had accepted it."""
     rows = [{"message_key": key, "at": at} for key, at in sorted(bounces.items())]
     if rows:
         await tx.count(MARK_BOUNCED, bounces=rows)
 
 
 async def record_proofs(tx: Runner, proofs: Sequence[SentProof], now: Instant) -> int:
-    """Mark messages in doubt as sent that a provider is known to have, and return how many there were."""
+    """Store proofs that a provider has a message, mark messages in doubt as sent, and return their number."""
     if not proofs:
         return 0
     by_key = {proof.message_key: proof for proof in proofs}
@@ -206,12 +206,12 @@ def may_be_with_provider(claimed: Claimed) -> bool:
 
 
 async def settle_reported(tx: Runner, waiting: Sequence[Claimed], now: Instant) -> None:
-    """Apply reports that arrived while messages waited for a resend: they prove the earlier attempt."""
+    """Mark messages as sent if a report about their earlier attempt arrived while they waited for a resend."""
     await settle_proven(tx, [each.message_key for each in waiting], now)
 
 
 async def settle_proven(tx: Runner, message_keys: Sequence[int], now: Instant) -> int:
-    """Mark as sent those of the messages that a report proves to be with their provider; return how many."""
+    """Mark the messages as sent for which a report proves that the provider has them, and return their number."""
     if not message_keys:
         return 0
     rows = await tx.run(FIND_REPORTED_MEANWHILE, wanted=[{"message_key": key} for key in message_keys])
@@ -231,12 +231,12 @@ async def _held_lanes(tx: Runner, attempts: list[dict[str, Any]], now: Instant) 
 
 
 async def _written_by(tx: Runner, settlement: int, claims: list[dict[str, Any]]) -> frozenset[int]:
-    """Return the messages that the statement changed, if it did not change all of them."""
+    """Return the messages that the statement changed. Needed only if it did not change all of them."""
     return frozenset([row.message_key for row in await tx.run(FIND_SETTLED, claims=claims, settlement=settlement)])
 
 
 async def _over_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
-    """Return the messages that exceed their tenant's limit of messages in flight, over all workers."""
+    """Return the messages that exceed their tenant's limit of messages in flight. The limit covers all workers."""
     limits = {
         attempt.claimed.tenant_id: attempt.admitted.tenant_limit
         for attempt in next_up
@@ -254,7 +254,7 @@ async def _over_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) 
 
 
 async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
-    """Return the messages of one-at-a-time campaigns that must wait: one is in flight or another comes first."""
+    """Return the messages of one-at-a-time campaigns that must wait: another one is in flight or comes first."""
     limits = {
         attempt.claimed.lane: attempt.admitted.lane_limit
         for attempt in next_up
@@ -272,7 +272,7 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Inst
 
 
 async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:
-    """Return the messages that exceed their domain's limit, over all workers."""
+    """Return the messages that exceed their recipient domain's limit. The limit covers all workers."""
     limited = [attempt for attempt in next_up if attempt.admitted.domain_limit is not None]
     if not limited:
         return frozenset()
@@ -287,7 +287,7 @@ async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: In
 
 
 def _without_room(wanted: Sequence[tuple[int, Hashable]], room: Mapping[Any, int]) -> frozenset[int]:
-    """Return the messages that come after the last free place of their group. Groups not in `room` are unlimited."""
+    """Return the messages that do not fit in the free places of their group. Groups not in `room` are unlimited."""
     left = dict(room)
     over: set[int] = set()
     for message_key, group in wanted:
@@ -365,7 +365,7 @@ def _sent_events(
     if key in copies:
         outcome["deferredCopies"] = [message.outbox_id for message in copies[key]]
     begun = f'{{"attempt":{attempt}}}'
-    handed = f'{{"attempt":{attempt},"provider":"{delivered.provider}"}}'  # A name of ours: nothing to escape.
+    handed = f'{{"attempt":{attempt},"provider":"{delivered.provider}"}}'  # Provider names need no escaping.
     return (
         (key, tenant, RECEIVED, claimed.received_at, begun),
         (key, tenant, VALIDATED, delivered.validated_at, begun),
@@ -380,7 +380,7 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
     return {
         "message_key": claimed.message_key,
         "claim_token": claimed.claim_token,
-        # A message in doubt keeps its token: its worker may still receive the response.
+        # A message in doubt keeps its token, because its worker may still receive the response.
         "next_token": claimed.claim_token if in_doubt else None,
         "status": status,
         "due_at": settlement.due_at,
@@ -394,7 +394,7 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "error_reason": settlement.error_reason,
         "duration_ms": settlement.duration_ms,
         "failed_at": now if status is Status.FAILED else None,
-        # Set as long as a provider may have the message, whatever the later responses were.
+        # Set as long as a provider may have the message, regardless of later responses.
         "in_doubt_since": now
         if in_doubt or settlement.may_have_been_sent or claimed.only_provider is not None
         else None,

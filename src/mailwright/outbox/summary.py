@@ -1,4 +1,4 @@
-"""Summarize a tenant's queue: what waits in which lane, why and until when, and what needs an operator.
+"""Summarize a tenant's queue: the waiting messages per lane, each lane's deferral, and what needs an operator.
 
 The cost depends on the waiting messages, not on the sent ones.
 """
@@ -19,7 +19,7 @@ FIRST_WAITING = statement(__package__, "first_waiting")
 COUNT_FAILED_SINCE = statement(__package__, "count_failed_since")
 COUNT_NEEDING_OPERATOR = statement(__package__, "count_needing_operator")
 
-# Counting stops here: larger numbers are shown as "more than 1,000".
+# Maximum count. Larger numbers are shown as "more than 1,000".
 MAX_COUNTED: Final = 1_000
 
 
@@ -42,8 +42,8 @@ class QueueSummary:
     sending: int
     in_doubt: int
     dead_letters: int
-    delayed: int = 0  # Deferred by the receiving side or an outage for hours.
-    failed_in_a_day: int = 0  # of the messages that were accepted in the last 24 hours
+    delayed: int = 0  # Messages that the receiving server or an outage has deferred for hours.
+    failed_in_a_day: int = 0  # Failed messages among those accepted in the last 24 hours.
 
     @property
     def waiting(self) -> int:

@@ -1,7 +1,7 @@
 """Tallies: the number of messages sent, failed, opened and so on per minute, so that charts do not count events.
 
-A background task adds every event once, for its tenant and its campaign, shortly after it was written. Sending does no
-work for them.
+A background task adds every event once, for its tenant and its campaign, shortly after it was written. Tallies do not
+slow down sending.
 """
 
 from collections import Counter
@@ -36,14 +36,14 @@ RETENTION: Final[Instant] = 400 * DAY
 # Adding this many events takes a fraction of a second.
 BATCH_SIZE: Final = 50_000
 LOOK_SECONDS: Final = 2.0
-# Longer URLs are cut: an index of PostgreSQL does not hold them.
+# Longer URLs are cut, because they do not fit into a PostgreSQL index.
 MAX_URL_CHARACTERS: Final = 500
-MACHINE: Final = "machine_"  # Before the type of opens and clicks by machines.
+MACHINE: Final = "machine_"  # The prefix of the event type, for opens and clicks by machines.
 
 
 @dataclass(frozen=True, slots=True)
 class TallyAccount:
-    """One set of tallies. `cursor` names the value in `installation` that holds the last event that was added."""
+    """One set of tallies. `cursor` is the name of the value in `installation` with the key of the last added event."""
 
     cursor: str
     tally: Statement
@@ -112,7 +112,10 @@ class EventTallier:
             self._deletes_at = self._clock.now() + HOUR
 
     async def add_batch(self) -> bool:
-        """Add one batch of events that no running transaction can precede. Return whether there may be more."""
+        """Add one batch of events, only up to a key before which no transaction can still insert events.
+
+        Return whether there may be more.
+        """
         async with self._database.read() as tx:
             seen, last = await event_horizon(tx), self._seen
             settled = _settled(seen, last)
@@ -170,7 +173,7 @@ async def _position(tx: Transaction, account: TallyAccount) -> int | None:
 
 
 def _settled(seen: EventHorizon, last: EventHorizon | None) -> int:
-    """Return the key up to which no new event can appear."""
+    """Return the highest key up to which no transaction can still insert an event."""
     if seen.is_quiet:
         return seen.newest
     return last.newest if last is not None and seen.oldest_running >= last.next_to_run else 0
@@ -179,7 +182,7 @@ def _settled(seen: EventHorizon, last: EventHorizon | None) -> int:
 async def load_buckets(
     database: Database, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
 ) -> list[TallyBucket]:
-    """Return every interval of this length, including empty ones. Without a `tenant_id`, of all tenants."""
+    """Return all intervals of this length, including empty ones. If `tenant_id` is None, count all tenants."""
     begins = since - since % length
     # Whole hours are read from the hourly tallies, which have sixty times fewer rows.
     is_hourly = length % HOUR == 0 and until - begins > DAY
@@ -200,7 +203,7 @@ async def load_buckets(
 
 @dataclass(frozen=True, slots=True)
 class CampaignTally:
-    """Events of one type of a campaign in a minute or hour. `unique_messages` counts first events of a message."""
+    """A campaign's events of one type in one minute or hour. `unique_messages` counts only a message's first event."""
 
     begins_at: Instant
     type: str
@@ -237,7 +240,7 @@ async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str,
 
 
 async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
-    """Count the events that are not tallied yet, by minute. With the tallies, they give the current numbers."""
+    """Count the events that are not tallied yet, by minute. Add them to the tallies to get the current numbers."""
     position = await _position(tx, CAMPAIGNS) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=position, campaign_key=campaign_key)
     return [CampaignTally(row.minute, row.type, row.events, row.unique_messages) for row in rows]
@@ -245,7 +248,7 @@ async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTal
 
 @dataclass(frozen=True, slots=True)
 class LinkTally:
-    """Opens (without a URL) or clicks of a link. Anonymous ones count in `events` only."""
+    """The clicks of one link, or opens if there is no URL. Anonymous opens and clicks count in `events` only."""
 
     type: str
     url: str
@@ -276,7 +279,7 @@ async def add_link_tallies(tx: Transaction, counts: Mapping[tuple[int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class TemplateResults:
-    """How many messages with a template were sent, opened and clicked. Repeated opens and clicks count once."""
+    """The number of a template's messages that were sent, opened and clicked. Repeated opens and clicks count once."""
 
     sent: int
     opened: int

@@ -23,10 +23,11 @@ from mailwright.storage.tables import lane_deferrals, tenants
 
 DEFAULT = "default"
 
-# A name is part of URLs, file names and shell commands: it must not need quoting anywhere.
+# Names are part of URLs, file names and shell commands, so they must not need quoting.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
-# A lane's share is its weight divided by the sum of weights. With larger weights, other shares would round to zero.
+# Maximum weight. A lane's share is its weight divided by the sum of weights, so larger weights would round other shares
+# to zero.
 _MAX_WEIGHT = 1_000
 _MAX_LIMIT = 2**31 - 1
 
@@ -54,8 +55,8 @@ class Tenant:
     warmup_since: str | None = None  # An ISO date.
     interval_ms: int | None = None
     one_at_a_time: bool | None = None
-    tracking: str | None = None  # The widest tracking of the tenant's messages.
-    tracking_host: str | None = None  # The URL of tracked links.
+    tracking: str | None = None  # The most tracking that the tenant's messages may use.
+    tracking_host: str | None = None  # The base URL of tracked links.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -76,7 +77,7 @@ class TenantChanges(TypedDict, total=False):
 async def create(
     database: Database, clock: Clock, name: str, *, actor: str | None = None, **limits: Unpack[TenantChanges]
 ) -> Tenant:
-    """Create a tenant. With an `actor`, record it in the audit log."""
+    """Create a tenant. If `actor` is given, record the action in the audit log."""
     if not _NAME.fullmatch(name):
         raise InvalidInput("A tenant name has 1 to 63 characters: a-z, 0-9 and -, for example acme-shop.", field="name")
     _check(limits)
@@ -121,8 +122,8 @@ async def change(
 ) -> Tenant:
     """Change the given fields. None removes a limit.
 
-    Deferrals caused by limits end, and workers apply the new limits. With an `actor` and a `clock`, record the change
-    in the audit log.
+    Deferrals caused by limits end, and workers apply the new limits. If `actor` and `clock` are given, record the
+    change in the audit log.
     """
     _check(changes)
     if not changes:

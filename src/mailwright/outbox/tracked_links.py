@@ -1,4 +1,4 @@
-"""The targets of tracked links, by their content."""
+"""The target URLs of tracked links. A link's ID is derived from its target."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from mailwright.storage.tables import tracked_links
 
 STORE_LINKS = statement(__package__, "store_links")
 
-# A link is kept a little longer than its tokens are valid.
+# Lifetime of a link, a little longer than the lifetime of its tokens.
 KEPT_FOR: Final = (LIFETIME_DAYS + 7) * DAY
 
 

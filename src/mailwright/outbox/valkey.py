@@ -1,6 +1,6 @@
 """A ledger that hands out permits from blocks in Valkey.
 
-The module is imported only if Valkey is configured: its client takes a tenth of a small installation's memory.
+The module is imported only if Valkey is configured, because its client takes a tenth of a small installation's memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from mailwright.outbox.ledger import NO_SPACING, Booking, DatabaseLedger, Grant,
 
 log = logger(__name__)
 
-# Valkey is an optimization: waiting for it must never take longer than asking the database.
+# Timeout of Valkey requests. Valkey is only an optimization, so it must never be slower than the database.
 TIMEOUT_SECONDS = 0.5
 # The errors that the Valkey client raises if the server does not respond.
 UNAVAILABLE = (RedisError, OSError)
@@ -31,7 +31,7 @@ def valkey_client(url: str) -> Redis:
             url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # The database replaces an unavailable Valkey: a retry would only delay the message.
+            # Do not retry. If Valkey is unavailable, the ledger uses the database instead.
             retry=Retry(NoBackoff(), 0),
         )
     except (ValueError, RedisError) as error:
@@ -59,7 +59,8 @@ redis.call('HINCRBY', KEYS[1], 'left', ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
-# One percent of the limit: a lost Valkey wastes little, and the database is asked rarely.
+# Block size as a share of the limit: small enough that a loss of Valkey wastes few permits, and large enough that the
+# database is queried rarely.
 _BLOCKS_PER_WINDOW = 100
 
 
@@ -88,11 +89,11 @@ class ValkeyLedger:
         return Grant(count + used, reserved.blocked_by if count + used < wanted else None)
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
-        """Reserve in the database: one transaction for many windows is cheaper than a block for each."""
+        """Reserve in the database, because one transaction for many windows is cheaper than a block for each."""
         return await self._database_ledger.reserve_each(wanted)
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
-        """Return permits to the database, where the next worker at the limit finds them."""
+        """Return permits to the database, so that any worker can use them."""
         await self._database_ledger.give_back(windows, count)
 
     async def book(
@@ -102,7 +103,7 @@ class ValkeyLedger:
         known: Mapping[str, RateCheckpoint],
         spacing: SlotSpacing = NO_SPACING,
     ) -> Booking:
-        """Book in the database: a slot that is lost with Valkey would be given to a second message."""
+        """Book in the database, because if Valkey lost a booking, two messages would get the same slot."""
         return await self._database_ledger.book(paces, wanted, known, spacing)
 
     async def release_rates(self, known: Mapping[str, RateCheckpoint]) -> None:
@@ -120,7 +121,7 @@ class ValkeyLedger:
         return count
 
     async def _keep(self, name: str, count: int, ends_at: Instant) -> None:
-        """Store unused permits. If Valkey is down, they stay unused until the window ends: no limit is exceeded."""
+        """Store unused permits in Valkey. If it is down, they stay unused until the window ends."""
         if count <= 0:
             return
         try:
@@ -135,7 +136,7 @@ class ValkeyLedger:
 
 
 def block_name(windows: Sequence[LimitWindow]) -> str:
-    """Name the block of a set of windows and their limits.
+    """Return the name of the block for a set of windows and their limits.
 
     The limits are part of the name, so that permits reserved under a higher limit are not used under a lower one.
     """

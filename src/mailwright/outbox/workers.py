@@ -15,10 +15,10 @@ from mailwright.storage.tables import installation, workers
 REPORT_PRESENCE = statement(__package__, "report_presence")
 RECORD_BEST_RATE = statement(__package__, "record_best_rate")
 
-# A worker that has not reported for this long is not counted any more.
+# A worker that has not reported for this long is considered gone.
 PRESENCE_TIMEOUT: Instant = 30_000
 FORGET_AFTER: Instant = 10 * MINUTE
-# The highest rate is recorded from this many messages per second on, and used for a week.
+# The highest send rate is recorded only if it is at least this many messages per second, and used for a week.
 MIN_RECORDED_RATE = 5.0
 BEST_RATE_AGE: Instant = 7 * DAY
 _BEST_RATE = "best_sending_rate"
@@ -31,25 +31,25 @@ class WorkerPresence:
     provider: str
     unavailable_until: Instant | None = None
     unavailable_reason: str | None = None
-    worker: str = ""  # Set when the registry is read.
-    sent: int = 0  # Messages that it accepted from this worker. Not set when the registry is read.
-    defer_reason: str = DeferReason.PROVIDER_UNAVAILABLE  # Why it is unavailable, if it is.
-    learned_rate: float | None = None  # Messages per second that the worker sends at most, because it was throttled.
+    worker: str = ""  # Set only when the registry is read.
+    sent: int = 0  # Messages that the provider accepted from this worker. Set only when the worker reports.
+    defer_reason: str = DeferReason.PROVIDER_UNAVAILABLE  # The reason, if the provider is unavailable.
+    learned_rate: float | None = None  # Maximum messages per second after throttling, or None.
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether the worker does not use the provider. It reports again as soon as that changes."""
+        """Whether the worker cannot use the provider now. The worker reports again as soon as that changes."""
         return self.unavailable_until is not None
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What other processes show about the provider."""
+        """The values that other processes show about the provider. A change is reported at once."""
         is_slowed = self.learned_rate is not None
         return self.provider, self.unavailable_until, self.unavailable_reason, self.defer_reason, is_slowed
 
 
 class WorkerRegistry:
-    """Reports one worker. It has a row for each of its providers, named after both."""
+    """Reports one worker's state. The table has a row for each pair of worker and provider."""
 
     def __init__(self, database: Database, clock: Clock, worker: str) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class WorkerRegistry:
             await tx.execute(delete(workers).where(workers.c.seen_at < self._clock.now() - FORGET_AFTER))
 
     async def _record_best(self, tx: Transaction, per_second: float, now: Instant) -> None:
-        """Remember how fast a worker can send, for forecasts while nothing is sent."""
+        """Record the highest send rate of a worker, for forecasts while nothing is being sent."""
         if per_second <= max(self._best * 1.1, MIN_RECORDED_RATE):
             return
         self._best = per_second
@@ -104,7 +104,7 @@ class WorkerRegistry:
 
 
 async def list_present(database: Database, now: Instant) -> list[WorkerPresence]:
-    """List what the workers that reported recently say about their providers."""
+    """List the recent reports of all workers about their providers."""
     async with database.read() as tx:
         return await load_present(tx, now)
 
@@ -127,7 +127,7 @@ async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
 
 
 def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | None:
-    """Return the deferral of all messages while no worker can use any provider; None if one can."""
+    """Return the deferral that applies to all messages if no worker can use any provider, or None if one can."""
     if not present or not all(presence.is_unavailable for presence in present):
         return None
     first = min(present, key=lambda presence: presence.unavailable_until or 0)
@@ -135,7 +135,7 @@ def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | Non
 
 
 def learned_rate_of(present: Iterable[WorkerPresence]) -> float | None:
-    """Return the messages per second that throttled workers send together; None if no worker is throttled."""
+    """Return the combined rate of all throttled workers, in messages per second, or None if none is throttled."""
     rates = [presence.learned_rate for presence in present if presence.learned_rate is not None]
     return sum(rates) if rates else None
 
@@ -143,7 +143,7 @@ def learned_rate_of(present: Iterable[WorkerPresence]) -> float | None:
 async def presence_by_provider(
     database: Database, now: Instant, route: Iterable[str]
 ) -> dict[str, list[WorkerPresence]]:
-    """Group the reports by provider. Providers of the route come first, even without a report."""
+    """Group the reports by provider. The route's providers come first, even those without a report."""
     by_provider: dict[str, list[WorkerPresence]] = {name: [] for name in route}
     for presence in await list_present(database, now):
         by_provider.setdefault(presence.provider, []).append(presence)
@@ -151,7 +151,7 @@ async def presence_by_provider(
 
 
 async def best_rate(database: Database, now: Instant) -> float:
-    """Return the most messages per second that one worker sent in the last days; 0 if none did."""
+    """Return the highest send rate of one worker in the last days, in messages per second, or 0 if none is recorded."""
     async with database.read() as tx:
         return await _load_best(tx, now)
 

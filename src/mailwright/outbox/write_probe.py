@@ -1,4 +1,4 @@
-"""Probe whether the database can store something now: only a commit reveals a full disk or a read-only server."""
+"""Probe whether the database accepts writes. Only a commit reveals a full disk or a read-only server."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from mailwright.storage.statements import statement
 OPEN_COUNTER = statement(__package__, "open_counter")
 
 _COUNTER = "write_probe"
-# Health checks of several load balancers share one commit within this time.
+# How long a result is reused, so that the health checks of several load balancers share one commit.
 PROBE_TTL: Instant = 2 * SECOND
 
 
@@ -23,7 +23,7 @@ async def probe_write(database: Database, clock: Clock) -> None:
 
 
 class WriteProbe:
-    """Runs the probe at most once per `PROBE_TTL`, whatever the number of callers."""
+    """Runs the probe at most once per `PROBE_TTL`, for any number of callers."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -33,10 +33,10 @@ class WriteProbe:
         self._failure: NotDurable | None = None
 
     async def find_failure(self) -> NotDurable | None:
-        """Return why writes fail, or None if they succeed."""
+        """Return the error if writes fail, or None if they succeed."""
         async with self._lock:
             now = self._clock.now()
-            # A clock that was set back must not keep an old result.
+            # If the clock was set back, probe again instead of reusing the old result.
             if self._probed_at is None or not 0 <= now - self._probed_at < PROBE_TTL:
                 self._failure = await self._probe()
                 self._probed_at = self._clock.now()

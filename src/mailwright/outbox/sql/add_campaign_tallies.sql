@@ -1,4 +1,4 @@
--- Each minute is added to its minute and to its hour.
+-- Adds the counts of each minute to the row of that minute and to the row of its hour.
 INSERT INTO campaign_tallies (campaign_key, bucket_ms, begins_at, type, events, unique_messages)
 SELECT t.campaign_key, l.bucket_ms, t.minute - t.minute % l.bucket_ms, t.type,
   CAST(sum(t.events) AS bigint), CAST(sum(t.unique_messages) AS bigint)

@@ -1,4 +1,4 @@
--- One statement reads one snapshot: the accepted messages and their current states.
+-- Reads the accepted messages and their current states in one statement, so that they come from one snapshot.
 SELECT 'accepted' AS name, CAST(COALESCE(sum(accepted), 0) AS bigint) AS messages, 0 AS resends FROM accepted_counts
 UNION ALL
 SELECT

@@ -1,6 +1,6 @@
--- Records an attempt durably before the provider is called: only for messages that this worker still has a lease on, and
--- never for suppressed recipients or for a lane that was paused, cancelled or closed since the claim. Lanes that reached
--- a limit are not excluded, because claimed messages have their permits.
+-- Records an attempt durably before the provider is called. It begins only if this worker still has the lease, and not
+-- for a suppressed recipient or a lane that was paused, cancelled or closed since the claim. Lanes that reached a limit
+-- are not excluded, because claimed messages already have their permits.
 UPDATE deliveries
 SET status = 'SENT_ATTEMPT', attempted_at = :now, provider = held.provider, settlement = :settlement
 FROM rows(:claims: message_key bigint, claim_token bigint, tenant_id bigint, email text,

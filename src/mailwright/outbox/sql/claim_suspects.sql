@@ -1,6 +1,6 @@
--- Claims messages whose lease expired without a result: one of them may have crashed its worker. The most suspicious come
--- first, in ever smaller batches; among them transactional ones come first, because a lane's number begins with its
--- priority.
+-- Claims messages whose lease expired without a result, because one of them may have crashed its worker. Messages with
+-- the most claims come first, in ever smaller batches. Among them, transactional messages come first, because a lane's
+-- number begins with its priority.
 WITH expired AS MATERIALIZED (
   SELECT message_key, claims, lane FROM deliveries
   WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status IN ('PENDING', 'RETRY_SCHEDULED')

@@ -1,5 +1,5 @@
--- What the pipeline needs to know about the messages that were just claimed. There is a row for each, even if the message
--- was deleted.
+-- Loads the data that the pipeline needs about the messages that were just claimed. Every claim has a row, even if the
+-- message was deleted.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
   CASE WHEN d.resends > 0 OR d.in_doubt_since IS NOT NULL THEN d.provider END AS only_provider,
@@ -12,7 +12,7 @@ SELECT
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone,
-  -- `*` suppresses all messages, `general` all bulk messages, any other key those of that list.
+  -- `*` suppresses all messages, `general` all bulk messages, and a list key the messages of that list.
   (
     SELECT s.reason FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email

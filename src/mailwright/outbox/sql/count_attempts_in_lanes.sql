@@ -1,4 +1,4 @@
--- Messages of these lanes that any worker is sending now.
+-- Counts the messages of these lanes that any worker is sending now.
 SELECT lane, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'

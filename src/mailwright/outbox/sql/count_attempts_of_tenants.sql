@@ -1,4 +1,4 @@
--- Messages of these tenants that any worker is sending now.
+-- Counts the messages of these tenants that any worker is sending now.
 SELECT tenant_id, count(*) AS in_flight
 FROM deliveries
 WHERE locked_by IS NOT NULL AND claimable_at > :now AND status = 'SENT_ATTEMPT'

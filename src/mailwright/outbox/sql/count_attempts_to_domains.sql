@@ -1,5 +1,5 @@
--- Messages to these domains that any worker is sending now. Addresses are normalized, and domains contain no wildcard of
--- LIKE.
+-- Counts the messages to these domains that any worker is sending now. Addresses are normalized, and domains contain no
+-- LIKE wildcards.
 SELECT w.domain, count(*) AS in_flight
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key

@@ -1,5 +1,5 @@
--- Counts the messages accepted since a time that failed, up to a limit. Suppressed and deleted recipients are no failures.
--- The first condition must match the partial index; `after` is a key before that time.
+-- Counts the failed messages among those accepted since a time, up to a limit. Messages to suppressed and deleted
+-- recipients do not count. The first condition must match the partial index. `after` is a key before that time.
 SELECT count(*) AS messages FROM (
   SELECT 1 FROM deliveries AS d
   JOIN messages AS m ON m.id = d.message_key

@@ -1,4 +1,4 @@
--- A message that was resolved meanwhile is left alone: its `in_doubt_since` or status has changed.
+-- Skips messages that were resolved in the meantime. Their `in_doubt_since` or status has changed.
 UPDATE deliveries
 SET status = s.status, claimable_at = s.due_at, next_attempt_at = s.due_at, resends = resends + s.resent,
     locked_by = NULL, claim_token = CASE WHEN s.status = 'CLOSED_UNKNOWN' THEN NULL ELSE claim_token END

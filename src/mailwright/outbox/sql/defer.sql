@@ -1,4 +1,4 @@
--- Returns claimed messages that may not be sent yet. Each waits on its own, with its reason.
+-- Gives back claimed messages that may not be sent yet. Each has its own deferral and reason.
 UPDATE deliveries
 SET claimable_at = CASE WHEN held.due_at > next_attempt_at THEN held.due_at ELSE next_attempt_at END,
     defer_reason = held.reason,

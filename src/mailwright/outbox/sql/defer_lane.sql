@@ -1,4 +1,4 @@
--- A pause or cancellation by a user wins: a worker that reaches a limit just after a pause must not replace the pause.
+-- A limit never replaces a user's pause or cancellation, even if a worker reaches the limit just afterwards.
 INSERT INTO lane_deferrals (lane, defer_reason, deferred_until) VALUES (:lane, :reason, :until)
 ON CONFLICT (lane) DO UPDATE SET defer_reason = excluded.defer_reason, deferred_until = excluded.deferred_until
 WHERE lane_deferrals.defer_reason NOT IN ('paused', 'cancelled') OR excluded.defer_reason IN ('paused', 'cancelled')

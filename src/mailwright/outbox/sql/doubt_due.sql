@@ -1,6 +1,6 @@
--- Puts messages in doubt that were accepted before the hold began and were due or being sent then: they may have been sent
--- after the backup. Those that a provider has reported were sent; with :only_reported, no others are affected. None is
--- resent automatically: see find_in_doubt.sql.
+-- Puts messages in doubt that were accepted before the hold and were due or being sent when it began, because they may
+-- have been sent after the backup. Messages that a provider has reported were sent. With :only_reported, only these are
+-- changed. None is resent automatically, see find_in_doubt.sql.
 WITH due AS MATERIALIZED (
   SELECT d.message_key FROM deliveries AS d
   JOIN messages AS m ON m.id = d.message_key

@@ -1,5 +1,5 @@
--- The lanes that have due messages, highest priority first. Each step jumps to the next lane in the index, so the cost
--- depends on the number of lanes with waiting messages, not on the number of messages.
+-- Finds the lanes that have due messages, highest priority first. Each step jumps to the next lane in the index, so the
+-- cost depends on the number of lanes with waiting messages, not on the number of messages.
 WITH RECURSIVE lanes(lane) AS (
   SELECT min(lane) FROM deliveries WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')
   UNION ALL

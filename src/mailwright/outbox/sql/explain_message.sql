@@ -1,5 +1,5 @@
--- Read everything that decides when this message is sent: its state, the deferral of its lane, its tenant's limits and
--- the campaign that is sent first; also its bounce or complaint, and the suppression that blocks it.
+-- Reads everything that decides when this message is sent: its state, the deferral of its lane, its tenant's limits and
+-- the campaign that is sent first. Also reads its bounce or complaint, and the suppression that blocks it.
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
@@ -17,7 +17,7 @@ SELECT
     LIMIT 1
   ) AS reported_as,
   (
-    -- The same rule as when an attempt begins: without a list the message is transactional, and only `*` blocks it.
+    -- The rule is the same as at the begin of an attempt. A message without a list is transactional; only `*` blocks it.
     SELECT s.list_key FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email
       AND (s.list_key = '*' OR (m.list_key IS NOT NULL AND s.list_key IN ('general', m.list_key)))

@@ -1,4 +1,5 @@
--- The lanes that may not send at all now, not even claimed messages. `begin_attempts` has the same condition.
+-- Finds the lanes that may not send now, not even messages that are already claimed. `begin_attempts` has the same
+-- condition.
 SELECT l.lane
 FROM rows(:lanes: lane bigint) AS wanted
 JOIN lane_deferrals AS l ON l.lane = wanted.lane

@@ -1,5 +1,5 @@
 SELECT d.message_key, d.tenant_id, d.attempts, d.resends, d.in_doubt_since, m.expires_at,
-  -- A person decides about messages that may have been sent before a restore.
+  -- Exclude messages that may have been sent before a restore, because an operator decides about these.
   CASE WHEN d.error_code = 'DATABASE_RESTORED' THEN 'hold' ELSE m.on_doubt END AS on_doubt,
   -- A report may have arrived while the message was still being sent. Times are not compared: the process that received
   -- the report and the worker may have different clocks.

@@ -1,4 +1,4 @@
--- One message with its state. Without a tenant, which only operators may omit, of any tenant.
+-- Finds one message with its state. If the tenant is null, which is for operators only, all tenants are searched.
 SELECT
   m.id, m.outbox_id, m.tenant_id, t.name AS tenant, m.source, m.request_id, m.to_email, m.recipient_id, m.external_id,
   m.subject, m.payload, m.created_at, m.scheduled_at, m.expires_at,

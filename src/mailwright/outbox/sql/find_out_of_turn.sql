@@ -1,5 +1,5 @@
--- Messages that must wait for an earlier first attempt of their lane, which a worker has claimed or which is due again.
--- Retries and deferred messages have lost their place and delay no other message.
+-- Finds messages that must wait because an earlier message of their lane has not had its first attempt: a worker has
+-- claimed it, or it is due again. Retries and deferred messages have lost their place and delay no other message.
 SELECT mine.message_key
 FROM rows(:claims: message_key bigint) AS held
 JOIN deliveries AS mine ON mine.message_key = held.message_key

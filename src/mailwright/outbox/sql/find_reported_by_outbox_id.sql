@@ -1,5 +1,5 @@
--- The messages that reports name by our own ID, and whether each still waits for its first attempt. An attempt is recorded
--- before the provider is called, so a report about a message without one was caused by another state of this database.
+-- Finds messages by our own ID, and whether each still waits for its first attempt. An attempt is recorded before the
+-- provider is called. A report about a message without an attempt therefore shows that the database was restored.
 SELECT m.outbox_id, m.id AS message_key, m.tenant_id, m.to_email,
   CASE WHEN d.attempted_at IS NULL AND d.status IN ('PENDING', 'RETRY_SCHEDULED') THEN 1 ELSE 0 END AS was_never_sent
 FROM rows(:wanted: outbox_id text) AS w

@@ -1,5 +1,5 @@
--- The messages that reports name by the provider's ID. One request may have sent several messages: all of them match.
--- CROSS JOIN starts with the few given rows, whatever the planner expects.
+-- Finds messages by the provider's ID. One request may have sent several messages, which then have the same ID. CROSS
+-- JOIN makes the planner start with the few given rows.
 SELECT d.provider, d.provider_message_id, d.message_key, d.tenant_id, m.to_email
 FROM rows(:wanted: provider text, provider_message_id text) AS w
 CROSS JOIN deliveries AS d

@@ -1,4 +1,4 @@
--- The latest message of each tenant that this provider accepted for this address before the report.
+-- Finds, for each tenant, the latest message to this address that this provider accepted before the report.
 SELECT l.provider, l.email, l.at, m.id AS message_key, m.tenant_id, m.to_email
 FROM (
   SELECT w.provider, w.email, w.at, (

@@ -1,4 +1,4 @@
--- Messages that wait, failed or are in doubt although a report proves that the provider had them.
+-- Finds messages that wait, have failed or are in doubt, although a report proves that the provider has them.
 SELECT d.message_key, d.tenant_id
 FROM rows(:wanted: message_key bigint) AS w
 JOIN deliveries AS d ON d.message_key = w.message_key

@@ -1,4 +1,4 @@
--- Messages with a copy to an address that was suppressed since they were built.
+-- Finds messages with a copy to an address that was suppressed after they were built.
 SELECT DISTINCT c.message_key
 FROM rows(:copies: message_key bigint, tenant_id bigint, email text, list_key text) AS c
 JOIN suppressions AS s ON s.tenant_id = c.tenant_id AND s.email = c.email

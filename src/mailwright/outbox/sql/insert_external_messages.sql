@@ -1,4 +1,4 @@
--- Messages of a campaign whose recipients another source selected. A recipient who has one already gets no second one.
+-- Inserts messages of a campaign whose recipients another source selected. Each recipient gets at most one message.
 INSERT INTO messages (
   outbox_id, tenant_id, source, request_id, to_email, contact_key, recipient_id, subject, template_key, payload,
   retry_policy, on_doubt, is_bulk, list_key, campaign_key, created_at

@@ -1,5 +1,5 @@
--- A recipient ID must name a contact of the same tenant. Without one, the contact is found by its address, and the contact's
--- ID becomes the external ID.
+-- A recipient ID must belong to a contact of the same tenant. Without a recipient ID, the contact is found by its
+-- address, and the contact's ID becomes the external ID.
 INSERT INTO messages (
   outbox_id, tenant_id, source, request_id, dedupe_key, body_digest, to_email, contact_key, recipient_id, external_id,
   subject, template_key, payload, retry_policy, on_doubt, is_bulk, list_key, expires_at, scheduled_at,

@@ -1,5 +1,5 @@
 -- Contacts that were deleted or changed their address since they were selected get no message. LEFT JOIN and COALESCE
--- make the engines start from the given rows, however small they believe the contacts table to be.
+-- make the planner start from the given rows, even if it estimates that the contacts table is small.
 INSERT INTO messages (
   outbox_id, tenant_id, source, request_id, to_email, contact_key, recipient_id, subject, template_key, payload,
   retry_policy, on_doubt, is_bulk, list_key, created_at)

@@ -1,5 +1,5 @@
--- The last key before a time, approximately: keys and times grow together, so that a binary search of the primary key finds
--- it in about twenty steps among a million.
+-- Finds approximately the last key before a time. Keys and times grow together, so a binary search of the primary key
+-- takes about twenty steps for a million rows.
 WITH RECURSIVE search(low, high) AS (
   SELECT CAST(0 AS bigint), CAST((SELECT COALESCE(max(id), 0) + 1 FROM messages) AS bigint)
   UNION ALL

@@ -1,4 +1,4 @@
--- The message, locked until the end of the transaction, so that it does not change under the decision.
+-- Reads a message and locks it until the transaction ends, so that it does not change while the caller decides.
 SELECT m.outbox_id, d.message_key, d.tenant_id, d.status, d.attempts, d.error_code, d.attempted_at, m.expires_at
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id

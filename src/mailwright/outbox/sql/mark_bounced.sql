@@ -1,5 +1,5 @@
--- Remember that messages bounced after a provider had accepted them. The first report counts. The rows are locked in the
--- order of their keys, so that two transactions cannot wait for each other.
+-- Records that messages bounced after a provider had accepted them. The first report counts. Rows are locked in the
+-- order of their keys, so that two transactions cannot deadlock.
 WITH found AS MATERIALIZED (
   SELECT d.message_key, b.at
   FROM rows(:bounces: message_key bigint, at bigint) AS b

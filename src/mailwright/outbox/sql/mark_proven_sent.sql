@@ -1,6 +1,6 @@
--- A provider's report proves that it has the message. It ends the doubt, even after the message was closed as unknown, and
--- any later attempt that waits, failed or is claimed: without its token a worker cannot begin it. A message that was in
--- doubt and was retried from the beginning is still the same message.
+-- Marks messages as sent if a report proves that the provider has them. This applies to messages in doubt, even if they
+-- were closed as unknown, and to those that wait for another attempt, have failed or are claimed. Clearing the token
+-- prevents a worker from beginning that attempt. Messages that were in doubt and then retried are included.
 UPDATE deliveries
 SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL, claims = 0, claim_token = NULL,
     locked_by = NULL, locked_at = NULL, error_code = NULL, error_category = NULL, error_reason = NULL,

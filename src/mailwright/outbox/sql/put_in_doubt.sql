@@ -1,5 +1,5 @@
--- Attempts whose lease expired: nobody knows whether the provider has the message. The token stays, so that a slow worker
--- can still record its result.
+-- Puts attempts in doubt whose lease expired, because it is unknown whether the provider has the message. The token
+-- stays, so that a slow worker can still record its result.
 WITH expired AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status = 'SENT_ATTEMPT'

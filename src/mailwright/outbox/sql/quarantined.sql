@@ -1,5 +1,5 @@
 -- Counts the messages that may have been sent after the backup: those that were due when the hold began, and those that
--- were put in doubt since. Those that a provider has reported were sent.
+-- were put in doubt since then. Also counts how many of them a provider has reported, so that they were sent.
 SELECT t.name AS tenant, m.source, c.campaign_id, count(*) AS messages,
   sum(CASE WHEN EXISTS (SELECT 1 FROM reports AS r WHERE r.message_key = d.message_key AND r.is_proof) THEN 1 ELSE 0 END)
     AS reported

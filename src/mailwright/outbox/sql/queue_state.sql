@@ -1,4 +1,4 @@
--- Counts only messages that wait, are claimed or are in doubt, each from an index that contains nothing else.
+-- Counts the messages that wait, are claimed or are in doubt. Each count uses a partial index of only these messages.
 SELECT
   count(*) AS waiting,
   CAST(COALESCE(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END), 0) AS bigint) AS due,

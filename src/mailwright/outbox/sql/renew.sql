@@ -1,5 +1,5 @@
--- Extends the leases that this worker still has. Skips rows that are locked: waiting for them while holding others would
--- block the transaction that writes their results.
+-- Extends the leases that this worker still has. Skips locked rows, because waiting for them could deadlock with the
+-- transaction that writes their results.
 WITH ours AS MATERIALIZED (
   SELECT deliveries.message_key
   FROM rows(:claims: message_key bigint, claim_token bigint) AS held

@@ -1,5 +1,5 @@
--- Starts again as if the message had just been accepted; its events stay. A provider that may have it remains the only one
--- that gets it.
+-- Resets a message as if it had just been accepted, but keeps its events. If a provider may already have the message,
+-- only that provider may get it again.
 UPDATE deliveries
 SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL, provider_message_id = NULL,

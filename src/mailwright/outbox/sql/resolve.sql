@@ -1,5 +1,5 @@
--- Applies an operator's decision about a message in doubt. A resend keeps the token: if the slow worker still records its response
--- before the message is claimed again, that response wins.
+-- Applies an operator's decision about a message in doubt. A resend keeps the token, so that a slow worker can still
+-- record its response before the message is claimed again.
 UPDATE deliveries
 SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
     next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,

@@ -1,5 +1,6 @@
--- Results of each template of a campaign: the tallies, and the events since. One statement reads one snapshot, so that
--- events that are tallied meanwhile are not counted twice. Opens and clicks of machines do not count. `:after` repeats the cursor as a constant for the planner.
+-- Adds up the results of each template of a campaign: the tallies, and the events since. One statement reads one
+-- snapshot, so that events that are tallied in the meantime are not counted twice. Opens and clicks by machines do not
+-- count. `:after` repeats the cursor as a constant for the planner.
 SELECT counted.template_key, CAST(sum(counted.sent) AS bigint) AS sent, CAST(sum(counted.opened) AS bigint) AS opened,
   CAST(sum(counted.clicked) AS bigint) AS clicked
 FROM (

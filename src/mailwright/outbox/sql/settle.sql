@@ -1,4 +1,4 @@
--- Writes all results except success. The claim token is the fence: a worker that lost its lease changes nothing.
+-- Writes all results except success. The claim token is checked, so that a worker that lost its lease changes nothing.
 UPDATE deliveries
 SET status = s.status, claimable_at = s.due_at, next_attempt_at = s.next_attempt_at, defer_reason = s.defer_reason,
     attempts = attempts + s.completed, claims = 0, claim_token = s.next_token, locked_by = NULL, locked_at = NULL,
@@ -14,5 +14,6 @@ FROM rows(:settlements: message_key bigint, claim_token bigint, next_token bigin
 WHERE deliveries.message_key = s.message_key
   AND deliveries.claim_token = s.claim_token
   AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
-  -- Only an attempt may become in doubt: a message in doubt keeps its token, and could otherwise be put in doubt again.
+  -- Only a message with a running attempt may be put in doubt. A message in doubt keeps its token, and could otherwise
+  -- be put in doubt again.
   AND (s.status <> 'IN_DOUBT' OR deliveries.status = 'SENT_ATTEMPT')

@@ -1,4 +1,5 @@
--- Writes success, the most common result: few columns are sent, the rest is the same for all. Fenced like `settle`.
+-- Writes successful results, the most common ones. Only the few columns that differ between rows are parameters. The
+-- claim token is checked as in `settle`.
 UPDATE deliveries
 SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL, attempts = attempts + 1, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL, provider = :provider,

@@ -1,7 +1,7 @@
--- Events of campaigns between two keys, by template and minute, with the number of messages that had an event of this type
--- for the first time, and the number that a person opened or clicked for the first time. Opens and clicks of machines have
--- types of their own; `_` stands for the colon of the JSON. The events come first, whatever the engine expects: CROSS JOIN fixes the order for SQLite, and `+ 0`
--- keeps PostgreSQL from the index of campaigns.
+-- Counts the events of campaigns between two keys, by template and minute. Also counts the messages that had an event of
+-- this type for the first time, and those that a person opened or clicked for the first time. Opens and clicks by
+-- machines have separate types. In the LIKE pattern, `_` matches the colon of the JSON. The query must start with the
+-- events: CROSS JOIN fixes that order for SQLite, and `+ 0` keeps PostgreSQL from using the index of campaigns.
 SELECT n.campaign_key, n.template_key, n.minute, n.type, count(*) AS events,
   CAST(sum(n.is_first) AS bigint) AS unique_messages, CAST(sum(n.is_first_response) AS bigint) AS first_responses
 FROM (

@@ -1,4 +1,5 @@
--- Events between two keys, by minute; only the types that charts show. Opens and clicks of machines have types of their own.
+-- Counts the events between two keys by minute, only for the types that charts show. Opens and clicks by machines have
+-- separate types.
 SELECT tenant_id, created_at - created_at % 60000 AS minute,
   CASE WHEN type IN ('open', 'click') AND metadata LIKE '%"isMachine"_true%' THEN 'machine_' || type ELSE type END AS type,
   count(*) AS events

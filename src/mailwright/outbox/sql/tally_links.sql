@@ -1,4 +1,5 @@
--- Clicks of campaigns between two keys, with their links, and whether the same message had the same click before.
+-- Lists the clicks of campaigns between two keys, with their links, and whether the same message already had the same
+-- click.
 SELECT m.campaign_key, e.metadata,
   CASE WHEN EXISTS (
     SELECT 1 FROM events AS b

@@ -1,5 +1,5 @@
--- The waiting messages of a tenant's lanes at one priority, from the index that contains nothing else, with each lane's
--- deferral.
+-- Counts the waiting messages of a tenant's lanes at one priority, with each lane's deferral. Reads only the index of
+-- waiting messages.
 SELECT w.lane, w.waiting, w.due, w.earliest, h.defer_reason, h.deferred_until
 FROM (
   SELECT lane, count(*) AS waiting, min(claimable_at) AS earliest,
