@@ -67,7 +67,7 @@ async def show_import(request: Request, visitor: EditorDep) -> Response:
 
 @router.post("/~import")
 async def import_files(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Import all files, or nothing and report every invalid line."""
+    """Import all files. If any line is invalid, import nothing and report every invalid line."""
     problems: tuple[FileProblem, ...] = ()
     errors = Errors()
     try:
@@ -170,7 +170,7 @@ async def show_coverage(
     engine: EngineDep,
     visitor: ViewerDep,
     article_key: ArticleKey,
-    filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - as the address has it
+    filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - the name in the URL
     whole: Annotated[str, Query(max_length=3)] = "",
 ) -> Response:
     """Show who gets which variant. Computed after the page has loaded, unless scripts are off."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 
-# The length of the axis, in units of the drawing.
+# The length of the axis, in SVG units.
 WIDTH: Final = 1000
 
 # Candidate tick labels, the roundest first. An axis uses those for which it has room.
@@ -20,7 +20,7 @@ _TICK_LABELS: Final = (
 )
 # The width of a label and its margins, on a phone.
 _LABEL_WIDTH: Final = 150
-# A linear axis is used if the first end falls beyond this fraction (1/6) of it.
+# The axis is linear if the earliest end is at 1/6 of its length or later.
 _LINEAR_FRACTION: Final = 6
 _SHORTEST_BEND: Final = 15 * 1_000
 _SHORTEST_AXIS: Final = 10 * MINUTE

@@ -200,11 +200,11 @@ async def check(
     when: Literal["now", "later"] | None = None,
     scheduledAt: str = "",  # noqa: N803 - the name of the form field
 ) -> Response:
-    """Run the pre-send check with the send time of the start form. Loaded after the page: it counts the audience."""
+    """Run the pre-send check with the send time of the form. Loaded after the page, because it counts the audience."""
     campaign = await _found(engine, visitor, campaign_id)
     send_at = None
     if when == "later":
-        with suppress(InvalidInput):  # Without a valid time, the start asks for one.
+        with suppress(InvalidInput):  # Ignore an invalid time. Starting the campaign reports it.
             send_at = _send_time(Fields({"scheduledAt": scheduledAt}), visitor)
     definition = with_send_time(campaign.definition, send_now=when == "now", send_at=send_at)
 
@@ -274,7 +274,7 @@ async def show_recipients(
     show: RecipientFilter = "all",
     cursor: str = "",
 ) -> Response:
-    """List the recipients with a message: all and sent ones by address, other buckets in the order of creation."""
+    """List the recipients who have a message: all or sent ones by address, other buckets in the order of creation."""
     line = await _row(engine, await _found(engine, visitor, campaign_id))
     bucket = None if show == "all" else Bucket(show)
     if bucket is None or bucket is Bucket.SENT:
@@ -301,7 +301,7 @@ async def show_recipients(
 
 @router.get("/{campaign_id}/in-doubt")
 async def show_in_doubt(visitor: ViewerDep, campaign_id: str) -> Response:
-    """Open the unconfirmed emails under the name that the API and the command line have for them."""
+    """Redirect to the unconfirmed emails, which the API and the command line call `in-doubt`."""
     return RedirectResponse(f"/campaigns/{campaign_id}/recipients?show={Bucket.IN_DOUBT}", HTTPStatus.SEE_OTHER)
 
 
@@ -336,7 +336,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
 
 @router.get("/{campaign_id}/report.csv")
 async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Download the report, which is the same file as that of the API."""
+    """Download the same report file as the API."""
     campaign = await _found(engine, visitor, campaign_id)
     lines = report_csv(report.report_rows(engine.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
@@ -381,7 +381,7 @@ async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, ca
         await engine.campaigns.reschedule(_acting(visitor), campaign_id, None if is_now else _send_time(form, visitor))
     except (InvalidInput, NotPossibleNow) as error:
         return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error, form=form)
-    words = "The campaign is sent now." if is_now else "Send time changed."
+    words = "The campaign will be sent now." if is_now else "Send time changed."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -472,7 +472,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
 
 @router.post("/{campaign_id}/limits")
 async def edit_limits(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Change the limits, also while the campaign is being sent."""
+    """Change the limits, even while the campaign is being sent."""
     form = await read_fields(request)
     try:
         await engine.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))

@@ -18,7 +18,7 @@ from mailwright.web.dashboard.shell import PageRoute, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
-# The campaign id comes last, so that one prefix has the size limit of uploads: see web/body_limits.py.
+# The campaign id comes last, so that web/body_limits.py can set the upload limit for one path prefix.
 PREFIX: Final = "/campaigns/~attachments"
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)

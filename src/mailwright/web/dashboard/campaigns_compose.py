@@ -32,7 +32,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
 FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "MJML"), (TemplateFormat.HTML, "HTML"))
-# How many contacts the preview offers; their attributes are offered as variables.
+# Maximum number of contacts that the preview offers. Their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
 # Issues about the unsubscribe link, which is added automatically.
@@ -117,7 +117,7 @@ async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEma
 
 
 def _preview_definition(form: Fields, zone: tzinfo) -> CampaignDefinition:
-    """Use only the fields that the email shows, so that an incomplete form has a preview."""
+    """Build a definition from only the fields that the email shows, so that an incomplete form has a preview."""
     shown = Fields({name: value for name, value in form.items() if name.startswith(_SHOWN)})
     shown["name"] = form["name"] or "Preview"
     if not shown["content.templateId"]:

@@ -192,7 +192,7 @@ def _number(text: str) -> int | str:
 
 
 def _lines(text: str) -> str:
-    """Convert the CRLF that browsers send."""
+    """Convert CRLF, which browsers send, to LF."""
     return text.replace("\r\n", "\n")
 
 

@@ -50,7 +50,7 @@ async def list_contacts(
     *,
     q: str = "",
     status: str = "",
-    list: str = "",  # noqa: A002 - the name in the address
+    list: str = "",  # noqa: A002 - the name in the URL
     tag: str = "",
     cursor: str = "",
 ) -> Response:
@@ -98,7 +98,7 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Respon
 async def export(
     engine: EngineDep,
     visitor: ViewerDep,
-    list: str = "",  # noqa: A002 - the name in the address
+    list: str = "",  # noqa: A002 - the name in the URL
     segment: str = "",
 ) -> Response:
     """Export the same CSV as the API, which can be imported again."""
@@ -173,7 +173,7 @@ async def record_legal_basis(request: Request, engine: EngineDep, visitor: Edito
 
 @router.post("/{email:path}/withdraw-tracking")
 async def withdraw_tracking(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
-    """Withdraw the consent to tracking for the contact, who asked for it in another way."""
+    """Withdraw tracking consent on behalf of a contact who asked for it, for example by phone."""
     await contacts.find_by_email(engine.database, visitor.tenant_id, email)
     consent = TrackingConsent(is_given=False, wording=None, source=visitor.actor)
     change = ContactChange(tracking_consent=consent)

@@ -1,4 +1,4 @@
-"""The preview beside an editor: its form as an email in a frame, and the errors and warnings below it."""
+"""The preview beside an editor: the form rendered as an email in a frame, with errors and warnings below it."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ class EditorPreview:
     ) -> Response:
         """Return subject, plain text, errors and warnings of the preview.
 
-        `added_later` are the codes of issues about what is added automatically. `marks_lines`: the lines of the
-        template are those of the editor.
+        `added_later`: codes of issues to leave out, because Mailwright adds the missing content automatically.
+        `marks_lines`: whether line numbers in template errors match the lines in the editor.
         """
         values = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False, **values}
         try:

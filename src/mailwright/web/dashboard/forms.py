@@ -13,8 +13,8 @@ FORM: Final = "form"
 
 # Input hints by the last part of the field name, for fields that the API validates with a pattern.
 _FORMATS: Final = {
-    "listKey": "Use 1 to 63 of a–z, 0–9, - and _, for example product-news.",
-    "segmentKey": "Use 1 to 63 of a–z, 0–9, - and _, for example big-spenders.",
+    "listKey": "Use 1 to 63 characters of a–z, 0–9, - and _, for example product-news.",
+    "segmentKey": "Use 1 to 63 characters of a–z, 0–9, - and _, for example big-spenders.",
     "lists": "Choose lists that exist.",
     "segment": "Choose a segment that exists.",
     "templateId": "Use letters, digits, - and _, for example order-receipt.",
@@ -22,7 +22,7 @@ _FORMATS: Final = {
     "winnerBy": "Choose clicks or opens.",
     "types": "Choose event types from the list.",
 }
-# Browsers send an empty field as an empty text, which the API reports as too short.
+# Browsers send an empty field as an empty string, which the API reports as too short.
 _MISSING: Final = ("REQUIRED", "TOO_SHORT")
 _TOO_FEW: Final = {"variants": "An A/B test needs at least two variants.", "addresses": "Enter at least one address."}
 

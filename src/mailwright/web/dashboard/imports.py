@@ -34,7 +34,7 @@ _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 # Fields of the upload form that the preview keeps.
 _OPTIONS: Final = ("list", "tags", "confirmed", "legalBasis", "legalBasisSource")
-_BETWEEN_SHEETS: Final = "/"  # which no name of a sheet contains
+_BETWEEN_SHEETS: Final = "/"  # no sheet name contains this character
 _FIELD_WORDS: Final = {
     "email": "Email",
     "name": "Name",
@@ -50,7 +50,7 @@ async def list_imports(
     request: Request,
     engine: EngineDep,
     visitor: ViewerDep,
-    list: str = "",  # noqa: A002 - the name in the address
+    list: str = "",  # noqa: A002 - the name in the URL
 ) -> Response:
     return await _page(request, engine, visitor, Fields({"list": list}), Errors())
 

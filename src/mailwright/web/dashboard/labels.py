@@ -90,7 +90,7 @@ def status_style(status: str) -> StatusStyle:
     return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").capitalize(), "neutral", "ring")
 
 
-# The order matters: most browsers also name the browsers that they imitate.
+# The order matters, because the user agents of most browsers also contain the names of other browsers.
 _BROWSERS: Final = (
     ("Edg", "Edge"),
     ("OPR", "Opera"),

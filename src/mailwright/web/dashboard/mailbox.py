@@ -138,7 +138,7 @@ async def _list_values(engine: Engine, visitor: Visitor, q: str, cursor: str) ->
 
 
 async def _rows(engine: Engine, visitor: Visitor, words: str, before: int) -> list[MailboxRow]:
-    """Return one more than a page, the latest first."""
+    """Return one row more than a page holds, latest first, to show whether there is a next page."""
     arrived = await asyncio.to_thread(_files, engine.mailbox_folder or Path(), before)
     found: list[MailboxRow] = []
     for start in range(0, len(arrived), _BATCH):
@@ -170,7 +170,7 @@ def _files(folder: Path, before: int) -> list[MailboxFile]:
 
 
 def _subjects(some: Sequence[MailboxFile]) -> list[str]:
-    """Read the subjects from the emails: a stored campaign message has the subject before personalization."""
+    """Read the subjects from the emails, because the stored subject of a campaign message is not personalized."""
     return [_subject(each.path, each.stored_at_ns) for each in some]
 
 

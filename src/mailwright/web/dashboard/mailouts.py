@@ -40,12 +40,12 @@ _SETTINGS: Final = (
     ("NOTION_TOKEN", "Secret of your Notion integration", True),
     ("ORG_NAME", "Name of the sender in the footer", True),
     ("ORG_ADDRESS", "Postal address in the footer", True),
-    ("UNSUBSCRIBE_BASE_URL", "Address of the unsubscribe page", True),
-    ("UNSUBSCRIBE_SECRET", "Signs unsubscribe links", True),
+    ("UNSUBSCRIBE_BASE_URL", "URL of the unsubscribe page", True),
+    ("UNSUBSCRIBE_SECRET", "Secret that signs unsubscribe links", True),
     ("NOTION_DB_MAILOUTS", "Notion database that is checked for pages ready to send", False),
     ("NOTION_DB_ERRORS", "Notion database for errors", False),
     ("TEST_EMAILS", "Recipients of pages marked as a test", False),
-    ("SUPABASE_URL", "Takes recipients from Supabase instead of your contacts", False),
+    ("SUPABASE_URL", "Supabase project to take recipients from, instead of your contacts", False),
 )
 
 
@@ -119,11 +119,11 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, mailout_
 
 @router.post("/{mailout_id}/override-sender-rules")
 async def override_sender_rules(request: Request, engine: EngineDep, visitor: EditorDep, mailout_id: str) -> Response:
-    """Send the page of a mailout that was refused because of the sender rules, as another run."""
+    """Send the page again as a new run, after the mailout was refused because of the sender rules."""
     refused = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     here = f"/mailouts/{mailout_id}"
     if refused.error_code != SENDER_RULES_UNMET:
-        return redirect(request, here, "The sender rules do not hold this mailout.", tone="bad")
+        return redirect(request, here, "This mailout was not refused because of the sender rules.", tone="bad")
     try:
         mailouts = await _open_mailouts(engine, visitor)
         run = await mailouts.send(refused.page_id, actor=visitor.actor, overrides_rules=True)

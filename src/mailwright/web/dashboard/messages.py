@@ -32,7 +32,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 50
-# The maximum that the page retries at once; the command line can retry more.
+# Maximum number of dead letters that the page retries at once. The command line can retry more.
 MAX_RETRIED: Final = 500
 
 STATUSES: Final = (
@@ -311,7 +311,7 @@ async def list_dead_letters(request: Request, engine: EngineDep, visitor: Viewer
 
 @router.post("/dead-letters/retry")
 async def retry_dead_letters(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Retry each message on its own, so that one that has changed meanwhile does not stop the others."""
+    """Retry each message separately, so that a message that has changed meanwhile does not stop the others."""
     wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:
         return redirect(request, "/dead-letters", "Select the emails to retry.", tone="bad")

@@ -135,15 +135,15 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep)
 
 @router.post("/overview/release")
 async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    """Resume sending that is held because the database was restored or replaced."""
+    """Resume sending that is on hold because the database was restored or replaced."""
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Only a user of the whole installation can resume sending: it affects every tenant.")
+        raise Forbidden("Only a user of the whole installation can resume sending, because it affects every tenant.")
     try:
         due = DueMessages((await read_fields(request))["due"])
         doubted, paused = await release_sending(engine.database, engine.clock, actor=visitor.actor, due=due)
     except (ValueError, NotPossibleNow) as error:
         return redirect(request, "/", str(error), tone="bad")
-    return redirect(request, "/", f"Sending resumed. {doubted} emails are unconfirmed, {paused} campaigns are paused.")
+    return redirect(request, "/", f"Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.")
 
 
 async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:

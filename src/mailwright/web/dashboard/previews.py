@@ -9,7 +9,7 @@ from mailwright.content.template import RenderedEmail
 _SCHEME = re.compile(r"\(\s*prefers-color-scheme\s*:\s*(dark|light)\s*\)", re.IGNORECASE)
 _HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
 
-# Media queries that always or never match replace prefers-color-scheme, whatever the viewer prefers.
+# These media queries always or never match. They replace prefers-color-scheme, to ignore the viewer's own setting.
 _ALWAYS: Final = "(min-width: 0px)"
 _NEVER: Final = "(max-width: 0px)"
 _LIGHT_PAGE: Final = "<style>:root{color-scheme:light}</style>"

@@ -52,7 +52,7 @@ async def show_form(request: Request, engine: EngineDep, visitor: EditorDep) -> 
 
 @router.post("/builder")
 async def build(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Apply a button of the editor, or another condition type, and return the form with its values."""
+    """Apply an editor button or a change of condition type, and return the form with its current values."""
     form = await read_fields(request)
     filter_form = apply_action(filter_form_from(form), form["do"])
     if request.headers.get("hx-request") == "true":

@@ -123,7 +123,7 @@ def filter_of(filter_form: FilterForm) -> dict[str, Any]:
 
 
 def missing(filter_form: FilterForm) -> str:
-    """Return a sentence about the first incomplete condition, or an empty text."""
+    """Return a sentence about the first incomplete condition, or an empty string."""
     rows = [row for group in filter_form.groups for row in group.rows]
     for number, row in enumerate(rows, 1):
         if row.kind == "attribute" and not row.name:
@@ -134,7 +134,7 @@ def missing(filter_form: FilterForm) -> str:
 
 
 def filter_form_of(condition: Any) -> FilterForm | None:
-    """Convert a filter for the editor; None if it is nested too deeply."""
+    """Convert a filter for the editor, or return None if it is nested too deeply."""
     join, parts = _joined(condition)
     if all(_row_of(part) is not None for part in parts):
         return FilterForm("all", [ConditionGroup(join, [row for part in parts if (row := _row_of(part)) is not None])])
@@ -195,7 +195,7 @@ def _joined(condition: Any) -> tuple[str, list[Any]]:
 
 
 def _row_of(condition: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
-    """Convert a condition to a row of the editor; None if one row cannot show it."""
+    """Convert a condition to a row of the editor, or return None if one row cannot show it."""
     if not isinstance(condition, dict):
         return None
     if "attribute" in condition:

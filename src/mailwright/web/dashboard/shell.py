@@ -86,7 +86,7 @@ async def page(
 
 
 def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -> HTMLResponse:
-    """Render a part of a page for htmx. Opened without scripts, the part is wrapped in a whole page."""
+    """Render a part of a page for htmx. If the browser runs no scripts, wrap the part in a whole page."""
     content = _render(template, request, visitor, nonce="", tenants=[], **values)
     if _is_htmx(request):
         return HTMLResponse(content, headers=_HEADERS)
@@ -118,7 +118,7 @@ def redirect(request: Request, to: str, message: str = "", *, tone: str = "good"
 
 
 def local_path(text: str | None) -> str:
-    """Return `text` if it is a path of this site, else `/`: never redirect to another site."""
+    """Return `text` if it is a path of this site, otherwise `/`, so that no redirect leads to another site."""
     target = text or "/"
     parts = urlsplit(target)
     is_ours = target.startswith("/") and not target.startswith("//") and not parts.scheme and not parts.netloc
@@ -261,7 +261,7 @@ def _with_query(query: Mapping[str, str], **changes: Any) -> str:
 
 
 def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
-    """Add the column name to each cell except the first: narrow screens show each row as a block."""
+    """Add the column name to each cell except the first, because narrow screens show each row as a block."""
     column = -1
 
     def label(tag: re.Match[str]) -> str:

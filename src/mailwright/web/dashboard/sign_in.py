@@ -127,7 +127,7 @@ async def sign_out(request: Request, engine: EngineDep, visitor: ViewerDep) -> R
 
 @router.post("/tenant")
 async def switch_tenant(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    """Switch the tenant and go to the list of the section: the open object belongs to the previous tenant."""
+    """Switch the tenant and redirect to the section's list, because the open object belongs to the previous tenant."""
     form = await read_fields(request)
     await engine.sessions.switch_tenant(visitor.session, form["tenant"])
     section = "/" + local_path(form["next"]).split("/")[1]
