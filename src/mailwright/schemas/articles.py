@@ -171,7 +171,7 @@ class ArticleRunResponse(SnakeResponseModel):
 
 
 class ArticleSendResponse(ArticleRunResponse):
-    """`is_replay`: true if the batch was requested before; nothing changed then."""
+    """`is_replay`: true if the batch was requested before, so that nothing changed."""
 
     is_replay: bool
 

@@ -37,7 +37,7 @@ Body = Annotated[str, Field(min_length=1, max_length=512 * 1024), AfterValidator
 
 
 class CampaignContent(ContentDefinition):
-    """Either `subject` and `body`, or the id of a template, whose subject `subject` overrides."""
+    """Either `subject` and `body`, or the id of a template. With a template, `subject` replaces its subject."""
 
     body: Body | None = None
     text: Body | None = None
@@ -55,7 +55,7 @@ class CampaignRequest(CampaignDefinition):
 
 
 class CampaignAttachmentResponse(ResponseModel):
-    """A file attached to every message of the campaign. The HTML can show it as `cid:` and the `contentId`."""
+    """A file attached to every message of the campaign. The HTML can show it as `cid:<contentId>`."""
 
     attachment_id: str
     filename: str

@@ -612,7 +612,7 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
         f"Nothing has been sent recently, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),
     ForecastAssumption.SENDING_HELD: "All sending is on hold until an operator resumes it.",
-    ForecastAssumption.NO_WORKER: "No worker is running. The times apply if one starts now.",
+    ForecastAssumption.NO_WORKER: "No worker is running. The times assume that one starts now.",
     ForecastAssumption.LAST_RATE: "Messages are sent at the highest rate of the last days.",
     ForecastAssumption.ONE_AT_A_TIME_RATE: (
         f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."

@@ -34,7 +34,7 @@ class CampaignForecastResponse(ResponseModel):
 
 
 class ForecastResponse(ResponseModel):
-    """If no worker is running, the times apply if one starts now."""
+    """If no worker is running, the times assume that one starts now."""
 
     computed_at: Time
     looked_until: Time

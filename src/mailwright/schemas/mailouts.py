@@ -57,7 +57,7 @@ class MailoutWaitResponse(ResponseModel):
 
 
 class MailoutResponse(ResponseModel):
-    """A queued mailout can be paused and cancelled as a campaign, whose id is `runId`.
+    """A queued mailout can be paused and cancelled as the campaign with the id `runId`.
 
     `isTest`: it goes to TEST_EMAILS only. `isLocal`: it goes to the local mailbox, where nobody receives it.
     `errorCode`: why it was refused or, after sending, why its result cannot be written to its Notion page.

@@ -74,7 +74,7 @@ class NotificationListResponse(ResponseModel):
 
 
 class NotificationEventResponse(ResponseModel):
-    """`isRepeat`: true if the same event came within the deduplication window; nothing was written then."""
+    """`isRepeat`: true if the same event came within the deduplication window, so that nothing was written."""
 
     open_event_id: int
     notifications: int
