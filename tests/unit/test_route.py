@@ -188,7 +188,7 @@ def test_route_is_parsed_with_or_without_weights(text: str, found: dict[str, int
         ("ses, ses", ["'ses' is listed twice"]),
         ("ses=0, smtp=1", ["'ses=0' needs a weight that is a whole number, at least 1"]),
         ("ses=, smtp=-1", ["'ses=' needs a weight", "'smtp=-1' needs a weight"]),
-        ("ses=3, smtp", ["give either every provider a weight (ses=3, smtp=1) or none"]),
+        ("ses=3, smtp", ["give a weight to every provider (ses=3, smtp=1) or to none"]),
     ],
 )
 def test_invalid_route_names_the_problem(text: str, problems: list[str]) -> None:

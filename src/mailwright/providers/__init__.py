@@ -1,1 +1,1 @@
-"""Providers: an outgoing message in, a `SendResult` out, never an exception. Nothing here uses the database."""
+"""Providers: each takes an outgoing message and returns a `SendResult`, never raises, and never uses the database."""

@@ -14,7 +14,7 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-# botocore renews expiring credentials 15 minutes ahead; asking it every minute is often enough.
+# How long credentials are cached. botocore renews expiring credentials 15 minutes ahead, so a minute is short enough.
 KEYS_KEPT: Instant = MINUTE
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -42,7 +42,7 @@ class AwsKeyChain:
         self._asking = asyncio.Lock()
 
     def at_hand(self) -> AwsKeys | None:
-        """Return the cached credentials, or None if this request must renew them. Meanwhile others use the old ones."""
+        """Return the cached credentials, or None if this request must renew them; other requests use the old ones."""
         is_time = self._clock.now() >= self._renew_at and not self._asking.locked()
         return None if is_time else self._keys
 

@@ -41,7 +41,7 @@ def future_of(
 def translating_callback(
     meaning: Callable[[T], SendResult], provider: str, message: OutgoingMessage, on_result: ResultCallback
 ) -> Callable[[T], None]:
-    """Pass the interpreted response to the callback, even if interpreting it fails, because a worker waits for it."""
+    """Return a callback that interprets the response. It always passes on a result, because a worker waits for it."""
 
     def tell(reply: T) -> None:
         try:

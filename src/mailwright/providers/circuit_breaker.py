@@ -15,7 +15,7 @@ FAILURES_TO_OPEN = 5
 SHORTEST: Instant = 10 * SECOND
 LONGEST: Instant = 5 * MINUTE
 
-# This many throttled messages in a row pause all sending. One or two may only concern their recipients.
+# This many throttled messages in a row pause all sending. One or two may have been throttled for their recipients.
 THROTTLES_TO_PAUSE = 3
 SHORTEST_THROTTLE: Instant = SECOND
 LONGEST_THROTTLE: Instant = MINUTE
@@ -25,7 +25,7 @@ class CircuitState(Enum):
     """The state of a circuit breaker. The metric exports these values."""
 
     CLOSED = 0  # Messages are sent.
-    PROBING = 1  # The pause is over, but no message has succeeded since: messages are sent one at a time.
+    PROBING = 1  # The pause is over, but no message has succeeded yet: messages are sent one at a time.
     OPEN = 2  # Nothing is sent.
 
 
@@ -46,8 +46,8 @@ class CircuitBreaker:
     def record(self, result: SendResult, *, is_repeated: bool = False, is_paced: bool = False) -> None:
         """Record a result.
 
-        `is_repeated`: the same message failed before, so the failure may be its own fault. `is_paced`: a learned rate
-        slows down sending, so that throttling without a retry-after needs no pause.
+        `is_repeated` means that the same message failed before, so the message may be the cause. `is_paced` means that
+        a learned rate slows down sending, so that throttling without a retry-after needs no pause.
         """
         if result.category is ErrorCategory.CONFIGURATION:
             self._fail(result)
@@ -90,8 +90,8 @@ class CircuitBreaker:
         if self._open_until is not None and not is_throttled:
             if now < self._open_until:
                 return  # The message was in flight when the circuit breaker opened.
-            # A provider that is down is probed often, so that messages resume soon after it is back. Wrong settings
-            # stay wrong until somebody corrects them, and repeated logins with them can lock an account.
+            # A provider that is down is probed often, so that sending resumes soon after it is back. Wrong settings are
+            # probed rarely: they stay wrong until someone corrects them, and repeated logins can lock an account.
             is_misconfigured = result.category is ErrorCategory.CONFIGURATION
             self._pause = min(2 * self._pause, LONGEST if is_misconfigured else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
@@ -102,7 +102,7 @@ class CircuitBreaker:
         if self._open_until is not None and self._clock.now() < self._open_until:
             return
         if result.retry_after is None and self._throttles < THROTTLES_TO_PAUSE and not self._is_slowed:
-            self._close()  # The provider responds: the outage is over.
+            self._close()  # The outage is over, because the provider responded.
             return
         # A retry-after of hours may concern one message only, so limit the pause; then a probe follows.
         pause = max(self._throttle_pause, min(result.retry_after or 0, LONGEST))

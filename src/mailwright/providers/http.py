@@ -1,4 +1,4 @@
-"""HTTP client for provider APIs: a request is sent at most once, and errors are values that say how far it got."""
+"""HTTP client for provider APIs. A request is sent at most once, and an error states how much of it was sent."""
 
 import asyncio
 import os
@@ -39,8 +39,8 @@ MAX_RESPONSE_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0
 HEAD_START_SECONDS = 0.25
 CLOSE_SECONDS = 1.0
-# Servers keep an idle connection for a minute, some for 5 seconds. A request on a connection that is being closed
-# is in doubt although nobody read it, so we close first.
+# Servers keep an idle connection for a minute, some for only 5 seconds. A request on a connection that the server is
+# closing would be in doubt although the server never read it, so we close idle connections first.
 IDLE_SECONDS = 4.0
 
 # Request uncompressed responses: they are small, and a compressed one could inflate without limit.
@@ -52,7 +52,7 @@ _BREAK = re.compile(r"[\r\n\0]")
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """No complete response came."""
+    """A request that got no complete response."""
 
     phase: HttpPhase
     cause: str
@@ -85,7 +85,7 @@ class HttpClient:
     def __init__(
         self, *, connections: int = 100, tls: ssl.SSLContext | None = None, resolve: Resolve = addresses_of
     ) -> None:
-        """`resolve` may refuse hosts, for requests to URLs that users entered."""
+        """Create the client. `resolve` may refuse hosts, for requests to URLs that users entered."""
         self._tls = tls
         self._resolve = resolve
         self.connections = connections  # The maximum number of requests in flight.
@@ -122,7 +122,7 @@ class HttpClient:
             async with asyncio.timeout(timeout_seconds), self._free:
                 return await self._send(exchange, address, may_begin, is_repeatable=method in REPEATABLE_METHODS)
         except Exception as error:
-            # Catch errors of libraries too: the caller must learn how far the request got.
+            # Catch library errors too, because the caller must know how much of the request was sent.
             return _disconnect(exchange, error)
 
     def post(
@@ -135,7 +135,7 @@ class HttpClient:
         timeout_seconds: float,
         may_begin: Callable[[], bool],
     ) -> SendHandle:
-        """Send a POST request like `request`, but pass the result to a callback, possibly before returning.
+        """Send a POST request like `request`, but pass the result to a callback, possibly before this call returns.
 
         On an idle connection this needs no task, which saves half of a request's cost.
         """
@@ -157,7 +157,7 @@ class HttpClient:
         return handle
 
     async def close(self) -> None:
-        """Abort the requests in flight. Each caller learns how far its request got."""
+        """Abort the requests in flight. Each caller gets a result that states how much of its request was sent."""
         self._is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -194,7 +194,7 @@ class HttpClient:
     # Connections.
 
     def _idle_connection(self, address: HttpAddress) -> HttpConnection | None:
-        """Return the most recently used connection, so that unneeded ones stay idle until they are closed."""
+        """Return the most recently used connection, so that surplus connections stay idle and are closed."""
         idle = self._idle.get(address, [])
         now = asyncio.get_running_loop().time()
         while idle:
@@ -260,11 +260,11 @@ class HttpClient:
         return connection
 
     async def _open(self, address: HttpAddress) -> HttpConnection:
-        """Connect to the first address that responds; an unreachable one costs a quarter of a second."""
+        """Connect to the first address that responds. Each unreachable address delays this by a quarter of a second."""
         loop = asyncio.get_running_loop()
         if address.is_tls and self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
-        # Numeric addresses are checked too: only the resolved address can be judged reliably.
+        # Resolve numeric addresses too, because only a resolved address can be checked reliably.
         places = await self._resolve(address.host, address.port)
         connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -274,13 +274,13 @@ class HttpClient:
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
         )
-        if connection.is_good:  # A connection that has ended would never be removed.
+        if connection.is_good:  # An ended connection would never be removed from the set.
             self._connections.add(connection)
         return connection
 
 
 class _CallbackRequest:
-    """A request in flight on a connection that was idle."""
+    """A request in flight on a reused connection, with a callback for its result."""
 
     __slots__ = ("_connection", "_exchange", "_on_result", "_release")
 
@@ -343,12 +343,12 @@ def _request_start(method: str, url: str) -> tuple[HttpAddress, str]:
 def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers) or "\0" in lines:
-        raise ValueError("a header that would add headers")
+        raise ValueError("a header contains a line break")
     length = "" if size is None else f"Content-Length: {size}\r\n"
     return f"{start}{lines}{length}\r\n".encode()
 
 
-# The first match applies. We use our own texts, because those of libraries may contain addresses and remote content.
+# The first match applies. We use our own texts, because library texts may contain addresses and remote content.
 CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "the host name was not found"),
     (ssl.SSLCertVerificationError, "the certificate of the host is not trusted"),

@@ -1,4 +1,4 @@
-"""A connection to an HTTP server: one request at a time, and it is always known how much of it was sent."""
+"""A connection to an HTTP server, which sends one request at a time and tracks how much of it was sent."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import cast
 
 from mailwright.providers.http_response import HttpResponse, HttpResponseReader, IncompleteResponse, NoResponse
 
-# The last piece of a body is sent only after the others: until then the message cannot have arrived.
+# A body is sent in pieces of this size, the last one only after all others. Until then, the server cannot have the
+# whole message.
 PIECE_BYTES = 64 * 1024
 
 
@@ -16,8 +17,8 @@ class HttpPhase(Enum):
     """How much of a request had been sent when it was interrupted."""
 
     BEFORE = auto()  # Nothing.
-    DURING = auto()  # A part; the last byte cannot have arrived.
-    AFTER = auto()  # All of it: the server may have acted on it.
+    DURING = auto()  # Only a part; the last byte cannot have arrived.
+    AFTER = auto()  # All of it, so the server may have processed it.
 
 
 class HttpExchange:
@@ -33,12 +34,12 @@ class HttpExchange:
         self.phase = HttpPhase.BEFORE
 
 
-# Receives the result of an exchange: called once, and never during another call of the connection.
+# Receives the result of an exchange. It is called once, and never from within another method of the connection.
 Ended = Callable[[HttpResponse | Exception], None]
 
 
 class HttpConnection(asyncio.Protocol):
-    """Usable for the next request only if the last one ended cleanly and no bytes came since."""
+    """One connection. It is reusable only if the last request ended cleanly and no bytes arrived after it."""
 
     def __init__(self, closed: Callable[["HttpConnection"], None]) -> None:
         self._closed = closed
@@ -82,7 +83,7 @@ class HttpConnection(asyncio.Protocol):
             self._exchange = self._ended = None
 
     def withdraw(self) -> None:
-        """Stop waiting for the response. What was sent stays sent, and the connection cannot be reused."""
+        """Stop waiting for the response. Bytes already sent cannot be recalled, and the connection cannot be reused."""
         self._ended = None
         self.abort()
 
@@ -128,7 +129,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._ended is None:
-            # Unrequested bytes must not be taken for the response to the next request.
+            # Unsolicited bytes must not be mistaken for the response to the next request.
             self.abort()
             return
         reader = self._reader
@@ -139,7 +140,7 @@ class HttpConnection(asyncio.Protocol):
             self._report()
 
     def eof_received(self) -> bool:
-        """End a response without a length: it ends with the connection."""
+        """Complete a response without a length, which ends when the connection ends."""
         if self._ended is not None and self._reader.ends_with_connection:
             self._reader.complete()
             self._report()
@@ -165,7 +166,7 @@ class HttpConnection(asyncio.Protocol):
         self._reader.fail(error)
 
     def _report(self) -> None:
-        """Report the outcome. This is done outside the parser: an error in a callback is not a parse error."""
+        """Report the outcome outside of the parser, so that an error in a callback does not look like a parse error."""
         ended, outcome, self._ended = self._ended, self._reader.outcome, None
         if ended is not None and outcome is not None:
             ended(outcome)
@@ -173,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
     # Timeouts.
 
     def _allow(self, seconds: float) -> None:
-        """Restart the timeout. One timer serves all requests; it moves only if it would fire too late."""
+        """Restart the timeout. One timer serves all requests; it is rescheduled only if it would fire too late."""
         self._deadline = deadline = self._loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             if self._timer is not None:
@@ -188,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = None
         if self._ended is None:
             return
-        # The clock of uvloop stands still within an iteration and counts whole milliseconds.
+        # uvloop's clock has millisecond resolution and does not advance within an iteration.
         if self._deadline - self._loop.time() > 0.001:
             self._start_timer()
         else:

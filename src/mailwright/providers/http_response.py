@@ -13,7 +13,7 @@ class HttpResponse(NamedTuple):
     """A complete response; the body is limited in length."""
 
     status: int
-    fields: Sequence[tuple[bytes, bytes]]  # Unparsed, because they are rarely needed.
+    fields: Sequence[tuple[bytes, bytes]]  # Not decoded, because they are rarely needed.
     body: bytes
 
     @property
@@ -39,8 +39,8 @@ class IncompleteResponse(Exception):
 class HttpResponseReader:
     """Reads the responses of one connection; the parser calls the methods `on_…`.
 
-    It is not created for each response: reader and parser refer to each other, so only the garbage collector would
-    free them.
+    One reader serves all responses of a connection. Reader and parser refer to each other, so a new pair for each
+    response would have to be freed by the garbage collector.
     """
 
     __slots__ = (
@@ -95,19 +95,19 @@ class HttpResponseReader:
                 self.fail(MalformedResponse())
 
     def complete(self) -> None:
-        """Set the outcome to the response as read so far, unless it is known already."""
+        """Set the outcome to the response as read so far, unless there is an outcome already."""
         if self.outcome is None:
             self.outcome = HttpResponse(self._parser.get_status_code(), self._fields, b"".join(self._body))
 
     def fail(self, error: Exception) -> None:
-        """Set the outcome to an error, unless it is known already."""
+        """Set the outcome to an error, unless there is an outcome already."""
         self.is_reusable = False
         if self.outcome is None:
             self.outcome = error
 
     def on_message_begin(self) -> None:
         if self.outcome is not None:
-            self.is_reusable = False  # A second response to one request.
+            self.is_reusable = False  # The server sent a second response to one request.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.outcome is None:
@@ -115,7 +115,7 @@ class HttpResponseReader:
 
     def on_headers_complete(self) -> None:
         if self._parser.get_status_code() < 200:
-            self._fields.clear()  # An informational response: the final one follows.
+            self._fields.clear()  # This is an informational response; the final response follows.
             return
         self._has_head = True
         if not self._parser.should_keep_alive():

@@ -1,8 +1,8 @@
 """Learn from throttling how many messages per second a provider accepts.
 
-After throttled responses the rate drops slightly below what was accepted in the last seconds, and rises again slowly
-while everything is accepted. Each worker learns from its own responses and limits only itself: workers that share an
-account are all throttled, so that their rates together settle near the limit of the account.
+After throttled responses the rate drops slightly below the rate accepted in the last seconds. It rises again slowly
+while the provider accepts everything. Each worker learns from its own responses and limits only itself. Workers that
+share an account are all throttled, so the sum of their rates settles near the account's limit.
 """
 
 from collections import deque
@@ -10,24 +10,25 @@ from collections import deque
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
-# The accepted rate is measured over this time. After a longer gap without responses the measurement starts again.
+# The accepted rate is measured over this period. After a longer gap without responses, the measurement starts again.
 MEASURED: Instant = 2 * SECOND
-# The rate drops if at least this share of the responses is throttling, and at least this many are. A few throttled
-# messages may only concern their recipients.
+# The rate drops if at least this share and this number of responses are throttled. Fewer throttled messages may have
+# been throttled for their recipients.
 THROTTLED_SHARE = 0.05
 THROTTLED_MESSAGES = 2
 # The rate drops to this share of the accepted rate, but not below the minimum.
 KEPT_SHARE = 0.95
 MIN_RATE = 0.2
-# The rate rises by this share, and at least this much, after each second in which it was used and all was accepted.
+# The rate rises by this share, and at least by this amount, after each second in which it was used fully and every
+# message was accepted.
 RISE_SHARE = 0.02
 MIN_RISE = 0.25
 USED_SHARE = 0.8
-# Messages are admitted about a second ahead, so a new rate takes this long to have its effect.
+# Messages are admitted about a second ahead, so a new rate takes effect after this time.
 SETTLES_AFTER: Instant = 1_200
-# A drop to less than this share means that the messages admitted at the old rate would nearly all be throttled.
+# After a drop to less than this share, nearly all messages that were admitted at the old rate will be throttled.
 DEEP_DROP = 0.7
-# A provider that has accepted nothing for this long is not merely too slow.
+# A provider that has accepted nothing for this long is down and not only throttling.
 ACCEPTS_WITHIN: Instant = 3 * SECOND
 # Without another drop, the rate is forgotten after this long.
 FORGOTTEN_AFTER: Instant = 10 * MINUTE
@@ -39,7 +40,7 @@ class LearnedRate:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rate: float | None = None
-        self._accepted: deque[Instant] = deque()  # The times of the responses that are measured.
+        self._accepted: deque[Instant] = deque()  # The times of the accepted responses that are measured.
         self._throttled: deque[Instant] = deque()
         self._measured_since: Instant = 0
         self._responded_at: Instant = 0
@@ -55,13 +56,13 @@ class LearnedRate:
         return self._rate
 
     def applied_to(self, attempted_at: Instant) -> bool:
-        """Return whether an attempt of this time was paced by the rate, and the provider accepts other messages."""
+        """Return whether the rate limited an attempt at this time and the provider currently accepts messages."""
         if self.per_second is None or self._clock.now() - self._accepted_at > ACCEPTS_WITHIN:
             return False
         return attempted_at >= self._learned_at + SETTLES_AFTER
 
     def record(self, result: SendResult, attempted_at: Instant) -> None:
-        """Record a result. A provider that says how long to wait is paused by its circuit breaker instead."""
+        """Record a result. If the provider requests a pause, the circuit breaker pauses it instead."""
         is_accepted = result.kind is ResultKind.SENT
         if not is_accepted and (result.category is not ErrorCategory.QUOTA or result.retry_after is not None):
             return
@@ -69,7 +70,7 @@ class LearnedRate:
         if is_accepted:
             self._accepted_at = now
         if self._rate is not None and attempted_at < self._lowered_at + SETTLES_AFTER:
-            return  # The attempt was still paced by the rate before.
+            return  # The attempt was made at the previous rate.
         self._start_measuring(now)
         (self._accepted if is_accepted else self._throttled).append(now)
         if is_accepted:
@@ -88,7 +89,7 @@ class LearnedRate:
                 responses.popleft()
 
     def _accepted_per_second(self, now: Instant) -> float:
-        # The first responses of a burst are no rate yet: a second accepts at least this many.
+        # Measure over at least a second, because the first responses of a burst do not show a rate yet.
         measured = max(SECOND, now - max(self._measured_since, now - MEASURED))
         return len(self._accepted) * SECOND / measured
 

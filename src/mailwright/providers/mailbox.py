@@ -35,7 +35,7 @@ class MailboxProvider:
         return ProviderCheck(True, f"messages are written to {self._folder}/new")
 
     async def close(self, grace: Instant = 0) -> None:
-        """Do nothing: every message is on disk when its send returns."""
+        """Do nothing, because every message is on disk when its send returns."""
 
     def _deliver(self, message: OutgoingMessage) -> str:
         """Write and flush the message in `tmp`, then move it to `new` in one step, as maildir requires.
@@ -55,7 +55,7 @@ class MailboxProvider:
         return name
 
     def _problem(self) -> str | None:
-        """Check the folders, or the nearest existing parents of missing ones. A check creates nothing."""
+        """Check the folders, or the nearest existing parents of missing folders, without creating any."""
         for part in PARTS:
             wanted = (self._folder / part).absolute()
             nearest = next(path for path in (wanted, *wanted.parents) if path.exists())

@@ -20,7 +20,7 @@ class ProviderCheck:
 
 @dataclass(frozen=True, slots=True)
 class AccountQuota:
-    """What an account may send, by the provider's own count. None: not reported, or no limit."""
+    """The quota of an account as the provider counts it. None means not reported or no limit."""
 
     limit_per_day: float | None
     sent_today: float | None
@@ -30,7 +30,7 @@ class AccountQuota:
     sent_this_hour: int | None = None
     is_sending_enabled: bool = True
     detail: str = ""
-    left_in_plan: int | None = None  # What the plan still contains; nothing renews it automatically.
+    left_in_plan: int | None = None  # Messages left in the plan, which is not renewed automatically.
 
 
 ResultCallback = Callable[[SendResult], None]
@@ -40,7 +40,7 @@ class SendHandle(Protocol):
     """A message that was handed to a provider."""
 
     def cancel(self) -> object:
-        """Stop waiting for the result: a message that has not started to transmit is not sent."""
+        """Stop waiting for the result. A message whose transmission has not started is not sent."""
 
 
 class Provider(Protocol):
@@ -54,7 +54,7 @@ class Provider(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many messages the provider can carry now, including those in flight.
+        """The number of messages that the provider can process at once now, including those in flight.
 
         A worker begins no more attempts than this, so that an attempt never waits for a connection.
         """
@@ -62,7 +62,7 @@ class Provider(Protocol):
 
     @property
     def bulk_capacity(self) -> int:
-        """How many of these may be bulk messages. Bulk messages leave a tenth of it free."""
+        """The number of bulk messages within `capacity`. Bulk messages leave a tenth of the capacity free."""
         ...
 
     def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
@@ -80,7 +80,7 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RetractedAcceptance:
-    """A provider accepted a message, and rejected it afterwards without being asked."""
+    """A message that a provider accepted and then rejected with an unsolicited response."""
 
     outbox_id: str
     recipient: str
@@ -99,7 +99,7 @@ class RetractingProvider(Protocol):
 
 @runtime_checkable
 class CallbackProvider(Protocol):
-    """A provider that calls back once with the result. This avoids a future or task per message, which is expensive."""
+    """A provider that passes the result to a callback, which avoids an expensive future or task per message."""
 
     def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle: ...
 
@@ -109,4 +109,4 @@ class VariableCapacity(Protocol):
     """A provider whose capacity changes, because it opens connections on demand."""
 
     def watch_capacity(self, on_growth: Callable[[], None]) -> None:
-        """Call `on_growth` whenever the capacity has grown."""
+        """Call `on_growth` each time the capacity grows."""

@@ -25,7 +25,7 @@ class ResultTemplate:
     is_deferral: bool = False
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
-        """Create the result. A pause that the provider requests can only lengthen ours."""
+        """Create the result. A pause that the provider requests can only lengthen the default pause."""
         return SendResult(
             self.kind,
             self.provider,
@@ -58,7 +58,7 @@ class ResultTemplates:
         blame: bool = False,
         after: Instant | None = None,
     ) -> ResultTemplate:
-        """The provider did not accept the message. If the provider is to blame, this is a deferral."""
+        """The provider did not accept the message. If the provider caused the failure, this is a deferral."""
         return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after, is_deferral=blame)
 
     def unclear(
@@ -91,7 +91,7 @@ def one_line(text: str) -> str:
 
 
 def with_status(status: int, text: str) -> str:
-    """Put the status before the text unless it begins with it."""
+    """Prefix the text with the status, unless the text already begins with it."""
     return text if text.startswith(f"{status} ") else f"{status} {text}"
 
 

@@ -29,7 +29,7 @@ class RouteMember:
         return self.provider.name
 
     def is_free(self, probing: Container[str | None]) -> bool:
-        """Return whether this provider can take the next message. During a probe it gets only one."""
+        """Return whether this provider can take the next message. During a probe it gets only one message."""
         match self.breaker.state:
             case CircuitState.CLOSED:
                 return True
@@ -96,29 +96,30 @@ class Route:
         return self._learned[provider].per_second
 
     def paced_provider(self) -> str | None:
-        """Return the provider whose learned rate limits all messages; None if another can send what it throttles."""
+        """Return the provider whose learned rate limits all messages; None if another provider can send them."""
         closed = [member.name for member in self.members if member.breaker.state is CircuitState.CLOSED]
         return closed[0] if len(closed) == 1 and self.learned_rate(closed[0]) is not None else None
 
     def is_paced(self, provider: str, attempted_at: Instant) -> bool:
-        """Return whether the learned rate is the response to throttling, so that the provider need not be paused."""
+        """Return whether a learned rate already handles throttling, so that the provider need not be paused."""
         return self.paced_provider() == provider and self._learned[provider].applied_to(attempted_at)
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
-        """Return when a message is due again after this provider failed for reasons of its own."""
+        """Return when a message is due again after a failure that this provider caused."""
         if claimed.only_provider is None and self._has_other(provider):
             return self._clock.now()
         return self._by_name[provider].breaker.deferred_until()
 
     def probe_at(self, provider: str) -> Instant | None:
-        """Return when a provider whose circuit breaker is open is tried again; None if it is not open."""
+        """Return when the provider is probed next; None if its circuit breaker is not open."""
         deferral = self._by_name[provider].breaker.deferral()
         return None if deferral is None else deferral.until
 
     def fails_over(self, claimed: Claimed, provider: str) -> bool:
-        """Return whether another provider may send what this one could not.
+        """Return whether another provider may send a message that this one could not send.
 
-        Only once per message: no attempt is counted, so a message that every provider rejects would alternate forever.
+        This is allowed once per message, because no attempt is counted and a message that every provider rejects would
+        otherwise alternate between them forever.
         """
         return claimed.only_provider is None and claimed.failed_provider is None and self._has_other(provider)
 
@@ -148,7 +149,7 @@ def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
         point -= member.weight or 1
         if point < 0:
             return member
-    raise AssertionError("the point lies within the sum of the weights")
+    raise AssertionError("the point must lie within the sum of the weights")
 
 
 def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:
@@ -165,7 +166,7 @@ def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:
             problems.append(f"{part!r} needs a weight that is a whole number, at least 1")
         found[name] = int(weight) if weight.isascii() and weight.isdigit() else None
     if not problems and len({weight is None for weight in found.values()}) > 1:
-        problems.append("give either every provider a weight (ses=3, smtp=1) or none")
+        problems.append("give a weight to every provider (ses=3, smtp=1) or to none")
     if problems:
         raise ConfigurationInvalid(*(f"MAILWRIGHT_ROUTE: {problem}" for problem in problems))
     return found

@@ -21,9 +21,9 @@ from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
 
-# smtp.bz does not document its reply when the hourly or monthly quota is used up. Any rejection that mentions limits
-# counts as such, unless it is about the message or the mailbox: the message waits for the next hour, and no attempt
-# is counted.
+# smtp.bz does not document its reply when the hourly or monthly quota is used up. Any rejection that mentions limits is
+# treated as a used-up quota, unless it is about the message or the mailbox. The message is deferred to the next hour,
+# and no attempt is counted.
 OTHER_LIMITS = frozenset({"SMTP_MAILBOX_FULL", "SMTP_MESSAGE_TOO_LARGE", "SMTP_RECIPIENT_REJECTED"})
 USED_UP = "SMTPBZ_QUOTA_EXCEEDED"
 LIMITS = re.compile(r"\bquota|\blimit|лимит|квот|тариф", re.IGNORECASE)
@@ -36,7 +36,7 @@ UNKNOWN = "SMTPBZ_UNKNOWN_ANSWER"
 @dataclass(frozen=True, slots=True)
 class SmtpBzSettings:
     smtp: SmtpSettings  # The settings from smtp://login:password@connect.smtp.bz; the login is not the API key.
-    api_key: str | None = field(default=None, repr=False)  # The API key. Without it the quota is unknown.
+    api_key: str | None = field(default=None, repr=False)  # Without the API key, the quota is unknown.
     url: str = "https://api.smtp.bz/v1"
     timeout_seconds: float = TIMEOUT_SECONDS
 
@@ -110,7 +110,7 @@ class SmtpBz:
     async def _account(self) -> AccountQuota | ProviderCheck:
         key = self._settings.api_key
         if key is None:
-            return ProviderCheck(True, "the quota is unknown without an API key")
+            return ProviderCheck(True, "the quota is unknown, because no API key is set")
         reply = await self._http.request(
             "GET",
             f"{self._settings.url.rstrip('/')}/user",
@@ -156,7 +156,7 @@ def _quota(account: Any) -> AccountQuota:
         raise ValueError("no object")
     numbers = {name: _number(name, account.get(name)) for name in FIELDS}
     if all(number is None for number in numbers.values()):
-        raise ValueError("no figures in it")
+        raise ValueError("it has no figures")
     return AccountQuota(
         limit_per_day=numbers["dlimit"],
         sent_today=numbers["dsent"],

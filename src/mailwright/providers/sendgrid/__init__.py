@@ -1,4 +1,4 @@
-"""Send through SendGrid's v3 API: our MIME is converted to its JSON, one request per message."""
+"""Send through SendGrid's v3 API: convert our MIME to SendGrid's JSON, and send one request per message."""
 
 from mailwright.providers.sendgrid.provider import SendGrid, SendGridSettings
 

@@ -37,7 +37,7 @@ _FOLD = re.compile(r"\r?\n(?=[ \t])")
 
 def _read(message: EmailMessage) -> ParsedMessage:
     if message.get_content_type() in _SEALED:
-        raise UnreadableMime("it is signed or encrypted, and SendGrid's API would change its bytes; use SMTP")
+        raise UnreadableMime("the message is signed or encrypted, and SendGrid's API would change its bytes; use SMTP")
     fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
     senders = _mailboxes(fields, "from")
     if not senders:

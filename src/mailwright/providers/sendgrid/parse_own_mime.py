@@ -1,7 +1,7 @@
 """Parse MIME that our own writer produced, with a few splits.
 
-A general parser takes milliseconds per message; this takes a few hundredths of one. Anything that is not written
-exactly our way is left to `parse_mime`, which parses any message.
+A general parser takes milliseconds per message; this one takes a few hundredths of a millisecond. `parse_mime` parses
+all messages that are not exactly in our format.
 """
 
 import re

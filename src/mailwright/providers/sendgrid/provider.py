@@ -46,7 +46,7 @@ class SendGrid:
     def __init__(
         self, settings: SendGridSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        """`reports_events`: whether SendGrid posts its events to us."""
+        """Create the provider. `reports_events`: SendGrid posts its events to Mailwright."""
         self.reports_events = reports_events
         self._http = http
         self._clock = clock
@@ -124,7 +124,7 @@ class SendGrid:
                 return ProviderCheck(False, f"{self._host}: {description}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
-        """Do nothing: the owner of `http` closes the connections, and each send in flight returns a result."""
+        """Do nothing, because the owner of `http` closes the connections, and each send in flight returns a result."""
 
     def _is_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before

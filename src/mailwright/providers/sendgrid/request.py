@@ -9,11 +9,11 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.sendgrid.parse_mime import UnreadableMime
 from mailwright.providers.sendgrid.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
-# SendGrid includes this value in every event of the message, which settles a message in doubt.
+# SendGrid includes this value in every event of the message, so that an event can resolve a message in doubt.
 MESSAGE_ARGUMENT = "mailwright_message"
 
-# SendGrid rejects most of these headers; it dates and signs messages itself, and X-SMTPAPI could add recipients.
-# It keeps our Message-ID, so that a message sent twice is recognized as one.
+# Headers that are not passed on: SendGrid rejects most of them, dates and signs messages itself, and X-SMTPAPI could
+# add recipients. Our Message-ID is passed on, so that receivers recognize a message that was sent twice.
 _NOT_PASSED_ON = """
     bcc cc content-transfer-encoding content-type date dkim-signature from mime-version received reply-to return-path
     subject to x-sg-eid x-sg-id x-smtpapi
@@ -50,14 +50,14 @@ def build_body(message: OutgoingMessage, parsed: ParsedMessage, *, tracks_opens:
 
 
 def _personalization(message: OutgoingMessage, parsed: ParsedMessage) -> dict[str, Any]:
-    """Assign the envelope recipients to To, Cc and Bcc. Headers decide only the role, never who gets the message."""
+    """Assign the envelope recipients to To, Cc and Bcc. The headers decide only the role of each recipient."""
     waiting = {address.lower(): address for address in message.recipients}
     to, cc = _take_listed(parsed.to, waiting), _take_listed(parsed.cc, waiting)
     bcc = [{"email": address} for address in waiting.values()]
     if not to:
-        # SendGrid requires a visible recipient. If there are only blind copies, none may be shown to the others.
+        # SendGrid requires a visible recipient, but several Bcc recipients must not see each other.
         if not cc and len(bcc) != 1:
-            raise UnreadableMime("no recipient is in the To or Cc header, and SendGrid cannot hide all of them")
+            raise UnreadableMime("no recipient is in the To or Cc header, and SendGrid cannot hide all recipients")
         to.append((cc or bcc).pop(0))
     personalization: dict[str, Any] = {"to": to, "custom_args": {MESSAGE_ARGUMENT: message.outbox_id}}
     if cc:
@@ -77,7 +77,7 @@ def _box(box: ParsedMailbox) -> dict[str, str]:
 
 
 def _content(parsed: ParsedMessage) -> list[dict[str, str]]:
-    """Return the content, plain text first, as SendGrid requires. It rejects empty parts, so they are left out."""
+    """Return the content, plain text first, as SendGrid requires, and without empty parts, which it rejects."""
     content = []
     if parsed.text:
         content.append({"type": "text/plain", "value": parsed.text})
@@ -89,7 +89,7 @@ def _content(parsed: ParsedMessage) -> list[dict[str, str]]:
 
 
 def _headers(parsed: ParsedMessage) -> dict[str, str]:
-    """Return the headers. Of several with the same name, use the first, because JSON object keys are unique."""
+    """Return the headers. If a header occurs several times, use the first, because JSON object keys are unique."""
     headers: dict[str, tuple[str, str]] = {}
     for name, value in parsed.headers:
         if (lowered := name.lower()) not in NOT_PASSED_ON:

@@ -15,7 +15,7 @@ from mailwright.providers.responses import ResultTemplate, ResultTemplates, mask
 
 PROVIDER = "sendgrid"
 
-# Credits return with the next day, month or payment, so retry a few times a day.
+# Credits are renewed with the next day, month or payment, so retry a few times a day.
 CREDITS_PAUSE: Instant = 4 * HOUR
 # SendGrid counts limits per minute or hour; a reset time further ahead means that a clock is wrong.
 LONGEST_PAUSE: Instant = HOUR
@@ -91,7 +91,7 @@ def interpret_response(reply: HttpResponse, now: Instant) -> SendResult:
 
 
 def attribute_fault(result: SendResult, message: OutgoingMessage) -> SendResult:
-    """Blame the message if the request chose the rejected From address, otherwise the configuration."""
+    """Attribute a rejected From address to the message if the request chose it, otherwise to the configuration."""
     if result.code != SENDER_REFUSED or message.uses_default_from:
         return result
     return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
@@ -109,7 +109,7 @@ def explanation(reply: HttpResponse) -> str:
         return mask_addresses(one_line(errors))
     if 200 <= reply.status < 300:
         return f"{reply.status} without a message id: not a valid SendGrid response"
-    return "an explanation that is not from SendGrid" if reply.body else f"{reply.status} without a body"
+    return "a response that is not from SendGrid" if reply.body else f"{reply.status} without a body"
 
 
 def _errors(body: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""Send through Amazon SES: one signed request per message, never repeated; the result depends on how far it got."""
+"""Send through Amazon SES, with one signed request per message, which is never repeated."""
 
 from mailwright.providers.ses.provider import Ses
 from mailwright.providers.ses.settings import SesSettings

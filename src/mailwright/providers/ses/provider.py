@@ -32,7 +32,7 @@ class Ses:
         *,
         reports_events: bool = True,
     ) -> None:
-        """`reports_events`: whether SES publishes its events to us."""
+        """Create the provider. `reports_events`: SES publishes its events to Mailwright."""
         self.reports_events = reports_events
         self._settings = settings
         self._url = settings.url
@@ -103,7 +103,7 @@ class Ses:
         return quota if isinstance(quota, AccountQuota) else None
 
     async def close(self, grace: Instant = 0) -> None:
-        """Do nothing: the owner of `http` closes the connections, and each send in flight returns a result."""
+        """Do nothing, because the owner of `http` closes the connections, and each send in flight returns a result."""
 
     async def _account(self) -> AccountQuota | SendResult:
         try:
@@ -129,7 +129,7 @@ class Ses:
 
 
 def _find_problem(message: OutgoingMessage, body: bytes) -> SendResult | None:
-    """Return why SES would reject the message, without sending a request; None if nothing is known."""
+    """Return the reason if SES would certainly reject the message, without a request; otherwise None."""
     if len(message.recipients) > request.MAX_RECIPIENTS:
         return responses.TOO_MANY_RECIPIENTS.result(
             f"SES accepts at most {request.MAX_RECIPIENTS} recipients per message"

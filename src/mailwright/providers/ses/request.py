@@ -13,9 +13,9 @@ MAX_RECIPIENTS = 50
 
 
 def build_body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
-    """Build the body. The message is inserted as it is, because a JSON encoder would scan every byte.
+    """Build the body. The base64 message is inserted unchanged, because a JSON encoder would scan every byte.
 
-    `FromEmailAddress` is left out, because it would replace the From header and with it the sender's name.
+    `FromEmailAddress` is omitted, because it would replace the From header, including the sender's name.
     """
     envelope: dict[str, Any] = {
         "Destination": {"ToAddresses": message.recipients},

@@ -67,8 +67,8 @@ DENIED = """AccessDenied*, NotAuthorized*, UnrecognizedClient*, InvalidClientTok
 InvalidSignature*, SignatureDoesNotMatch*, IncompleteSignature*, MissingAuthenticationToken*, OptInRequired*"""
 DOWN = "ServiceUnavailable*, InternalFailure*, InternalService*, InternalServer*"
 
-# The first matching rule decides. The names of API versions 1 and 2 share their rules; only the text shows which
-# rate was exceeded and which address is not verified.
+# The first matching rule decides. API versions 1 and 2 share the rules although their error names differ. Only the
+# error text shows which rate was exceeded and which address is not verified.
 RESPONSE_RULES = (
     #   name of the error    internal code, category, retry
     row(
@@ -130,7 +130,7 @@ UTF8_UNSUPPORTED = failed("SES_UTF8_UNSUPPORTED")
 TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
 TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 
-# Only after these errors are the credentials loaded again.
+# The credentials are loaded again only after these errors.
 ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 

@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @dataclass(frozen=True, slots=True)
 class SesSettings:
     region: str
-    endpoint: str | None = None  # An endpoint for tests. None: the endpoint of the region.
+    endpoint: str | None = None  # An endpoint for tests; None for the region's endpoint.
     configuration_set: str | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
 
@@ -23,7 +23,7 @@ class SesSettings:
         if not _REGION.fullmatch(self.region):
             raise ConfigurationInvalid(f"{self.region!r} is not an AWS region (example: eu-west-1)")
         if self.configuration_set is not None and not _NAME.fullmatch(self.configuration_set):
-            raise ConfigurationInvalid("the name of an SES configuration set has 1 to 64 letters, digits, _ and -")
+            raise ConfigurationInvalid("the name of an SES configuration set needs 1 to 64 letters, digits, _ and -")
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
             raise ConfigurationInvalid("the URL of SES must begin with https://, because messages must be encrypted")

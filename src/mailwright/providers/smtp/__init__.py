@@ -1,4 +1,4 @@
-"""Send over SMTP with pooled, pipelined connections; every result says whether the server may have the message."""
+"""Send over SMTP with pooled, pipelined connections. Every result shows whether the server may have the message."""
 
 from mailwright.providers.smtp.provider import Smtp
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls

@@ -1,4 +1,4 @@
-"""One SMTP session: the replies, timeouts and end of its connection, each passed on to the messages in flight."""
+"""One SMTP session: apply the replies, timeouts and end of its connection to the messages in flight."""
 
 import re
 from collections import deque
@@ -19,7 +19,7 @@ from mailwright.providers.smtp.transactions import SmtpTransactions
 from mailwright.providers.smtp.transport import SmtpTransport
 
 OK = 250
-# A permanent reply that ends an idle session is not about its last message.
+# Texts of permanent replies that end an idle session. Such a reply does not reject the session's last message.
 ABOUT_THE_SESSION = re.compile(r"time[ds]? ?-?out|idle|clos(?:e|ing)|shut|bye", re.IGNORECASE)
 
 
@@ -32,7 +32,7 @@ class GoodReplies(NamedTuple):
 
 _TEXT = rb"[^\n]{0,4000}\n"
 _GOOD_ENVELOPE = rb"2\d\d " + _TEXT + rb"2\d\d " + _TEXT + rb"354 " + _TEXT
-# By their number. The first group is the reply about the message whose content came before.
+# By the number of replies. The first group of the pattern is the reply to the previous message's content.
 _GOOD_REPLIES = {
     3: GoodReplies(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
     4: GoodReplies(deque((SmtpPhase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
@@ -41,25 +41,25 @@ _GOOD_REPLIES = {
 
 class ConnectionOwner(Protocol):
     def take(self, *, is_busy: bool) -> SmtpJob | None:
-        """Return the next message that waits for a connection. A busy one still waits for the reply to a message."""
+        """Return the next waiting message. `is_busy`: the connection still waits for the reply to a message."""
 
     def requeue(self, job: SmtpJob) -> None:
-        """The server has not replied to this message: another connection will send it."""
+        """Queue a message again, to which the server has not replied, so that another connection sends it."""
 
     def park(self, connection: "SmtpConnection") -> None:
-        """The connection could begin another message, but there is none."""
+        """Keep a connection that could begin another message, although none is waiting."""
 
     def unpark(self, connection: "SmtpConnection") -> None:
-        """The connection can begin no more messages."""
+        """Remove a connection that can begin no more messages."""
 
     def retracted(self, retraction: RetractedAcceptance) -> None:
-        """The server rejected a message that it had accepted."""
+        """Report that the server rejected a message that it had accepted."""
 
     def lost(self, connection: "SmtpConnection") -> None: ...
 
 
 class SmtpConnection:
-    """Begins messages for its owner, and gives each a result or returns it when the connection ends."""
+    """Sends messages for its owner. Each gets a result, or goes back to the owner if the connection ends."""
 
     __slots__ = (
         "_handlers",
@@ -148,7 +148,8 @@ class SmtpConnection:
     def good_replies_received(self, data: bytes) -> bool:
         """Handle the common case: exactly the expected replies, all of them good.
 
-        Return False for anything else. That is parsed reply by reply, with the same outcome, in three times the time.
+        Return False otherwise. The replies are then parsed one by one, which has the same outcome in three times the
+        time.
         """
         pipeline = self._pipeline
         good = _GOOD_REPLIES.get(len(pipeline.expected))
@@ -170,7 +171,7 @@ class SmtpConnection:
         if not expected:
             self._on_unsolicited_reply(reply)
         elif following is not None and self._is_contradicted(reply, following):
-            # Which of the two is about the message is unknown, so it must not count as sent.
+            # It is unknown which reply is about the message, so the message must not count as sent.
             self.transport.end(SessionEnd.GARBLED, f"{reply.status} and {following.status} as one reply")
         elif reply.code == 421:
             self._shut_down(expected.popleft(), reply)
@@ -178,9 +179,9 @@ class SmtpConnection:
             self._handlers[expected.popleft()](reply)
 
     def _is_contradicted(self, reply: SmtpReply, following: SmtpReply) -> bool:
-        """Return whether a reply that no command asked for came with one that asks for the content or accepts it.
+        """Return whether an unsolicited reply arrived together with one that requests or accepts the content.
 
-        The server may close the session right after it accepted the message, with a 421.
+        A 421 is no contradiction, because the server may close the session right after it accepted the message.
         """
         pipeline = self._pipeline
         if len(pipeline.expected) > 1:
@@ -237,9 +238,9 @@ class SmtpConnection:
         self.transport.close()
 
     def _on_unsolicited_reply(self, reply: SmtpReply) -> None:
-        """End the session. Usually it was idle too long; during the content, the server rejects it early.
+        """End the session. Usually it was idle too long.
 
-        Right after a message, the server takes its acceptance back.
+        An unsolicited reply during the content rejects it early; one right after a message retracts its acceptance.
         """
         pipeline = self._pipeline
         if pipeline.writing is None:
@@ -250,7 +251,7 @@ class SmtpConnection:
         self.transport.end(SessionEnd.GARBLED, f"unsolicited reply: {reply.status} {reply.text}")
 
     def _report_retraction(self, reply: SmtpReply) -> None:
-        """Report that the server rejected the message that it accepted last. It must not count as delivered."""
+        """Report that the server rejected the last message it had accepted, which must not count as delivered."""
         accepted = self._pipeline.accepted
         if accepted is None or reply.code < 500 or ABOUT_THE_SESSION.search(reply.text):
             return
@@ -258,7 +259,7 @@ class SmtpConnection:
         self._owner.retracted(RetractedAcceptance(*accepted, interpret_rejection(SmtpPhase.DOT, reply)))
 
     def _shut_down(self, phase: SmtpPhase, reply: SmtpReply) -> None:
-        """End the session after a 421. Its message gets this result, unless another connection may send it."""
+        """End the session after a 421. The reply is the message's result, unless another connection may send it."""
         pipeline = self._pipeline
         job = pipeline.filing if phase is SmtpPhase.DOT else pipeline.opening if phase in WHOLE_ENVELOPE else None
         if job is not None and not pipeline.may_move(job):

@@ -8,12 +8,12 @@ from mailwright.providers.smtp.responses import EIGHT_BIT_UNSUPPORTED, TOO_LARGE
 
 WHOLE_ENVELOPE = (SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA)
 
-# Commands that are written together, and the replies that they get.
+# Commands that are written together, and the phases of the replies to expect.
 CommandGroup = tuple[bytes, tuple[SmtpPhase, ...]]
 
 
 def find_unsupported(job: SmtpJob, features: ServerFeatures) -> SendResult | None:
-    """Return why this server cannot accept the message, known without asking it."""
+    """Return why this server cannot accept the message, judging by its announced features; None if it can."""
     size = len(job.message.content)
     if features.max_size_bytes is not None and size > features.max_size_bytes:
         return TOO_LARGE.result(f"the message is too large: {size} bytes, the server accepts {features.max_size_bytes}")
@@ -29,7 +29,7 @@ def envelope_commands(job: SmtpJob, features: ServerFeatures) -> tuple[CommandGr
     message = job.message
     mail_from = f"MAIL FROM:<{message.sender}>{_mail_parameters(job, features)}\r\n"
     if features.pipelining and len(message.recipients) == 1:
-        # With one recipient, no reply can require withdrawing a DATA that the server accepted for another one.
+        # With one recipient, DATA can be sent early, because the server cannot accept it for another recipient.
         return (f"{mail_from}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE), []
     recipients = [f"RCPT TO:<{address}>\r\n" for address in message.recipients]
     data: CommandGroup = (b"DATA\r\n", (SmtpPhase.DATA,))

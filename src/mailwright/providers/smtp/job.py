@@ -27,10 +27,10 @@ class SmtpJob:
     def __init__(self, message: OutgoingMessage, on_result: ResultCallback) -> None:
         self.message = message
         self._on_result = on_result
-        self.is_over = False  # True once the message has a result or its caller is gone.
+        self.is_over = False  # True once the message has a result or its caller has cancelled it.
         self.is_seven_bit = message.is_canonical or message.content.isascii()
         self.needs_utf8 = not (message.sender.isascii() and all(map(str.isascii, message.recipients)))
-        self.moves = 0  # How often a connection failed before the server replied, so that another took over.
+        self.moves = 0  # How often another connection took over, before any reply.
         self.has_reply = False  # True once the server has replied to this message.
         self.refusal: SendResult | None = None
         self.recipients_answered = 0

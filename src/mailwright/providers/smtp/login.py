@@ -91,7 +91,7 @@ class LoginConversation:
         return bool(self._heard) or not self.transport.is_silent
 
     def finish(self) -> None:
-        """Check before messages are sent that no bytes are left over and nothing has failed."""
+        """End the login. Raise if it failed or if unread bytes are left."""
         if self.has_more:
             raise LoginFailed(UNKNOWN.result("the server sent an unexpected reply"))
         if self._failure is not None:
@@ -113,7 +113,7 @@ class LoginConversation:
         self.transport.end(SessionEnd.TIMED_OUT, f"no reply in phase {self._phase.name} in {self.patience():g} s")
 
     def writable_again(self) -> None:
-        """Do nothing: login commands are too small to wait for buffer space."""
+        """Do nothing, because login commands are too small to wait for buffer space."""
 
     def connection_ended(self, ending: SessionEnd, detail: str) -> None:
         self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
@@ -226,5 +226,5 @@ def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
 
 
 def _address_literal(address: str) -> str:
-    """Return the address literal that RFC 5321 requires of a client without a full host name."""
+    """Return the address literal that RFC 5321 requires from a client without a fully qualified host name."""
     return f"[IPv6:{address}]" if ":" in address else f"[{address}]"

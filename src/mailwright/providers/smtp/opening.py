@@ -10,7 +10,7 @@ from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
 
-# A server that rejects one more connection has a limit, so wait this long before the next attempt.
+# A server that rejects an additional connection has a limit, so wait this long before the next attempt.
 SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
 
 

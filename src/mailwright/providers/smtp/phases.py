@@ -1,4 +1,4 @@
-"""The steps of an SMTP session. The step that failed decides what a failure means."""
+"""The phases of an SMTP session. The meaning of a failure depends on its phase."""
 
 from enum import Enum, auto
 
@@ -12,10 +12,10 @@ class SmtpPhase(Enum):
     MAIL = auto()
     RCPT = auto()
     DATA = auto()
-    DOT = auto()  # The end of the content: from here on the server may have the message.
+    DOT = auto()  # The end of the content. Afterwards the server may have the message.
     RESET = auto()
     LONE_DOT = auto()  # Cancels a transaction.
     QUIT = auto()
 
-    # Hash members by identity: every reply is looked up by its phase, and hashing by name is measurably slow.
+    # Hash members by identity, because every reply is looked up by its phase and hashing by name is slow.
     __hash__ = object.__hash__

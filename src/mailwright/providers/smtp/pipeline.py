@@ -13,7 +13,7 @@ from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import LOCK_EXPIRED
 
-# Several kept connections may be stale; this limits how often a message changes the connection.
+# Several pooled connections may be stale. This limits how often a message moves to another connection.
 MAX_MOVES = 3
 
 
@@ -22,7 +22,7 @@ class TakeJob(Protocol):
 
 
 class SmtpPipeline:
-    """Knows at any time which messages the server may have."""
+    """Tracks the messages in flight, and which of them the server may have."""
 
     __slots__ = (
         "_begun",
@@ -39,7 +39,7 @@ class SmtpPipeline:
     )
 
     def __init__(self, features: ServerFeatures, take: TakeJob, *, clock: Clock, max_messages: int) -> None:
-        """`take` returns the next message that waits for a connection."""
+        """Create an empty pipeline. `take` returns the next message that waits for a connection."""
         self._features = features
         self._take = take
         self._clock = clock
@@ -74,7 +74,7 @@ class SmtpPipeline:
         return commands
 
     def open(self, job: SmtpJob) -> bytes:
-        """Return the first commands of a message; empty if it cannot be sent, and then it has its result."""
+        """Return the first commands of a message. If it cannot be sent, settle it and return an empty string."""
         problem = self._find_problem(job)
         if problem is not None:
             job.settle(problem)
@@ -104,7 +104,7 @@ class SmtpPipeline:
             self.filing = None
 
     def accept_filed(self, reply: SmtpReply) -> None:
-        """The server accepted the message in `filing`."""
+        """Settle the message in `filing` as accepted."""
         job, self.filing = self.filing, None
         assert job is not None
         self.accepted = job.message.outbox_id, job.message.recipients[0]
@@ -116,8 +116,8 @@ class SmtpPipeline:
     def may_move(self, job: SmtpJob) -> bool:
         """Return whether another connection may send the message.
 
-        If the server has not replied to it, this connection failed for another reason: it was kept too long, or
-        because of the previous message.
+        If the server has not replied to the message, this connection failed for another reason: it was idle too long,
+        or the previous message ended it.
         """
         return not job.has_reply and job.moves < MAX_MOVES and self._begun > 1
 

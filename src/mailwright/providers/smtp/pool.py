@@ -16,7 +16,7 @@ from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
 
-# Open at most this many connections at a time beside the open ones, so that a server is not flooded.
+# Open at most this many new connections at the same time, so that a server is not flooded.
 MAX_OPENING = 4
 
 
@@ -95,10 +95,10 @@ class SmtpPool:
     # Called by connections.
 
     def take(self, *, is_busy: bool = False) -> SmtpJob | None:
-        """Return the next waiting message. A busy connection gets none that a new connection will send sooner."""
+        """Return the next waiting message. A busy connection gets none if a new connection will be ready sooner."""
         while self._waiting and not (is_busy and len(self._waiting) <= len(self._attempts)):
             job = self._waiting.popleft()
-            if not job.is_over:  # Skip jobs whose caller is gone.
+            if not job.is_over:  # Skip jobs whose caller has cancelled.
                 return job
         return None
 
@@ -150,7 +150,7 @@ class SmtpPool:
         return not self._attempts.is_paused and len(self._waiting) > len(self._attempts)
 
     def _use_half_idle(self) -> None:
-        """Begin messages for which no connection is being opened behind those that the server stores."""
+        """Send messages for which no connection is being opened on connections whose last message is being stored."""
         while self._half_idle and (job := self.take(is_busy=True)) is not None:
             connection = next(iter(self._half_idle))
             del self._half_idle[connection]
@@ -170,7 +170,7 @@ class SmtpPool:
         self._grow()
 
     def _grow(self) -> None:
-        """Open more connections for the waiting messages, and report that there may be more of them."""
+        """Open more connections for the waiting messages, and report that the capacity may have grown."""
         self._open_more()
         if self.on_growth is not None:
             self.on_growth()

@@ -89,7 +89,7 @@ class Smtp:
 
 
 def _own_name() -> str | None:
-    """Return the full host name or none: servers reject partial names, and a DNS lookup could block."""
+    """Return the host name if it is fully qualified, else None: servers reject partial names. No DNS lookup is made."""
     name = socket.gethostname()
     return name if "." in name and name.isascii() else None
 

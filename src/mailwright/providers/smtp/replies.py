@@ -19,7 +19,7 @@ _QUEUE_ID = re.compile(
     re.IGNORECASE,
 )
 
-# How the last line of a reply begins. A lookup per reply is several times faster than parsing digits.
+# The prefixes of the last line of a reply. A lookup is several times faster than parsing the digits.
 _LAST_LINE = {f"{code:03} ".encode(): code for code in range(1_000)}
 
 
@@ -60,10 +60,10 @@ class SmtpReply:
 
     @property
     def queue_id(self) -> str:
-        """The server's id of the message; if none is recognized, the whole reply."""
+        """The server's ID for the message, or the whole reply if no ID is recognized."""
         line = self.lines[0]
         lowered = line.lower()
-        # The pattern takes up to 15 µs to find nothing, so check first for the four texts that precede every known id.
+        # The pattern takes up to 15 µs if nothing matches, so first check for the texts that precede every known ID.
         if b"queued as" in lowered or b"id=" in lowered or b"message accepted" in lowered or lowered[:3] == b"ok ":
             found = _QUEUE_ID.search(line)
             if found:
@@ -84,7 +84,7 @@ class ReplyReader:
         return not self._partial and not self._lines
 
     def feed(self, data: bytes) -> Iterator[SmtpReply]:
-        """Return the replies that these bytes complete. Raise GarbledReply at the first invalid byte."""
+        """Yield the replies that these bytes complete. Raise GarbledReply at the first invalid byte."""
         if self._partial:
             data = self._partial + data
         *lines, self._partial = data.split(b"\n")

@@ -30,7 +30,7 @@ class SessionEnd(Enum):
     LOST = auto()
     TIMED_OUT = auto()
     GARBLED = auto()
-    SHUT_DOWN = auto()  # We are closing, and the grace time is over.
+    SHUT_DOWN = auto()  # Mailwright shut down and the grace period is over.
 
 
 _words = ResultTemplates(PROVIDER)
@@ -74,7 +74,7 @@ DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DA
 # Enhanced codes that do not concern the recipient's mailbox.
 NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
 
-# The first matching rule decides. Only SMTP_RECIPIENT_REJECTED says that the address is invalid.
+# The first matching rule decides. Only SMTP_RECIPIENT_REJECTED means that the address is invalid.
 RESPONSE_RULES = (
     #   phase        reply                         internal code, category, retry
     row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
@@ -151,7 +151,7 @@ EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
 
 
 def interpret_rejection(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
-    """Return the result of a message, or of all waiting ones, for a negative reply in a phase."""
+    """Return the result for a negative reply in a phase. During login it applies to all waiting messages."""
     status, text = reply.status, reply.text
     subject, words = f"{reply.code} {reply.enhanced or '-'}", " ".join(text.split())
     for candidate in RESPONSE_RULES:
@@ -161,7 +161,7 @@ def interpret_rejection(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
 
 
 def _classified(result: SendResult, reply: SmtpReply) -> SendResult:
-    """Add what the reply's class says: 4yz is a deferral, and 5yz may be a bounce."""
+    """Apply the class of the reply code: 4yz is a deferral, and 5yz may be a bounce."""
     if reply.code // 100 == 4 and result.kind is ResultKind.RETRYABLE:
         return replace(result, is_deferral=True)
     if result.kind is not ResultKind.FAILED or result.code not in ABOUT_THE_ADDRESS:

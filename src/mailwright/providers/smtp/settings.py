@@ -25,8 +25,8 @@ class SmtpSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca: Path | None = None  # Trust these certificates instead of the system's.
-    connections: int | None = None  # The most connections, for all messages.
-    # Some servers close long connections during a transaction; closing first costs a handshake but no message.
+    connections: int | None = None  # The maximum number of connections for all messages.
+    # Some servers close long connections during a transaction. Closing first costs a handshake, but risks no message.
     messages_per_connection: int = 1_000
 
     def __post_init__(self) -> None:
@@ -41,21 +41,21 @@ class SmtpSettings:
 
     @property
     def bulk_connections(self) -> int:
-        """The most connections that bulk messages use."""
+        """The maximum number of connections for bulk messages."""
         return self.connections or DEFAULT_CONNECTIONS
 
     @property
     def max_connections(self) -> int:
-        """The most connections. By default transactional messages open more while bulk messages use theirs."""
+        """The maximum number of connections. By default it leaves some to transactional messages."""
         return self.connections or 2 * DEFAULT_CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts in seconds. Those for replies to a message are the minimum of RFC 5321, 4.5.3.2."""
+    """Timeouts in seconds. The timeouts for replies to a message are the minimum of RFC 5321, 4.5.3.2."""
 
     connect: float = 30.0  # To connect, including the TLS handshake.
-    # Shorter than RFC 5321 recommends: no message is at risk yet, and a server that hangs must not delay the recovery.
+    # Shorter than RFC 5321 recommends, because no message is at risk yet and a hanging server must not delay recovery.
     greeting: float = 30.0
     hello: float = 30.0
     starttls: float = 120.0
@@ -67,7 +67,7 @@ class Timeouts:
     # For the reply after the content. The server may be storing the message; disconnecting would cause duplicates.
     dot: float = 600.0
     reset: float = 300.0
-    quit: float = 2.0  # QUIT is a courtesy, so do not wait long.
+    quit: float = 2.0  # The reply to QUIT does not matter, so do not wait long.
     idle: float = 30.0  # How long an idle connection is kept.
 
 

@@ -14,8 +14,7 @@ from mailwright.providers.smtp.responses import LOCK_EXPIRED, SessionEnd, interp
 from mailwright.providers.smtp.transport import SmtpTransport
 from mailwright.providers.smtp.wire import wire_format
 
-# A larger body is sent in pieces of this size, each after the previous one: until the last piece is written,
-# the message can be withdrawn.
+# A larger body is written in pieces of this size. The message can be withdrawn until the last piece is written.
 CHUNK_BYTES = 64 * 1024
 
 
@@ -32,7 +31,7 @@ class SmtpTransactions:
         *,
         is_pipelining: bool,
     ) -> None:
-        """`on_no_message` is called if another message could begin, but there is none or the limit is reached."""
+        """Create the transactions. `on_no_message` is called if no further message can begin now."""
         self._transport = transport
         self._pipeline = pipeline
         self._on_no_message = on_no_message
@@ -40,7 +39,7 @@ class SmtpTransactions:
         self._body_left = memoryview(b"")
 
     def begin_next(self) -> None:
-        """Begin the next message; no envelope may be open."""
+        """Begin the next message. The previous envelope must be complete."""
         commands = self._pipeline.open_next()
         if commands:
             self._transport.write(commands)
@@ -81,7 +80,7 @@ class SmtpTransactions:
             if verdict is None:
                 self.send_content(job)
             elif job.has_recipients:
-                # A dot would deliver an empty message to some recipients.
+                # Sending only the final dot would deliver an empty message to the accepted recipients.
                 self._abandon(job, verdict, "the server expects content for a rejected message")
             else:
                 self._reset(job, verdict, b".\r\n", SmtpPhase.LONE_DOT)
@@ -91,7 +90,7 @@ class SmtpTransactions:
             self._out_of_step(job, SmtpPhase.DATA, reply)
 
     def _continue_envelope(self, job: SmtpJob) -> None:
-        """Send the next commands. The server has replied to all previous ones, and DATA was not sent yet."""
+        """Send the next commands. The server has replied to all previous ones, and DATA has not been sent yet."""
         is_complete = job.refusal is not None or job.recipients_answered == len(job.message.recipients)
         verdict = job.verdict() if is_complete else None
         if verdict is not None:
@@ -138,7 +137,7 @@ class SmtpTransactions:
 
     def write_more(self, job: SmtpJob) -> None:
         """Write as much of a large content as the transport accepts."""
-        # A broken connection discards what is written: its last chunk is never sent.
+        # Stop if the connection is closing, because it discards written bytes and never sends the last chunk.
         while not self._transport.is_full and not self._transport.is_closing:
             chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
             if not self._body_left:
@@ -173,7 +172,7 @@ class SmtpTransactions:
     # Failures.
 
     def _out_of_step(self, job: SmtpJob, phase: SmtpPhase, reply: SmtpReply) -> None:
-        """End the session. Replies no longer match commands: any further reply could be misread."""
+        """End the session, because replies no longer match commands and a further reply could be misread."""
         self._abandon(job, interpret_rejection(phase, reply), f"{reply.status} is not a valid reply to {phase.name}")
 
     def _abandon(self, job: SmtpJob, result: SendResult, detail: str) -> None:

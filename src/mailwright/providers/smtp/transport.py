@@ -1,4 +1,4 @@
-"""The transport of an SMTP session: bytes out, replies in, one timer. It knows nothing about messages."""
+"""The transport of an SMTP session: it writes bytes, parses replies and has one timer, but does not handle messages."""
 
 import asyncio
 import ssl
@@ -11,10 +11,10 @@ from mailwright.providers.smtp.responses import SessionEnd
 
 class TransportListener(Protocol):
     def good_replies_received(self, data: bytes) -> bool:
-        """Return whether these bytes were exactly what was expected and have been handled."""
+        """Handle these bytes if they are exactly the expected good replies. Return whether they were."""
 
     def reply_received(self, reply: SmtpReply, following: SmtpReply | None = None) -> None:
-        """Handle a reply. `following` is the next one, if it arrived together with this one."""
+        """Handle a reply. `following` is the next reply if both arrived together."""
 
     def patience(self) -> float:
         """Return the seconds to wait for the next reply."""
@@ -72,7 +72,7 @@ class SmtpTransport(asyncio.Protocol):
         return tls.version() if tls else None
 
     def allow(self, seconds: float) -> None:
-        """Restart the timeout. One timer serves all deadlines; it moves only if the next one is earlier."""
+        """Restart the timeout. One timer serves all deadlines; it is rescheduled only if the next one is earlier."""
         self._deadline = deadline = self._loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             self._stop_timer()
@@ -85,7 +85,7 @@ class SmtpTransport(asyncio.Protocol):
         self._use(transport)
 
     def end(self, ending: SessionEnd, detail: str) -> None:
-        """Close at once, whatever is in flight."""
+        """Close at once, even if messages are in flight."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -105,7 +105,7 @@ class SmtpTransport(asyncio.Protocol):
         self.listener.connection_ended(SessionEnd.LOST, "closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._use(cast("asyncio.Transport", transport))  # The transports of uvloop are not its subclasses.
+        self._use(cast("asyncio.Transport", transport))  # uvloop's transports are not subclasses of it.
 
     def _use(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -167,7 +167,7 @@ class SmtpTransport(asyncio.Protocol):
 
     def _look_at_the_clock(self) -> None:
         self._timer = None
-        # The clock of uvloop stands still within an iteration and counts whole milliseconds.
+        # uvloop's clock has millisecond resolution and does not advance within an iteration.
         if self._deadline - self._loop.time() > 0.001:
             self._start_timer()
         else:

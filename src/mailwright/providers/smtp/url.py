@@ -41,12 +41,12 @@ def _split(url: str) -> SplitResult:
     except ValueError as error:
         raise ConfigurationInvalid("the SMTP URL cannot be parsed: check the brackets around the host") from error
     if parts.scheme not in ("smtp", "smtps"):
-        raise ConfigurationInvalid("an SMTP URL begins with smtp:// or smtps://")
-    # A raw / ? or # in a password moves the rest of it into another part of the URL. Naming that part would print it.
+        raise ConfigurationInvalid("an SMTP URL must begin with smtp:// or smtps://")
+    # An unencoded / ? or # in a password moves its rest to another part of the URL. The error must not show that part.
     if "@" in parts.path + parts.query + parts.fragment:
         raise ConfigurationInvalid("special characters in the user or password of an SMTP URL must be percent-encoded")
     if parts.path not in ("", "/") or parts.fragment:
-        raise ConfigurationInvalid("an SMTP URL has no path and no fragment after host and port")
+        raise ConfigurationInvalid("an SMTP URL must not have a path or a fragment after host and port")
     return parts
 
 

@@ -1,4 +1,4 @@
-"""Convert a message to bytes on the wire, and reject what must not be sent."""
+"""Convert a message to bytes on the wire, and reject unsafe addresses and content."""
 
 import re
 from io import IncrementalNewlineDecoder
@@ -19,7 +19,7 @@ END = b".\r\n"
 def find_problem(message: OutgoingMessage) -> SendResult | None:
     """Return why a message must not be sent to any server; None if it may be sent."""
     if not message.recipients or not all(message.recipients):
-        return INVALID_ADDRESS.result("the message has no recipient or an empty one")
+        return INVALID_ADDRESS.result("the message has no recipient, or a recipient is empty")
     for address in (message.sender, *message.recipients):
         if not _PLAIN.fullmatch(address) and (_UNSAFE.search(address) or len(address) > MAX_LENGTH):
             return INVALID_ADDRESS.result(f"the address {mask(address)!r} cannot be used in an SMTP command")
@@ -32,14 +32,14 @@ def is_clean(content: bytes) -> bool:
     """Return whether all lines end in CRLF. Some servers accept a lone CR or LF, which could smuggle a message."""
     if not content or b"\0" in content:
         return False
-    # The decoder records the kinds of line ends in one pass in C, which is three times as fast as counting them.
+    # The decoder finds all kinds of line ends in one pass in C, which is three times as fast as counting them.
     kinds = IncrementalNewlineDecoder(None, translate=False)
     kinds.decode(content.decode("latin-1"), final=True)
     return kinds.newlines in ("\r\n", None)
 
 
 def wire_format(message: OutgoingMessage) -> tuple[bytes, bytes]:
-    """Return the content in wire format, and its end separately, because joining them would copy every message."""
+    """Return the content in wire format and, separately, its end, because joining them would copy the content."""
     return (message.content, END) if message.is_canonical else (dot_stuff(message.content), b"")
 
 
