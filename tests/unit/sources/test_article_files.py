@@ -100,7 +100,7 @@ def test_malformed_division_is_refused_with_its_line(tmp_path: Path) -> None:
         ("a.md", "no front matter", "line 1: must begin with front matter"),
         ("a.md", "---\ntitle: [\n---\n", "line 2: the front matter is not valid YAML"),
         ("a.md", "---\n- a\n---\n", "line 2: the front matter must be a list of names"),
-        ("a.md", "---\narticle_key: x\nbody_md: y\n---\n", "line 2: body_md: must stand below"),
+        ("a.md", "---\narticle_key: x\nbody_md: y\n---\n", "line 2: body_md: must be below"),
         ("a.md", "---\narticle_key: x\nexpires_at: soon\n---\nx", "line 3: expires_at: must look like"),
         ("a.md", "---\n!!python/object/apply:os.system [true]\n---\nx", "the front matter is not valid YAML"),
     ],
