@@ -238,5 +238,5 @@ async def test_draft_or_personal_campaign_cannot_be_published(site: ArchiveSite)
     attributes = {"attributes": {"company": {"name": "Acme"}}}
     await join(site.desk.database, ["bob@example.com"], "firms", **attributes)
     needs = await site.campaign(BODY.replace("{{ plan }}", "{{ company.name }}"), lists=["firms"])
-    with pytest.raises(NotPublishable, match="without a recipient"):
+    with pytest.raises(NotPublishable, match="without recipient data"):
         await site.archive.publish(OPERATOR, needs)

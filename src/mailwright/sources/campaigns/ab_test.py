@@ -23,10 +23,10 @@ from mailwright.sources.campaigns.entries import (
 )
 from mailwright.storage.database import Transaction
 
-# Who decided, in the audit log and in the decision, if no person did.
+# The actor in the audit log and in the decision if no user decided.
 DECIDED_BY_STATISTICS: Final = "figures"
 DECIDED_BY_SETTING: Final = "setting"
-# Terms of the exact test that are this small change nothing.
+# Smaller terms of the exact test are ignored.
 _NEGLIGIBLE: Final = 1e-12
 
 
@@ -48,7 +48,7 @@ class AbTestReport:
     winner: str | None = None
     decided_by: str | None = None
     decides_at: Instant | None = None
-    can_choose: bool = False  # the test group has all its messages and nobody decided yet
+    can_choose: bool = False  # the test group has all its messages and no winner is chosen yet
 
     @property
     def leader(self) -> str | None:

@@ -1,6 +1,6 @@
 """Publish the progress of campaigns as events, once for each change, so that webhooks can notify others.
 
-The queue entry remembers the last state that was published, and changes in the transaction that appends the event.
+The queue entry stores the last published state, which changes in the transaction that appends the event.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mailwright.sources.campaigns.progress import QueuePosition, end_of_deferral
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import queue_entries
 
-# Deferrals that are part of normal sending. They would make a campaign held and resumed every few seconds.
+# Deferrals that are part of normal sending. Publishing them would report a hold every few seconds.
 _NOT_HELD: Final = frozenset(
     {
         SCHEDULED,
@@ -53,14 +53,14 @@ class AnnouncedCampaign:
 
 
 async def announce(tx: Transaction, campaign: AnnouncedCampaign, type_: EventType, now: Instant) -> None:
-    """Publish that a campaign was started, resumed, finished or cancelled, unless that was the last thing published."""
+    """Publish that a campaign was started, resumed, finished or cancelled, unless that is the published state."""
     await _publish(tx, campaign, _FINAL_STATES[type_], Event(type_, now, {}))
 
 
 async def announce_hold(
     tx: Transaction, campaign: AnnouncedCampaign, reason: str, now: Instant, until: Instant | None = None
 ) -> None:
-    """Publish that a campaign is held. `until` is None if only a person ends it."""
+    """Publish that a campaign is held. `until` is None if only a user can end the hold."""
     details = {"reason": reason, "until": isoformat(until)}
     await _publish(tx, campaign, f"{_HELD}{reason}", Event(EventType.CAMPAIGN_HELD, now, details))
 

@@ -20,12 +20,12 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries, tenants
 
 NEWEST: Final = 2**63 - 1
-# The campaigns of all lists of a tenant are read in batches, and those of one list are picked from them.
+# All campaigns of a tenant are read in batches of this size and then filtered by list.
 _BATCH_SIZE: Final = 200
 
 
 class NotPublishable(NotPossibleNow):
-    """The campaign cannot be shown without a recipient."""
+    """The campaign cannot be published, because it needs a recipient's data."""
 
     code = "CAMPAIGN_NOT_SHOWABLE"
 
@@ -48,7 +48,7 @@ class ArchivedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLinks:
-    """Links for everyone, in place of a recipient's own."""
+    """Public links that replace the recipient's own links."""
 
     subscribe: str
     itself: str
@@ -68,14 +68,14 @@ class Archive:
             await self.render(campaign, None, ArchiveLinks("", ""))
         except InvalidTemplate as error:
             raise NotPublishable(
-                f"The campaign cannot be shown without a recipient: {error}. Give its variables default values."
+                f"The campaign cannot be published without recipient data: {error}. Give its variables default values."
             ) from error
         if campaign.archived_at is not None:
             return campaign
         return await self._change(actor, campaign, self._clock.now(), "publish")
 
     async def withdraw(self, actor: Actor, campaign_id: str) -> ArchivedCampaign:
-        """Remove the campaign from the archive. Its recipients can still read it."""
+        """Remove the campaign from the archive. Its recipients can still read it through their own links."""
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         return campaign if campaign.archived_at is None else await self._change(actor, campaign, None, "withdraw")
 

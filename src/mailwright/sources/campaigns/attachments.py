@@ -18,9 +18,9 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import campaign_attachments
 
-# Base64 with line ends: what a file of one byte takes in an email.
+# The size in an email of each byte of a file, because of base64 and line breaks.
 _ENCODED_SHARE: Final = 1.37
-# Above either limit, a link to the file serves recipients and the sender's reputation better.
+# Above either limit, a link to the file is better for recipients and for the sender's reputation.
 LARGE_EMAIL_BYTES: Final = 1024 * 1024
 LARGE_CAMPAIGN_BYTES: Final = 1024**3
 # Gmail, Outlook and most company filters reject emails with such files.
@@ -124,7 +124,7 @@ def check_attachments(attachments: Sequence[CampaignAttachment], planned: int) -
         issues.append(PresendIssue(IssueLevel.WARNING, "LARGE_ATTACHMENTS", sentence, "attachments"))
     blocked = [each.filename for each in attachments if _BLOCKED.fullmatch(each.filename, each.filename.rfind("."))]
     if blocked:
-        sentence = f"Most mailbox providers reject emails with a file such as {', '.join(blocked)}"
+        sentence = f"Most mailbox providers reject emails with files such as {', '.join(blocked)}; use a link instead"
         issues.append(PresendIssue(IssueLevel.WARNING, "BLOCKED_ATTACHMENT", sentence, "attachments"))
     return issues
 

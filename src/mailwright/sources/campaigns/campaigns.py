@@ -184,8 +184,8 @@ class Campaigns:
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
         """Start the campaign, and return the warnings of the pre-send checks.
 
-        `send_now` drops its send time, and `send_at` replaces it. `overrides_rules` sends although the rules of the
-        large mailbox providers are not met. The audit log says so.
+        `send_now` drops its send time, and `send_at` replaces it. `overrides_rules` sends even if the rules of
+        the large mailbox providers are not met. The audit log records this.
         """
         draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
         check_status(draft, CampaignAction.START)
@@ -245,7 +245,7 @@ class Campaigns:
             return await find_campaign(tx, campaign_id, actor.tenant_id)
 
     async def move(self, actor: Actor, campaign_id: str, position: int) -> tuple[Campaign, int]:
-        """Move the campaign to a position in its tenant's queue, from 1. Return the position that it has now."""
+        """Move the campaign to a position in its tenant's queue, counted from 1. Return its new position."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.MOVE)
             before = await _open_entries(tx, campaign.tenant_id)
@@ -294,7 +294,7 @@ class Campaigns:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.CANCEL)
             if campaign.status is not CampaignStatus.DRAFT:
                 await defer.record_lane_deferral(tx, (await entry_of(tx, campaign)).lane, CANCELLED, INDEFINITELY)
-                # Open the entry again, so that the scheduler cancels what still waits.
+                # Reopen the entry, so that the scheduler cancels the messages that still wait.
                 await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
                 await announce(tx, announced(campaign), EventType.CAMPAIGN_CANCELLED, now)
             return await self._changes.move_to(
@@ -309,7 +309,7 @@ class Campaigns:
             await self._changes.change(tx, campaign, definition=as_text(definition))
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
-                # The old limit may have deferred it. If a new limit does, the next claim defers it again.
+                # An old limit may have deferred the campaign. If a new limit applies, the next claim defers it again.
                 kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED)
                 await defer.end_lane_deferral(tx, (await entry_of(tx, campaign)).lane, but=kept)
             changed = limits.model_dump(mode="json", exclude_defaults=True)
@@ -317,19 +317,19 @@ class Campaigns:
             return replace(campaign, definition=definition)
 
     async def choose_winner(self, actor: Actor, campaign_id: str, version: str) -> Campaign:
-        """Choose the winner of the A/B test before its results do."""
+        """Choose the winner of the A/B test, instead of letting its results decide."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.CHOOSE_WINNER)
             entry = await entry_of(tx, campaign)
             if entry.enqueue_ended_at is None:
-                raise NotPossibleNow("The test group does not have all its messages yet.")
+                raise NotPossibleNow("The messages of the test group are still being created. Try again in a moment.")
             await decide_winner(tx, entry, self._clock.now(), actor=actor.name, name=version)
             if campaign.status is CampaignStatus.PAUSED:
                 await defer.record_lane_deferral(tx, entry.lane, PAUSED, INDEFINITELY)
             return campaign
 
     async def extend(self, actor: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
-        """Send to new subscribers too, and to another segment if given. Nobody gets it twice."""
+        """Send also to new subscribers, and to another segment if given. Nobody gets the campaign twice."""
         now = self._clock.now()
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EXTEND)
@@ -349,7 +349,7 @@ class Campaigns:
             return await find_campaign(tx, campaign_id, actor.tenant_id), added
 
     async def override_rules(self, actor: Actor, campaign_id: str) -> Campaign:
-        """Send although the rules of the large mailbox providers are not met. The audit log says who decided it."""
+        """Send even if the rules of the large mailbox providers are not met. The audit log records who decided this."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.OVERRIDE_RULES)
             entry = await entry_of(tx, campaign)
@@ -364,7 +364,7 @@ class Campaigns:
     ) -> list[Accepted]:
         """Send each variant to each address, outside the campaign's counts.
 
-        `as_contact` is the address of the contact whose name and attributes fill the email; without it, samples do.
+        `as_contact` is the address of the contact whose name and attributes fill the email. Without it, samples do.
         """
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         now = self._clock.now()
@@ -380,7 +380,7 @@ class Campaigns:
 def with_send_time(
     definition: CampaignDefinition, *, send_now: bool = False, send_at: Instant | None = None
 ) -> CampaignDefinition:
-    """Return the definition as it starts: now, at another time, or else at its own send time."""
+    """Return the definition without its send time (`send_now`), with `send_at` instead, or unchanged."""
     if not send_now and send_at is None:
         return definition
     return definition.model_copy(update={"scheduled_at": None if send_now else send_at})
@@ -407,7 +407,7 @@ async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, plann
 
 
 async def _open_entries(tx: Transaction, tenant_id: int) -> Sequence[Any]:
-    """Return the tenant's queue in order, locked against another move."""
+    """Return the tenant's queue in order, and lock it against concurrent moves."""
     is_open = (queue_entries.c.tenant_id == tenant_id) & queue_entries.c.completed_at.is_(None)
     query = select(queue_entries.c.campaign_key, QUEUE_ORDER.label("place")).where(is_open).order_by(QUEUE_ORDER)
     return await tx.execute(query.with_for_update())

@@ -43,8 +43,8 @@ from mailwright.storage.tables import contacts, lists, segments
 NO_FACTS = PresendContext()
 UNKNOWN_LIST = "UNKNOWN_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
-SEND_NOW_ADVICE = "choose a later time, or confirm that it is sent now"
-PAST_SEND_TIME_WARNING = "The send time is in the past. Choose a later time before the start, or start it now."
+SEND_NOW_ADVICE = "choose a later time, or confirm that you want to send it now"
+PAST_SEND_TIME_WARNING = "The send time is in the past. Choose a later time, or send the campaign now."
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
 # With fewer recipients, a variant that is twice as good usually has no clear lead.
@@ -69,15 +69,15 @@ class LackingRecipients:
 
 @dataclass(frozen=True, slots=True)
 class CampaignCheck:
-    """The problems and warnings of a campaign, and what it would send to how many recipients."""
+    """The problems and warnings of a campaign, with its content and the number of its recipients."""
 
     problems: tuple[CampaignProblem, ...]
     warnings: tuple[PresendIssue, ...]
     drafts: tuple[VariantDraft, ...]
     filter: dict[str, Any] | None
     planned: int
-    excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only if asked for
-    unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, a sentence each
+    excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only with `counts_excluded`
+    unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, one sentence each
     has_postal_address: bool = True
     tracking: TrackingPlan = NOT_TRACKED
 
@@ -95,7 +95,7 @@ async def check_campaign(
     overrides_rules: bool = False,
     attachments: Sequence[CampaignAttachment] = (),
 ) -> CampaignCheck:
-    """Run all checks of a start, without starting. Counting who is excluded needs another scan of the contacts."""
+    """Run all pre-send checks without starting the campaign. `counts_excluded` takes another scan of the contacts."""
     found = _Findings(list(_check_schedule(definition, now)))
     bodies = await compile_bodies(store, tenant_id, definition, found.problems)
     async with database.read() as tx:
@@ -145,7 +145,7 @@ async def check_campaign(
 
 @dataclass(slots=True)
 class _Findings:
-    """What the checks of a campaign have found so far; each warning once."""
+    """The problems and warnings that the checks have found so far, each warning once."""
 
     problems: list[CampaignProblem]
     warnings: dict[PresendIssue, None] = field(default_factory=dict)
@@ -274,7 +274,7 @@ def _audience_query(
         return audience_query(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
         problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
-        # Without the filter, so that the other checks can still run.
+        # Ignore the invalid filter, so that the other checks can still run.
         return audience_query(tenant_id, definition.lists, None, now)
 
 
@@ -308,8 +308,8 @@ def _check_test_group(definition: CampaignDefinition, planned: int) -> list[Pres
     rest = f"get {ab_test.if_undecided}" if ab_test.if_undecided else "wait until someone chooses a variant"
     people = f"{each} recipient{'' if each == 1 else 's'}"
     sentence = (
-        f"Each variant of the A/B test goes to about {people}; below {SMALL_VARIANT} a clear result is unlikely, "
-        f"and the test is then undecided: the rest of the audience will {rest}"
+        f"Each variant of the A/B test goes to about {people}. With fewer than {SMALL_VARIANT}, a clear result is "
+        f"unlikely. If the test is undecided, the rest of the audience will {rest}"
     )
     return [PresendIssue(IssueLevel.WARNING, "SMALL_AB_TEST", sentence, "audience")]
 
@@ -318,7 +318,7 @@ def _check_test_group(definition: CampaignDefinition, planned: int) -> list[Pres
 
 
 def _required_variables(texts: Mapping[LocalizedContent, str], given: Mapping[str, Any]) -> list[RequiredVariable]:
-    """Return the variables that the campaign does not give: each must be an attribute of every recipient."""
+    """Return the variables that the campaign does not define. Every recipient must have them as attributes."""
     required: dict[RequiredVariable, None] = {}
     for text, locale in texts.items():
         try:
@@ -367,7 +367,7 @@ async def _has_any(tx: Transaction, members: ColumnElement[bool], required: Requ
 
 
 def _has_locale(required: RequiredVariable) -> ColumnElement[bool]:
-    """Match contacts of the locale or a narrower one."""
+    """Match contacts with this locale or a narrower one, for example `pt-BR` for `pt`."""
     if not required.locale:
         return true()
     locale = func.lower(contacts.c.locale)

@@ -13,14 +13,14 @@ from mailwright.storage.tables import lane_deferrals, queue_entries
 
 LIST_DEFERRED_LANES = statement(__package__, "list_deferred_lanes")
 
-# The reason of a message that failed temporarily and has no other reason.
+# The default reason for a message that failed temporarily.
 RETRY_SCHEDULED = "retry_scheduled"
 
 
 async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
-    """Return by lane when its first message is due, and why not earlier.
+    """Return for each lane the time when its first message is due, and the reason for the wait.
 
-    While all sending is held, or no worker can use any provider, that is the reason of every lane.
+    While all sending is on hold, or no worker can use any provider, every lane has that reason.
     """
     if (hold := await load_hold(tx)) is not None:
         rows = await tx.execute(select(queue_entries.c.lane).where(queue_entries.c.completed_at.is_(None)))

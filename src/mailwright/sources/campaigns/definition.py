@@ -1,4 +1,4 @@
-"""What a user defines about a campaign, field by field."""
+"""The definition of a campaign: the fields that a user can set."""
 
 from typing import Annotated, Any, Literal
 
@@ -90,7 +90,7 @@ class CampaignLimits(DefinitionPart):
 
 
 class AbTestVariant(DefinitionPart):
-    """What differs in one variant of an A/B test."""
+    """The fields of a campaign that one variant of an A/B test overrides."""
 
     name: SingleLine
     subject: Subject | None = None
@@ -100,8 +100,8 @@ class AbTestVariant(DefinitionPart):
 class AbTest(DefinitionPart):
     """A share of the audience receives the variants; after a wait, everyone else receives the better one.
 
-    The better one is known if its lead is chance with at most 100 − `min_confidence` percent. Otherwise the test is
-    undecided: everyone else receives the variant `if_undecided`, or waits until a person chooses.
+    A variant wins if the probability that its lead is chance is at most 100 − `min_confidence` percent. Otherwise the
+    test is undecided: everyone else receives the variant `if_undecided`, or waits until a user chooses.
     """
 
     variants: Annotated[tuple[AbTestVariant, ...], Field(min_length=2, max_length=5)]
@@ -126,7 +126,7 @@ class AbTest(DefinitionPart):
 
 
 class UtmParameters(DefinitionPart):
-    """Added to tracked links as `utm_source`, `utm_medium` and so on, except where a link has them."""
+    """Added to tracked links as `utm_source`, `utm_medium` and so on, unless a link already has them."""
 
     source: SingleLine | None = None
     medium: SingleLine | None = None
@@ -149,5 +149,5 @@ class CampaignDefinition(DefinitionPart):
     limits: CampaignLimits = CampaignLimits()
     ab_test: Annotated[AbTest | None, Field(alias="experiment")] = None
     scheduled_at: Instant | None = None
-    tracking: TrackingMode | None = None  # None: as the lists, the tenant and the installation say
+    tracking: TrackingMode | None = None  # None: use the mode of the lists, the tenant and the installation
     utm: UtmParameters | None = None

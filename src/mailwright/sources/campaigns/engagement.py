@@ -1,4 +1,4 @@
-"""Opens and clicks of a campaign: people and machines apart, and by link."""
+"""Opens and clicks of a campaign, separately for people and machines, and by link."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mailwright.storage.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class EngagementCounts:
-    """`people` and `machines` count recipients once each. The totals also count repeated and anonymous ones."""
+    """`people` and `machines` count each recipient once. The totals also count repeated and anonymous events."""
 
     people: int
     machines: int
@@ -20,7 +20,7 @@ class EngagementCounts:
 
 @dataclass(frozen=True, slots=True)
 class LinkEngagement:
-    """Clicks of one link. `people` and `machines` count recipients once each."""
+    """Clicks of one link. `people` and `machines` count each recipient once."""
 
     url: str
     people: int
@@ -37,7 +37,7 @@ class CampaignEngagement:
 
 
 async def load_engagement(tx: Transaction, campaign_key: int, unique: Mapping[str, int]) -> CampaignEngagement:
-    """Return the opens and clicks. `unique`: the number of messages with each type of event."""
+    """Return the opens and clicks. `unique` is the number of messages with each type of event."""
     tallies = await load_link_tallies(tx, campaign_key)
     events = await count_campaign_events(tx, campaign_key)
     for tally in await load_untallied(tx, campaign_key):
@@ -45,7 +45,7 @@ async def load_engagement(tx: Transaction, campaign_key: int, unique: Mapping[st
     opened, clicked = EventType.OPENED.value, EventType.CLICKED.value
 
     def total(type_: str) -> int:
-        """Clicks of recipients are in both tallies; opens of recipients are only among the events."""
+        """Return the total. Link tallies contain all clicks but only anonymous opens, so other opens are added."""
         anonymous = sum(tally.events for tally in tallies if tally.type == type_)
         return anonymous if type_.endswith(clicked) else events.get(type_, 0) + anonymous
 

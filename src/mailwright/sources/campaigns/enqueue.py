@@ -97,7 +97,7 @@ def _messages(
     """Select the new messages from the contacts, so that the database creates them without a round trip."""
     variants = entry.content.variants
     total_share = sum(variant.share for variant in variants)
-    # With one variant no numbering is needed, and without it the database reads straight along its index.
+    # One variant needs no numbering, and without numbering the database can read in index order.
     numbering = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
     number = numbering if len(variants) > 1 else literal(0)
     chosen = (
@@ -112,7 +112,7 @@ def _messages(
         .where(members)
         .subquery("chosen")
     )
-    # Every run of consecutive contacts contains its share of the test group, whose members are numbered from 0.
+    # The test group is spread evenly over the audience, and its members are numbered from 0.
     turn = chosen.c.number * total_share // 100 % len(variants)
     values: dict[str, ColumnElement[Any]] = {
         "outbox_id": random_uuid7(now),
@@ -160,7 +160,7 @@ def _list_of(entry: QueueEntry, now: Instant) -> ColumnElement[str]:
 
 
 def _in_turn(turn: ColumnElement[int], values: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
-    """Give the values out in turn, so that the variants differ by at most one recipient."""
+    """Assign the values in rotation, so that the variants differ by at most one recipient."""
     if len(values) == 1:
         return values[0]
     return case(*((turn == index, value) for index, value in enumerate(values[:-1])), else_=values[-1])

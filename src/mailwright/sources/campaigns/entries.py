@@ -18,8 +18,8 @@ NO_LIST: Final = "guests:"
 # The order in which a tenant's campaigns are sent.
 QUEUE_ORDER: Final[ColumnElement[int]] = func.coalesce(queue_entries.c.position, queue_entries.c.id)
 
-# The columns of an entry whose audience is enqueued from the first address again. Nobody gets a second message:
-# recipients with one are skipped.
+# The column values that enqueue an audience again from the first address. Recipients who already have a message are
+# skipped.
 ENQUEUE_AGAIN: Final[dict[str, Any]] = {
     "processed": 0,
     "enqueued_to": "",
@@ -46,7 +46,7 @@ class RunningAbTest:
     wait: Instant
     decides_at: Instant | None = None  # set when the whole test group has its messages
     min_confidence: int = 95  # percent
-    if_undecided: str | None = None  # the variant for everyone else without a clear result; None: a person chooses
+    if_undecided: str | None = None  # the variant for everyone else if there is no clear result; None: a user chooses
     is_undecided: bool = False  # the results were not clear at `decides_at`, and a person must choose
 
 
@@ -55,7 +55,7 @@ class AbTestDecision:
     """How an A/B test was decided, with the results at that time."""
 
     winner: str
-    decided_by: str  # see `ab_test.py`, or the name of the person
+    decided_by: str  # a constant of `ab_test.py`, or the name of the user
     decided_at: Instant
     results: tuple["VariantResult", ...]
 
@@ -64,7 +64,7 @@ class AbTestDecision:
 class VariantResult:
     name: str
     sent: int
-    engaged: int  # recipients who opened or clicked, whichever decides
+    engaged: int  # recipients who opened or clicked, depending on the test's metric
 
     @property
     def share(self) -> float:
@@ -85,7 +85,7 @@ class CampaignSnapshot:
     has_postal_address: bool = True
 
     def as_text(self) -> str:
-        """Serialize for `queue_entries.content`, whose keys must stay readable for campaigns that have started."""
+        """Serialize for `queue_entries.content`. Its keys must not change, because started campaigns use them."""
         stored = {"versions": self.variants, "payload": self.payload, "lists": self.lists, "filter": self.filter}
         rules = {"senderRules": self.sender_rules, "hasPostalAddress": self.has_postal_address}
         ab_test = {"contest": self.ab_test, "decision": self.decision}

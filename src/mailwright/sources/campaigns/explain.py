@@ -1,6 +1,6 @@
 """Explain why a campaign is not sent yet: its state, the reason, until when, what can be done, and the forecast.
 
-The result is data without any English. The reason and its end are read from the queue, never computed again.
+The result is data without user-facing text. The reason and its end are read from the queue, never computed again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ class CampaignFacts:
     campaign_ahead: Any  # ID, name and status of the tenant's campaign that is sent first, or None
     limit: ReachedLimit | None
     forecast: CampaignForecast | None
-    message_deferral: Deferral | None = None  # what its messages wait for while the campaign itself may send
+    message_deferral: Deferral | None = None  # the deferral of its messages while the campaign itself may send
     can_start: bool = False  # a draft that passed the pre-send checks
     hold: SendingHold | None = None
 
@@ -78,10 +78,10 @@ async def explain_campaign(
     store: TemplateStore | None = None,
     known: Known = NO_FACTS,
 ) -> CampaignExplanation:
-    """Explain a campaign of the tenant. `None` is an operator, who sees the campaigns of all tenants.
+    """Explain a campaign of the tenant. A `tenant_id` of None is an operator, who sees the campaigns of all tenants.
 
-    A caller that already has a forecast passes it as `foreseen`, because a forecast is expensive. A caller that passes
-    `store` learns whether a draft can start: its pre-send checks run then.
+    A caller that already has a forecast passes it as `foreseen`, because a forecast is expensive. If `store` is
+    given, the pre-send checks run to find out whether a draft can start.
     """
     if not is_uuid(campaign_id):
         raise NotFound
@@ -215,7 +215,7 @@ _LIMIT_FIELDS: Mapping[str, str] = {
 
 
 def _remove_limit(facts: CampaignFacts, name: str) -> tuple[Action, ...]:
-    """Offer all of the campaign's own limits without the one that defers it."""
+    """Offer to save the campaign's own limits without the one that defers it."""
     limits = CampaignLimits.model_validate_json(facts.campaign.limits)
     written = limits.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if written.pop(_LIMIT_FIELDS.get(name, ""), None) is None or not _is_allowed(facts, ActionKind.EDIT_LIMITS):

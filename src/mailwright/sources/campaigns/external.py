@@ -142,7 +142,7 @@ async def close_recipients(tx: Transaction, campaign_key: int, now: Instant) -> 
     if entry is None:
         return
     if entry.campaign_status in (CampaignStatus.READY, CampaignStatus.SENT):
-        # SENT: somebody paused and resumed it, and all recipients until then had their messages.
+        # It is SENT if a user paused and resumed it when all messages so far were sent.
         sending = {"status": CampaignStatus.SENDING, "updated_at": now, "finished_at": None}
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**sending))
     if entry.campaign_status is not CampaignStatus.CANCELLED:

@@ -23,7 +23,7 @@ BATCH_SIZE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RetriedMessages:
-    """How many failed messages are sent again. Those to suppressed addresses are not, and stay failed."""
+    """How many failed messages are sent again, and how many stay failed because their address is suppressed."""
 
     retried: int
     bounced: int  # not retried: the address is suppressed because it bounced

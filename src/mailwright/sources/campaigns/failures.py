@@ -1,4 +1,4 @@
-"""What an operator does about the messages of a campaign that failed or are in doubt."""
+"""The actions of an operator for the messages of a campaign that failed or are in doubt."""
 
 from mailwright.domain.campaign import CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock
@@ -19,7 +19,7 @@ class CampaignFailures:
         self._changes = CampaignChanges(clock)
 
     async def retry_failed(self, actor: Actor, campaign_id: str) -> tuple[Campaign, RetriedMessages]:
-        """Give the failed messages all their attempts again, except those to addresses that are suppressed by now."""
+        """Retry the failed messages with all their attempts, except those to addresses that are now suppressed."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
             found = await failure_actions.requeue_failed(tx, (await entry_of(tx, campaign)).lane, self._clock.now())
@@ -37,7 +37,7 @@ class CampaignFailures:
             lane = (await entry_of(tx, campaign)).lane
             count = await failure_actions.resolve_in_doubt(tx, lane, resolution, self._clock.now())
             if campaign.status is CampaignStatus.SENDING:
-                await update_entry(tx, campaign.key, completed_at=None)  # It is complete when the resends are sent.
+                await update_entry(tx, campaign.key, completed_at=None)  # It is complete again after the resends.
             await self._changes.record(
                 tx, actor, CampaignAction.RESOLVE_IN_DOUBT, campaign, messages=count, **{"as": resolution}
             )

@@ -1,4 +1,4 @@
-"""Forecast when each queued campaign starts and finishes, and which limit defers it when.
+"""Forecast when each queued campaign starts and finishes, and at which times limits defer it.
 
 The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
@@ -55,7 +55,7 @@ class Forecast:
     looked_until: Instant
     rate: float  # messages per second without any limit
     is_rate_measured: bool
-    workers: int  # how many are running; without one, the times apply if one starts now
+    workers: int  # the number of running workers; if it is 0, the times assume that one starts now
     campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[ForecastAssumption, ...]
 
@@ -105,7 +105,7 @@ async def forecast(
 async def _full_rate(
     database: Database, queue: Sequence[QueuedCampaign], now: Instant, measured: float | None, workers: int
 ) -> tuple[float, ForecastAssumption | None]:
-    """Return the rate without limits: as measured now, else as in the past, else assumed.
+    """Return the rate without limits: the rate measured now, else a past rate, else an assumed one.
 
     While a limit slows sending down, the measured rate says nothing about the rate without it.
     """
@@ -152,7 +152,7 @@ async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits,
 def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
     not_enqueued, ab_test = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
-    is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is
+    is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is held
     is_deferred = row.deferred_until is not None and not is_held
     return QueuedCampaign(
         campaign_id=row.campaign_id,
@@ -196,7 +196,7 @@ def _not_enqueued(row: Any, unsent: int) -> tuple[int, AbTestPhase | None]:
 
 
 def _in_sender_zone(level: LimitLevel) -> LimitLevel:
-    """Leave the recipients' time zones to the groups of recipients."""
+    """Return the level without recipients' time zones, which the groups of recipients simulate."""
     return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 

@@ -89,7 +89,7 @@ class ForecastGroup:
 
 @dataclass(frozen=True, slots=True)
 class ForecastSegment:
-    """A time in which a campaign sends freely (no `reason`), waits (none `sent`), or is slowed down by the reason."""
+    """A period in which a campaign sends freely (no `reason`), waits (`sent` is 0), or is slowed by the reason."""
 
     begins_at: Instant
     ends_at: Instant
@@ -108,7 +108,7 @@ class CampaignForecast:
     starts_at: Instant | None
     finishes_at: Instant | None
     segments: tuple[ForecastSegment, ...]
-    has_begun: bool = False  # so `starts_at` is when it resumes
+    has_begun: bool = False  # if true, `starts_at` is when it resumes
 
     @property
     def blocker(self) -> str | None:

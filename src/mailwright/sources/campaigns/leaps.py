@@ -1,4 +1,4 @@
-"""Skip the periods of a simulation that must repeat the one before."""
+"""Skip the periods of a simulation that are certain to repeat the previous one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class PeriodLeaps:
         return (*tenants, *sorted(deferrals, key=lambda item: item[0].number))
 
     def _repetitions(self, this: _Period, period: Instant) -> int:
-        """Return how many periods can be skipped before a change that does not repeat, less one."""
+        """Return how many periods can be skipped: one less than there are before a change that does not repeat."""
         queue = self._queue
         if any(queue.now - 2 * period - DAY < change <= queue.now for change in self._offset_changes):
             return 0  # one of the two compared periods is before the change

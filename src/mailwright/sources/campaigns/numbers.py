@@ -1,4 +1,4 @@
-"""The numbers of a campaign, loaded once and in one way for the API, the command line and the dashboard."""
+"""The numbers of a campaign, loaded by one function for the API, the command line and the dashboard."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from mailwright.storage.database import Database, Transaction
 
 @dataclass(frozen=True, slots=True)
 class CampaignResults:
-    """What was reported about the campaign's messages. Each recipient counts once, whatever the number of reports."""
+    """The reports about the campaign's messages. Each recipient counts once, even with several reports."""
 
     delivered: int
     opened: int

@@ -1,4 +1,4 @@
-"""The progress of campaigns, read from the queue. The reason of a deferral is never computed again."""
+"""The progress of campaigns, read from the queue. The reason for a deferral is never recomputed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,12 +112,12 @@ class QueuePosition:
     campaign_status: CampaignStatus
     status: QueueStatus
     defer_reason: str | None
-    deferred_until: Instant | None  # INDEFINITELY: until somebody acts
+    deferred_until: Instant | None  # INDEFINITELY: until a user acts
     is_enqueued: bool
     planned: int
     recipients: int
     announced: str | None = None  # the last state that webhooks were notified of
-    stored_reason: str | None = None  # the reason of the deferral with its detail
+    stored_reason: str | None = None  # the reason for the deferral with its detail
     awaits_recipients: bool = False  # the rest is enqueued after the A/B test, or by another source
 
 
@@ -213,7 +213,7 @@ def _has_ended_enqueueing(position: QueuePosition) -> bool:
 
 
 def end_of_deferral(position: QueuePosition) -> Instant | None:
-    """Return the end of the deferral, or None if only a person ends it."""
+    """Return the end of the deferral, or None if only a user can end it."""
     return None if position.deferred_until == INDEFINITELY else position.deferred_until
 
 
@@ -242,7 +242,7 @@ def _positions(now: Instant) -> Select[Any]:
 
 
 def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePosition:
-    """Build a position. `message_deferral` is what the messages wait for while the campaign itself may be sent."""
+    """Build a position. `message_deferral` is the deferral of the messages while the campaign itself may be sent."""
     reason, until = row.defer_reason, row.deferred_until
     content = CampaignSnapshot.read(row.content)
     if message_deferral is not None:

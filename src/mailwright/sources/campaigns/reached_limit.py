@@ -1,4 +1,4 @@
-"""Find whose limit defers a campaign, and how much of it is used."""
+"""Find the limit that defers a campaign, its owner, and how much of it is used."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,13 +40,13 @@ async def find_reached_limit(
 def find_hours(campaign: Any, levels: Sequence[LimitLevel], now: Instant) -> ReachedLimit | None:
     """Return the working hours that defer the campaign: those that open last, the tenant's before its own."""
     tenant, *own = levels
-    # A campaign without hours of its own inherits the tenant's: changing the campaign's would have no effect.
+    # A campaign without its own hours inherits the tenant's, so only the tenant's can be changed.
     candidates = [tenant, *(own if sets_hours(campaign.limits) else ())]
     limited = [level for level in candidates if not is_always_open(level.limits)]
     if not limited:
         return None
     latest = max(limited, key=lambda level: _opens_at(level, now))
-    # With hours in the recipients' time zones, all may be open in the sender's.
+    # If hours apply in the recipients' time zones, all may be open in the sender's time zone.
     return _reached(campaign, latest if _opens_at(latest, now) else limited[-1], OUTSIDE_HOURS)
 
 

@@ -22,7 +22,7 @@ LIST_UNSENT_ADDRESSES = statement(__package__, "list_unsent_addresses")
 
 # The groups of a larger campaign are estimated from this many recipients.
 _MAX_SAMPLE = 20_000
-# Smaller domains are joined: they finish long before the rest.
+# Smaller domains are joined, because they finish long before the rest.
 _MAX_GROUPS = 50
 
 _Group = tuple[str | None, str | None]  # time zone, and domain if it has a limit

@@ -30,7 +30,7 @@ class Campaign:
     updated_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
-    attachments: tuple[CampaignAttachment, ...] = ()  # not in lists of campaigns
+    attachments: tuple[CampaignAttachment, ...] = ()  # empty in lists of campaigns
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, and for which tenant. A tenant of None is an operator on the console, who may act for all."""
+    """The user who acts, and their tenant. None stands for an operator on the console, who may act for all tenants."""
 
     name: str
     tenant_id: int | None

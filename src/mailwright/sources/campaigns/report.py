@@ -14,7 +14,7 @@ from mailwright.storage.tables import deliveries, messages
 
 PAGE = 5_000
 
-# Exactly the condition of the index of these states: otherwise SQLite does not use it.
+# Must be exactly the condition of the partial index of these states, or SQLite does not use the index.
 _IS_RARE = text("deliveries.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
 
@@ -67,7 +67,7 @@ async def report_page(
 ) -> list[ReportRow]:
     """Return a page in the order of addresses; `after` is the last address of the previous page.
 
-    A `bucket` must be one with most of the recipients, because the others are read and left out.
+    A `bucket` must contain most of the recipients, because the rows of other buckets are read and dropped.
     """
     # A campaign has one message for each address, so an address is a unique position.
     query = _by_address(campaign_key, (after, 2**63 - 1)).limit(limit)
@@ -78,7 +78,7 @@ async def report_page(
 
 
 async def bucket_page(database: Database, lane: int, bucket: Bucket, *, limit: int, after: int = 0) -> list[ReportRow]:
-    """Return a page of a bucket that has an index by lane, which is any but SENT, in the order of creation.
+    """Return a page of a bucket in the order of creation. The bucket needs an index by lane: all but SENT have one.
 
     `after` is the last `key` of the previous page.
     """

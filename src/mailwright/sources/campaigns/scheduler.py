@@ -1,6 +1,6 @@
 """Advance campaigns in the background: enqueue audiences, cancel messages, decide A/B tests, complete campaigns.
 
-Any worker may do it at any time; a step that runs twice has no further effect.
+Any worker may do this at any time, because each step is idempotent.
 """
 
 from dataclasses import dataclass, replace
@@ -91,7 +91,7 @@ class CampaignScheduler:
         return is_scheduled and self._clock.now() - (entry.scheduled_at or 0) > OVERDUE_AFTER
 
     async def _hold(self, overdue: OpenEntry) -> bool:
-        """Let a person decide: content that is a day late may be wrong by now."""
+        """Hold the campaigns until a user decides, because content that is a day late may be outdated."""
         async with self._database.write() as tx:
             entry = await find_entry(tx, overdue.campaign_key, to_change=True)
             if entry is None or entry.campaign_status is not CampaignStatus.READY:
@@ -158,7 +158,7 @@ class CampaignScheduler:
         return True
 
     async def _complete(self, enqueued: OpenEntry) -> bool:
-        """Complete a campaign with nothing left to send. It is sent if no message failed or is in doubt."""
+        """Complete a campaign with nothing left to send. Its status is SENT if no message failed or is in doubt."""
         async with self._database.read() as tx:
             # This runs for every campaign at every tick, so messages are counted only if none is waiting or being sent.
             [moving] = await tx.run(LANE_IS_MOVING, lane=enqueued.lane)

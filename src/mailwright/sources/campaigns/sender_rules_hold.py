@@ -15,7 +15,7 @@ from mailwright.sources.sender_rules import SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lane_deferrals
 
-# How often the rules of a held campaign are checked again.
+# How often the rules are checked again for a campaign on hold.
 RECHECK_EVERY: Final[Instant] = 10 * MINUTE
 
 log = logger(__name__)
@@ -49,7 +49,7 @@ async def hold_if_rules_are_unmet(database: Database, clock: Clock, rules: Sende
 
 
 def _is_undecided(entry: QueueEntry) -> bool:
-    """Return whether a pass begins that nobody has decided about."""
+    """Return whether a pass is about to begin and there is no decision about the rules yet."""
     is_starting = entry.enqueue_ended_at is None and entry.enqueued_to == ""
     return is_starting and entry.content.sender_rules is None and entry.campaign_status in ENQUEUED_STATUSES
 

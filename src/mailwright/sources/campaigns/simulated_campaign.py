@@ -35,7 +35,7 @@ class SimulatedCounters:
         return state_of(window, 0, self.used).opens_at if window.related else window.deferred_until
 
     def exhausted(self, windows: Iterable[LimitWindow], now: Instant) -> Deferral | None:
-        """Return the deferral by the first window without room."""
+        """Return the deferral by the first window that is used up."""
         for window in windows:
             if self.free(window) < EPSILON:
                 return Deferral(max(self.opens_at(window), now + 1), window.reason)
@@ -68,7 +68,7 @@ class SimulatedGroup:
         self.per_second = group.per_second
         self._levels = group.levels
         self._deferral: Deferral | None = None
-        self._changes_at: Instant | None = 0  # when its hours open or close; None: never
+        self._changes_at: Instant | None = 0  # when its hours next open or close; None: never
 
     def deferral(self, now: Instant) -> Deferral | None:
         """Return the deferral until its working hours open; None while they are open."""
@@ -123,7 +123,7 @@ class CampaignRun:
         return [group for group in self.groups if group.remaining > EPSILON and group.deferral(now) is None]
 
     def groups_deferral(self, now: Instant) -> Deferral | None:
-        """Return until when no recipient's working hours are open."""
+        """Return the deferral until the working hours of any recipient open."""
         waiting = [group for group in self.groups if group.remaining > EPSILON]
         deferrals = [deferral for group in waiting if (deferral := group.deferral(now)) is not None]
         if not waiting or len(deferrals) < len(waiting):
@@ -136,7 +136,7 @@ class CampaignRun:
         return None if not caps or None in caps else sum(cap for cap in caps if cap is not None)
 
     def group_rates(self, rate: float, now: Instant) -> list[tuple[SimulatedGroup, float]]:
-        """Divide the campaign's rate between its groups by size; others use what a limited domain leaves."""
+        """Divide the campaign's rate between its groups by size. Other groups use what a limited domain cannot."""
         found: list[tuple[SimulatedGroup, float]] = []
         waiting, left = self.open_groups(now), rate
         while waiting:

@@ -73,14 +73,14 @@ class SimulatedQueue:
                 self.defer(run, run.queued.deferral)
 
     def _count_quota(self, quota: QuotaSnapshot) -> None:
-        """Count what was sent since the report in the periods that were reported."""
+        """Count the messages sent since the quota report in each reported period."""
         [counted] = provider_quota.windows(quota, quota.synced_at)
         used = counted.limit - self.counters.free(counted)
         for window in quota_windows(quota, quota.synced_at):
             self.counters.used[window.name] = used
 
     def windows_of(self, level: LimitLevel) -> CachedWindows:
-        """Cache the windows until one of them ends: computing them in each step would be the largest cost."""
+        """Return the windows, cached until one of them ends, because computing them in each step is slow."""
         known = self._cached.setdefault(level.owner, CachedWindows())
         if self.now >= known.valid_until:
             known.windows = windows(level.limits, level.owner, self.now)
@@ -105,11 +105,11 @@ class SimulatedQueue:
         return self._deferrals[0][0] if self._deferrals else None
 
     def deferred(self) -> list[tuple[Instant, CampaignRun]]:
-        """Return when each deferral ends, and of which campaign."""
+        """Return the end of each deferral, with its campaign."""
         return [(until, run) for until, _, run in self._deferrals]
 
     def skip_to(self, target: Instant, soon: Instant) -> None:
-        """Move the clock, and with it everything that is deferred until `soon` at most."""
+        """Move the clock to `target`, and shift the deferrals that end by `soon` with it."""
         length = target - self.now
         for tenant in self.tenants:
             if self.now < tenant.blocked_until <= soon:
@@ -140,7 +140,7 @@ def quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindo
 
 
 def quota_periods(quota: QuotaSnapshot) -> tuple[QuotaPeriod, ...]:
-    """Return the reported periods; without them, what remains is the rest of a day or of a plan."""
+    """Return the reported periods, or else one period for the remaining quota: a day or a plan."""
     if quota.periods:
         return quota.periods
     return (QuotaPeriod(None if quota.per_day is None else DAY, quota.remaining, quota.per_day or 0),)

@@ -19,14 +19,14 @@ from mailwright.sources.campaigns.leaps import PeriodLeaps
 from mailwright.sources.campaigns.simulated_campaign import EPSILON, CampaignRun, SimulatedCounters
 from mailwright.sources.campaigns.simulated_queue import SimulatedQueue, SimulatedTenant, quota_windows
 
-# Only a queue in which every campaign has limits of its own needs more steps. The forecast ends there.
+# The forecast ends after this many steps. Only a queue in which every campaign has its own limits needs more.
 MAX_STEPS = 200_000
 _MIN_RATE = 0.001  # a rate of 0 would never end
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationConditions:
-    """What applies to the whole queue."""
+    """The conditions that apply to the whole queue."""
 
     now: Instant
     rate: float  # messages per second without any limit of a tenant or campaign
@@ -92,7 +92,7 @@ class _Simulation:
         for run in self.queue.runs:
             run.end(self.queue.now)
 
-    # Which campaigns send now.
+    # Choose the campaigns that send now.
 
     def _choose(self) -> list[_Sending]:
         found = []
@@ -151,7 +151,7 @@ class _Simulation:
         caps = [cap for cap in (run.pace[0], run.group_cap(self.queue.now)) if cap is not None]
         return _Sending(run, tenant.weight, min(caps, default=None), needed, min(closing, default=None))
 
-    # Until the next event.
+    # Advance to the next event.
 
     def _advance(self, sending: Sequence[_Sending]) -> None:
         rates = _divide_rate(sending, self._rate)

@@ -23,7 +23,7 @@ class FrozenCampaign:
     content: CampaignSnapshot
     planned: int
     warnings: tuple[PresendIssue, ...] = ()
-    unmet_rules: tuple[str, ...] = ()  # that the start overrides
+    unmet_rules: tuple[str, ...] = ()  # rules that the start overrides
 
 
 async def freeze(
@@ -94,7 +94,7 @@ async def _store_variant(
 def _payload(
     campaign_id: str, definition: CampaignDefinition, attachments: Sequence[CampaignAttachment]
 ) -> dict[str, Any]:
-    """Return what all messages share. The recipient's own values are read when a message is claimed."""
+    """Return the payload that all messages share. Values of the recipient are read when a message is claimed."""
     payload: dict[str, Any] = {"campaign": campaign_id, "variables": definition.variables}
     if definition.sender is not None:
         payload["from"] = definition.sender

@@ -1,4 +1,4 @@
-"""Statistics of a campaign: what was reported about its messages, and when."""
+"""Statistics of a campaign: the reports about its messages, and their times."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class StatisticsInterval:
 
 @dataclass(frozen=True, slots=True)
 class CampaignStatistics:
-    """`messages` counts by event; a message that was opened twice counts once."""
+    """`messages` is the number of messages by event type; a message that was opened twice counts once."""
 
     messages: Mapping[str, int]
     intervals: tuple[StatisticsInterval, ...]

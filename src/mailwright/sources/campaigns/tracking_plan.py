@@ -1,4 +1,4 @@
-"""What of a campaign will be tracked, and whether its A/B test can be measured."""
+"""Plan the tracking of a campaign, and check that its A/B test can be measured."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +15,7 @@ from mailwright.storage.tables import contacts, lists, tenants
 
 @dataclass(frozen=True, slots=True)
 class TrackingPlan:
-    """How opens and clicks will be recorded. `consenting`: recipients whose own are."""
+    """How opens and clicks will be recorded. `consenting` is the number of recipients who consented."""
 
     mode: TrackingMode
     consenting: int = 0
@@ -26,10 +26,10 @@ class TrackingPlan:
             case TrackingMode.OFF:
                 return "Opens and clicks are not tracked."
             case TrackingMode.ANONYMOUS:
-                return "Opens and clicks are counted without names: links identify no recipient."
+                return "Opens and clicks are counted anonymously: links do not identify recipients."
         people = "recipient" if self.consenting == 1 else "recipients"
         who = f"{self.consenting:,} {people} who consented"
-        return f"Opens and clicks of {who} are tracked. Everyone else gets the email exactly as written."
+        return f"Opens and clicks of {who} are tracked. Emails to everyone else are not tracked."
 
 
 NOT_TRACKED: Final = TrackingPlan(TrackingMode.OFF)
@@ -38,7 +38,7 @@ NOT_TRACKED: Final = TrackingPlan(TrackingMode.OFF)
 async def plan_tracking(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, members: Select[Any], installation: TrackingMode
 ) -> TrackingPlan:
-    """Return what will be tracked if the campaign started now. Of several lists, the widest one counts."""
+    """Return the plan if the campaign started now. If its lists have different modes, the widest mode applies."""
     if installation is TrackingMode.OFF:
         return NOT_TRACKED
     [tenant] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
@@ -57,7 +57,7 @@ async def plan_tracking(
 def check_metric(
     definition: CampaignDefinition, plan: TrackingPlan, rules: SenderRules, planned: int
 ) -> list[CampaignProblem]:
-    """Refuse an A/B test whose winner nobody could measure."""
+    """Refuse an A/B test whose winner could not be measured."""
     ab_test = definition.ab_test
     is_measured = rules.provider_may_report or plan.consenting > 0
     if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0:

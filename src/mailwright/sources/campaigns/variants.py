@@ -49,7 +49,7 @@ class VariantDraft:
     name: str
     texts: Mapping[str, LocalizedContent]
     share: int
-    # The fields of the campaign that have its subject and body.
+    # The request fields of the subject and body, for error messages.
     subject_field: str = "content.subject"
     body_field: str = "content.body"
 
@@ -95,7 +95,7 @@ async def build_drafts(
     bodies: Mapping[str, str | None],
     problems: list[CampaignProblem],
 ) -> list[VariantDraft]:
-    """Return a draft for each variant. A variant without content of its own has the campaign's."""
+    """Return a draft for each variant. A variant without its own content uses the campaign's."""
     base = await _base_content(tx, tenant_id, definition, bodies, problems)
     if not base:
         return []

@@ -1,5 +1,5 @@
--- List the campaigns that are enqueued and not deferred, but none of whose messages is due or being sent: when the
--- first one is due, and why not earlier. The conditions must match the partial indexes.
+-- List the campaigns that are enqueued and not deferred, but none of whose messages is due or being sent, with the time
+-- when the first message is due and the reason. The conditions must match the partial indexes.
 SELECT e.lane, d.claimable_at, COALESCE(d.defer_reason, 'retry_scheduled') AS defer_reason
 FROM queue_entries AS e
 JOIN deliveries AS d ON d.message_key = (

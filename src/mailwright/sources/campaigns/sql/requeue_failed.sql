@@ -1,6 +1,6 @@
--- Requeue a batch of failed messages as if they were just accepted, except those to suppressed addresses: they would be
--- stopped before their next attempt. Their events stay, and a provider that may already have a message stays the only
--- one that may send it. The first condition must match the partial index, which SQLite does not use otherwise.
+-- Requeue a batch of failed messages as if they were just accepted, except those to suppressed addresses, which would
+-- be stopped before their next attempt. The events are kept. If a provider may already have a message, only that provider
+-- may send it again. The first condition must match the partial index, which SQLite does not use otherwise.
 WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
