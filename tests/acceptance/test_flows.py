@@ -129,7 +129,7 @@ async def test_unknown_recipient_fails_before_the_provider(bench: Bench, clock: 
     await bench.drain()
 
     record = await bench.record(message.outbox_id)
-    reason = "There is no such recipient, or it was deleted."
+    reason = "The recipient does not exist or was deleted."
     assert [(event.type, event.metadata) for event in record.events] == [
         (E.RECEIVED, {"attempt": 1}),
         (

@@ -60,11 +60,11 @@ class SenderIdentity:
     public_url: str = ""
     web_view_tokens: WebViewTokens | None = None
     tags_bounces: bool = True
-    domains: SenderDomains = field(default_factory=SenderDomains)  # Only these are signed.
-    tracking: TrackingSettings | None = None  # None: nothing is tracked.
+    domains: SenderDomains = field(default_factory=SenderDomains)  # Only messages from these domains are signed.
+    tracking: TrackingSettings | None = None  # None if nothing is tracked.
 
     def envelope_sender(self, outbox_id: str, sender: str) -> str:
-        """Return the address for bounces. Its message id attributes even a bounce that quotes nothing."""
+        """Return the envelope sender. It contains the message ID, which identifies the message of any bounce."""
         if self.bounce_address is None:
             return sender
         local, _, domain = self.bounce_address.rpartition("@")
@@ -82,7 +82,7 @@ class RecipientLinks:
 
 
 def template_values(payload: Mapping[str, Any], postal_address: str, links: RecipientLinks | None) -> dict[str, Any]:
-    """Return the variables of a template: the message's own and the standard ones."""
+    """Return the values for a template: the message's own variables and the standard variables."""
     values = {
         "name": payload.get("toName") or "",
         "unsubscribe_url": "",
@@ -93,7 +93,7 @@ def template_values(payload: Mapping[str, Any], postal_address: str, links: Reci
         "email": payload["to"],
     }
     if links is not None:
-        # Set last: a contact attribute of the same name must not replace the links of a bulk message.
+        # Set these last, so that a contact attribute of the same name cannot replace the links of a bulk message.
         values["unsubscribe_url"] = links.unsubscribe
         values["preferences_url"] = links.preferences
         values["web_view_url"] = links.web_view
@@ -119,11 +119,11 @@ class Composer:
         self._tracker = MessageTracker(database, identity.tracking)
         self._enclosures = EnclosureCache(database)
         self._enclosed: dict[int, Enclosure] = {}  # The attachments that a campaign's messages share, by message key.
-        self._raw: dict[int, bytes] = {}  # Emails that applications wrote, by message key.
+        self._raw: dict[int, bytes] = {}  # Raw emails that applications composed, by message key.
         self.suppressed_copies: dict[int, set[str]] = {}  # Addresses that get no copy, by message key.
 
     async def load_inputs(self, batch: Sequence[Claimed]) -> None:
-        """Load what `prepare` needs from the database for a whole batch."""
+        """Load the data that `prepare` needs from the database, for a whole batch."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
         await self._tracker.store_links(batch, self._templates)
         for claimed in batch:
@@ -139,7 +139,7 @@ class Composer:
             self.suppressed_copies[claimed.message_key] = suppressed
 
     async def load_raw(self, batch: Sequence[Claimed]) -> None:
-        """Load the emails that applications wrote, shortly before they are built: they can be large."""
+        """Load raw emails shortly before they are needed, because they can be large."""
         wanted: dict[int, list[Claimed]] = {}
         for claimed in batch:
             if claimed.content_digest is not None:
@@ -153,7 +153,7 @@ class Composer:
                     self._raw[claimed.message_key] = content
 
     def forget(self, batch: Iterable[Claimed]) -> None:
-        """Forget the inputs of messages that are given back; they are loaded again after the next claim."""
+        """Drop the loaded inputs of released messages. They are loaded again after the next claim."""
         for claimed in batch:
             self.suppressed_copies.pop(claimed.message_key, None)
             self._enclosed.pop(claimed.message_key, None)
@@ -203,7 +203,7 @@ class Composer:
         return tuple(sorted(wanted - suppressed))
 
     async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
-        """Sign the messages from our domains, in threads: RSA takes milliseconds, and connections must be served."""
+        """Sign messages from our domains in threads, because RSA takes milliseconds and would block the event loop."""
         if self._signer is None:
             return list(batch)
         loop = asyncio.get_running_loop()
@@ -232,7 +232,7 @@ class Composer:
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
         identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
         addressed = RecipientHeaders(shown_to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
-        # Fast path: a template without copies and attachments of its own is one join of prepared pieces.
+        # Fast path: a template message without copies or own attachments is one join of prepared pieces.
         if claimed.template_key is not None and not (shown_cc or payload.get("attachments") or payload.get("subject")):
             content = self._fill_layout(claimed, sender, addressed)
         else:
@@ -256,7 +256,7 @@ class Composer:
         if claimed.is_bulk:
             missing = _missing_list_headers(claimed, sender, content, self._unsubscribe_url(claimed))
             content = b"".join([*missing, content])
-        # The empty envelope sender of an automatic reply stays empty, so that nothing answers it.
+        # Keep the empty envelope sender of an auto-reply, so that no server replies to it.
         given = claimed.payload.get(ENVELOPE_FROM, sender.address)
         envelope = address.deliverable(self._identity.envelope_sender(claimed.outbox_id, given)) if given else ""
         return OutgoingMessage(
@@ -350,13 +350,13 @@ class Composer:
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
-            return claimed.payload.get("unsubscribeUrl")  # Of a notification, which another system manages.
+            return claimed.payload.get("unsubscribeUrl")  # For a notification, another system manages subscriptions.
         token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed), claimed.outbox_id)
 
 
 def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url: str | None) -> Iterator[bytes]:
-    """Yield the headers of bulk email that an application did not write itself."""
+    """Yield the required headers of bulk email that the application's email lacks."""
     given = {field.name for field in parse_raw(content).fields}
     if url is not None and "list-unsubscribe" not in given:
         yield f"{list_unsubscribe(UnsubscribeTargets(url))}\r\n".encode()
@@ -379,7 +379,7 @@ def parse_mailbox(value: Any) -> Mailbox:
 
 
 def _copy_boxes(claimed: Claimed) -> Iterator[list[Mailbox]]:
-    """Yield the Cc and the Bcc recipients. Who is named twice, also as the recipient, gets the message once."""
+    """Yield the Cc and the Bcc recipients, without duplicates and without the recipient in To."""
     seen = {_normal(parse_mailbox(claimed.payload["to"]))}
     for kind in COPIES:
         boxes: dict[str, Mailbox] = {}
@@ -391,7 +391,7 @@ def _copy_boxes(claimed: Claimed) -> Iterator[list[Mailbox]]:
 
 
 def _shown_recipients(claimed: Claimed) -> tuple[Mailbox, tuple[Mailbox, ...], str]:
-    """Return To, Cc and the ID of the whole message, of which this is a copy to one recipient."""
+    """Return To, Cc and the ID of the original message; they differ if this message is a copy to one recipient."""
     copy = claimed.payload["copy"]
     return Mailbox(copy["to"], copy.get("toName")), tuple(map(parse_mailbox, copy.get("cc", ()))), copy["of"]
 
@@ -435,7 +435,7 @@ def _other_tenant(claimed: Claimed) -> str | None:
 def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
     """Return the custom headers, with a List-Id for bulk messages unless the sender set one.
 
-    Messages without a list are listed by their source: recipients can filter mailouts and articles too.
+    For messages without a list, the List-Id contains the source, so that recipients can filter mailouts and articles.
     """
     own: Mapping[str, str] = claimed.payload.get("headers", {})
     if not claimed.is_bulk or any(name.lower() == "list-id" for name in own):

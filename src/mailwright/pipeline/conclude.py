@@ -31,17 +31,18 @@ NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 
 DEFAULT_LIFETIMES = Lifetimes()
-# After this many deferrals only the result of each attempt is recorded: an outage of a day has thousands of probes.
+# After this many deferrals, only the result of each attempt is recorded, because a day's outage has thousands of
+# probes.
 DETAILED_DEFERRALS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class _DeferralTerms:
-    """The times that decide when a deferred message is tried again, and when it is given up."""
+    """The conditions that decide when a deferred message is retried and when it expires."""
 
-    probe_at: Instant | None  # When its provider is tried again, if the circuit breaker is open.
+    probe_at: Instant | None  # When its provider is probed next; None if the circuit breaker is closed.
     lifetime: Instant
-    is_paced: bool  # Whether sending has slowed down to what the provider accepts.
+    is_paced: bool  # Whether sending has slowed down to the learned rate.
 
 
 @dataclass(slots=True)
@@ -80,10 +81,10 @@ def conclude(
 ) -> Outcome:
     """Return the outcome of an attempt.
 
-    `deferred_until` is the retry time of an unavailable provider; at `doubt_until` a message in doubt is decided.
+    `deferred_until` is the retry time of an unavailable provider. At `doubt_until`, a message in doubt is resolved.
     With `fails_over`, another provider may send the message at once if this one certainly did not accept it.
-    `probe_at` is when a provider whose circuit breaker is open is tried again. With `is_paced`, sending has slowed down
-    to what a throttling provider accepts.
+    `probe_at` is the next probe of a provider whose circuit breaker is open. `is_paced` means that sending has slowed
+    down to the rate that a throttling provider accepts.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -121,13 +122,13 @@ def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
     if result.code in FROM_REFUSED and is_chosen:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in NOT_ALLOWED and is_chosen:
-        # The account may not be allowed to send at all. Retries leave time to correct that.
+        # Perhaps the account may not send at all. Retries leave time to correct its permissions.
         return replace(result, kind=ResultKind.RETRYABLE, category=ErrorCategory.TRANSIENT, blames_provider=False)
     return result
 
 
 def _names_only_recipients(ready: ReadyMessage, result: SendResult) -> bool:
-    """Return whether the account (for example in a sandbox) may not send to these recipients."""
+    """Return whether the account may not send to these recipients, for example because it is in a sandbox."""
     named = addresses_in(result.message or "")
     return bool(named) and named <= {recipient.lower() for recipient in ready.outgoing.recipients}
 
@@ -167,7 +168,7 @@ def fail_poisoned(claimed: Claimed, now: Instant) -> Settlement:
 
 
 def repeats_failure(claimed: Claimed, result: SendResult) -> bool:
-    """Return whether the message has failed before and counts its own attempts, so that it proves no outage."""
+    """Return whether the message failed before and its attempts count, so that its failure proves no outage."""
     return claimed.attempts > 0 and result.provider in _policy(claimed).counts_outages_of
 
 
@@ -224,7 +225,7 @@ def _retry_or_defer(
 
 
 def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms) -> Settlement:
-    """Retry a deferred message by the long schedule until its lifetime ends; no attempt is counted."""
+    """Retry a deferred message on the long schedule until it expires. No attempt is counted."""
     claimed = ready.claimed
     since = now if claimed.deferred_since is None else claimed.deferred_since
     retry_until = since + terms.lifetime if claimed.retry_until is None else claimed.retry_until
@@ -261,7 +262,7 @@ def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _Def
 
 
 def _postponement(claimed: Claimed, result: SendResult, now: Instant, terms: _DeferralTerms) -> Instant:
-    """Return how long a deferred message waits. If its provider is down, it is due at the provider's next probe."""
+    """Return the delay of a deferred message. If its provider is down, it lasts until the provider's next probe."""
     delay = DEFERRALS.delay(claimed.outbox_id, claimed.deferrals + 1)
     if result.blames_provider:
         delay = min(delay, LONGEST_OUTAGE_DELAY) if terms.probe_at is None else terms.probe_at - now
@@ -387,8 +388,8 @@ def _retry_event(
 def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant, *, is_paced: bool) -> Instant:
     """Return how long a throttled message waits.
 
-    A message that is throttled again waits longer the older it is, because no attempt is counted, unless it only met
-    the limit of a provider that accepts others.
+    No attempt is counted, so the delay grows with the age of a message that is throttled again. It does not grow if the
+    provider accepts other messages and only limits their rate.
     """
     policy = _policy(claimed)
     is_repeated = claimed.failed_provider == result.provider and not is_paced

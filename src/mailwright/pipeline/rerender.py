@@ -24,7 +24,7 @@ async def render_message(
     tenant_id: int,
     at: Instant,
 ) -> bytes | str:
-    """Return the complete message with its headers, or a sentence that says why it cannot be rendered."""
+    """Return the complete message with its headers, or a sentence with the reason why it cannot be rendered."""
     async with database.read() as tx:
         messages = await load_unclaimed(tx, [outbox_id], tenant_id=tenant_id, now=at)
     if not messages:
@@ -51,7 +51,7 @@ async def render_subjects(
     rendered = {}
     for claimed in messages:
         if claimed.content_digest is not None:
-            continue  # An application wrote the subject, and it is no template.
+            continue  # An application composed the email, so its subject is not a template.
         with contextlib.suppress(InvalidTemplate, KeyError):  # The data was erased, or no longer matches the template.
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
             rendered[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject

@@ -13,15 +13,15 @@ from mailwright.domain.tracking_tokens import TrackingTokens, day_of, link_id_of
 from mailwright.outbox.tracked_links import store_links
 from mailwright.storage.database import Database
 
-# Tokens follow this path.
+# The path of tracked links; the token follows.
 PATH: Final = "/t/"
-# The pages of recipients, whose links are never tracked.
+# The paths of recipients' own pages. Links to them are never tracked.
 OWN_PATHS: Final = ("/unsubscribe", "/resubscribe", "/preferences", "/confirm", "/view/", PATH)
 
 
 @dataclass(frozen=True, slots=True)
 class TrackingSettings:
-    """The tracking of an installation. `mode` is the widest that any message can have."""
+    """The tracking settings of an installation. `mode` is the most permissive mode that any message can have."""
 
     mode: TrackingMode
     tokens: TrackingTokens
@@ -49,24 +49,24 @@ class MessageTracker:
     def __init__(self, database: Database, settings: TrackingSettings | None) -> None:
         self._database = database
         self._settings = settings
-        self._stored: set[tuple[Any, ...]] = set()  # Templates whose links are in the database today.
+        self._stored: set[tuple[Any, ...]] = set()  # Templates whose links were stored today.
         self._stored_on = 0
 
     def mode_of(self, claimed: Claimed) -> TrackingMode:
         return TrackingMode.OFF if self._settings is None else tracking_of(self._settings.mode, claimed)
 
     def recipient(self, claimed: Claimed, mode: TrackingMode) -> TrackedRecipient | None:
-        """Return whom the links of the message name; None in anonymous mode."""
+        """Return the recipient that the tracked links identify; None in anonymous mode."""
         if mode is not TrackingMode.INDIVIDUAL or self._settings is None:
             return None
         return TrackedRecipient(claimed.outbox_id, self._settings.tokens.recipient(claimed.outbox_id))
 
     def layout_key(self, claimed: Claimed, mode: TrackingMode) -> tuple[Any, ...]:
-        """Return what layouts with tracked links differ by. They are made again every day, because links expire."""
+        """Return the cache key of a layout with tracked links. It changes every day, because links expire."""
         return (mode, day_of(claimed.received_at), claimed.campaign_key, claimed.tracking_host, _utm(claimed))
 
     def rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter:
-        """Return what replaces the links of a message. Those in `source` are the same for every recipient."""
+        """Return the link rewriter of a message. The fixed links in `source` are the same for every recipient."""
         settings, day = self._require_settings(), day_of(claimed.received_at)
         tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key)
         targets = self._targets(claimed, source)
@@ -120,7 +120,7 @@ class MessageTracker:
 
     def _require_settings(self) -> TrackingSettings:
         if self._settings is None:
-            raise RuntimeError("Nothing is tracked here.")
+            raise RuntimeError("Tracking is off.")
         return self._settings
 
 

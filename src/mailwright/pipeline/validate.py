@@ -1,4 +1,4 @@
-"""Validate a message with four checks in order; the first that fails ends the message permanently."""
+"""Validate a message with four checks in order. The message fails permanently at the first failed check."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,10 +62,10 @@ def check_recipient(claimed: Claimed) -> ValidationFailure | None:
     """Check that the named recipient exists and that the address is valid and not suppressed."""
     if claimed.recipient_id and (claimed.contact_email is None or claimed.is_contact_deleted):
         return ValidationFailure(
-            ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "There is no such recipient, or it was deleted."
+            ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient does not exist or was deleted."
         )
     if claimed.recipient_id and claimed.contact_email != claimed.to_email:
-        return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient has another address.")
+        return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient's address differs.")
     try:
         local, _ = address.parse(claimed.payload["to"])
     except address.InvalidAddress as error:

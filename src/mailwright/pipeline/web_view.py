@@ -67,7 +67,7 @@ async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any])
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    """Return the payload that the worker would use."""
+    """Return the message's payload in the form that the worker uses for sending."""
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.campaign_key is None or row.attributes is None or not payload:
         return payload

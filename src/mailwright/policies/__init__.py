@@ -1,1 +1,1 @@
-"""Decide when messages may be sent. These are pure functions of limits and a time; callers reserve and defer."""
+"""Decide when messages may be sent, with pure functions of limits and a time. Callers reserve permits and defer."""

@@ -15,8 +15,9 @@ _WORDS = re.compile(r"(?P<rate>[1-9][0-9]{0,8})/s|(?P<at_once>[1-9][0-9]{0,8})c"
 def window(domain: str, rate: int, now: Instant) -> LimitWindow:
     """Return the counter for the next message to this domain.
 
-    Each half second has its own counter, and a limit applies to two consecutive ones: messages sent at the end of a
-    second reduce what may be sent at the start of the next. A backlog, sent at the start of each second, is not slowed.
+    Each half second has its own counter, and the limit applies to the sum of two consecutive counters. Messages sent at
+    the end of a second therefore reduce the number allowed at the start of the next. A backlog, which is sent at the
+    start of each second, is not slowed down.
     """
     half, ends = now // HALF, (now // SECOND + 1) * SECOND
     name = f"mailwright:rate:domain:{domain}"
@@ -64,14 +65,14 @@ def _parse(part: str) -> tuple[str, DomainLimit]:
 class SendSlots:
     """Assigns each deferred message the next free send time of its domain and lane.
 
-    With distinct times, a large backlog for one domain is deferred about once per message instead of again and again.
+    With distinct times, each message of a large backlog for one domain is deferred about once, not repeatedly.
     """
 
     def __init__(self) -> None:
         self._next: dict[tuple[int, str], float] = {}
 
     def take(self, lane: int, domain: str, *, per_second: float, earliest: Instant) -> Instant:
-        """Take the next slot. Each lane has its own slots: a receipt does not wait behind a newsletter."""
+        """Take the next slot. Each lane has its own slots, so that a receipt does not wait behind a newsletter."""
         slot = max(self._next.get((lane, domain), 0), float(earliest))
         self._next[lane, domain] = slot + SECOND / per_second
         return int(slot)

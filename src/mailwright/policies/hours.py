@@ -1,4 +1,4 @@
-"""Working hours: bulk messages wait until they open; transactional messages never wait."""
+"""Working hours: bulk messages are deferred until working hours begin; transactional messages never are."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ from mailwright.domain.clock import DAY, MINUTE, Instant, to_instant
 from mailwright.domain.permits import Deferral, LimitLevel, Limits
 from mailwright.domain.working_hours import WorkingHours, parse_working_hours
 
-# Without working hours, an exhausted daily limit still reopens in the morning and not at midnight.
+# Without working hours, sending after a used-up daily limit resumes at this time instead of midnight.
 DEFAULT_OPENING = time(9)
-# Hours of one weekday that a clock change skips come again after two weeks.
+# If a clock change skips the hours of the only open weekday, the next opening can be two weeks away.
 _SEARCHED_DAYS = 16
 
 
@@ -40,7 +40,7 @@ def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Inst
 
 
 def recipient_outside_hours(levels: Sequence[LimitLevel], zone: str | None, now: Instant) -> Deferral | None:
-    """Return the deferral of one message until working hours in its recipient's zone, or in the sender's if unknown."""
+    """Return the deferral of a message until working hours in its recipient's zone, or in the sender's if unknown."""
     if not any(level.limits.in_recipient_zone for level in levels):
         return None
     known = zone if zone is not None and is_zone(zone) else None
@@ -75,7 +75,7 @@ def next_opening(limits: Limits, now: Instant) -> Instant:
 
 
 def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
-    """Return the date in the tenant's zone and when that day ends. A day has 23 or 25 hours when clocks change."""
+    """Return the date in the tenant's zone and the end of that day, which has 23 or 25 hours when clocks change."""
     date = _local(now, limits).date()
     return date.isoformat(), _instant(datetime.combine(date + timedelta(days=1), time()), limits)
 
@@ -92,7 +92,7 @@ def _is_open(hours: WorkingHours, limits: Limits, now: Instant) -> bool:
 def _next_change(hours: WorkingHours, limits: Limits, now: Instant) -> Instant | None:
     """Return the first time after `now` at which the hours open or close.
 
-    The hours can change only at one of their own times or when clocks change, which may skip or repeat such a time.
+    Working hours open or close only at a configured time or at a clock change, which may skip or repeat such a time.
     """
     was_open = _is_open(hours, limits, now)
     for day in range(_SEARCHED_DAYS):

@@ -1,4 +1,4 @@
-"""Pacing: the rates at which sends may start, as intervals whose slots the ledger assigns."""
+"""Pacing: send rates, expressed as intervals. The ledger assigns the slots of each interval."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,7 +21,7 @@ ONE_AT_A_TIME = DeferReason.ONE_AT_A_TIME.value
 
 # A send may start this much later than its send time; after that it needs a new send time.
 GRACE: Instant = 30
-# Each batch costs a commit, and more batches per second would not be smoother.
+# Maximum number of batches per second. Each batch costs a commit, and more batches would not send more smoothly.
 _MAX_BATCHES = 50
 
 
@@ -32,7 +32,7 @@ def pacing_rules(
     route: str = "",
     throttled: SendRate | None = None,
 ) -> PacingRules | None:
-    """Return the pacing rules of a lane, or None. `provider_rate` is what the providers report to accept per second.
+    """Return the pacing rules of a lane, or None. `provider_rate` is the rate per second that the providers report.
 
     `throttled` is the rate that this worker has learned from throttling.
     """
@@ -63,7 +63,7 @@ def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
 def throttled_rate(per_second: float, worker: str, provider: str) -> SendRate:
     """Return the rate that a worker has learned from throttling. No other worker uses it.
 
-    A slow rate is exact: a send that starts late delays the next one instead of losing its send time.
+    A slow rate is kept exactly: a send that starts late keeps its send time and delays the next send.
     """
     batch_size = ceil(per_second / _MAX_BATCHES)
     interval_us = ceil(batch_size * 1_000_000 / per_second)
@@ -74,11 +74,11 @@ def throttled_rate(per_second: float, worker: str, provider: str) -> SendRate:
 def _per_second(rate: int, name: str, reason: str) -> SendRate:
     """Split a rate into batches so that no second exceeds it, even if each batch starts as late as its grace allows.
 
-    The messages of a batch start within its interval, so one second can touch one batch more than it has intervals.
+    The messages of a batch start within its interval, so one second can overlap one more batch than it has intervals.
     """
     sizes = range(1, rate // _MAX_BATCHES + 2)
     candidates = [(size, min(_MAX_BATCHES, rate // size)) for size in sizes]
-    # The best candidate, so that a higher limit never gives a lower rate.
+    # Choose the candidate with the highest rate, so that a higher limit never results in a lower rate.
     batch_size, intervals = max(
         ((size, batches - (size > 1)) for size, batches in candidates), key=lambda each: each[0] * each[1]
     )

@@ -1,19 +1,19 @@
-"""The providers' quota: what they reported as remaining, less what was sent since."""
+"""The providers' quota: the remainder that they reported, minus the messages sent since the report."""
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, LimitWindow, QuotaSnapshot, RelatedCounter, quota_counter
 
-# An older report is ignored; then only the provider's own rejections limit sending.
+# Reports older than this are ignored. Without a report, only the provider's rejections limit sending.
 TRUSTED: Instant = DAY
 
 
 def windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
-    """Return the window that all tenants share; none without a recent report."""
+    """Return the window that all tenants share; empty if there is no recent report."""
     if quota is None or now >= quota.synced_at + TRUSTED:
         return ()
     ends = quota.synced_at + TRUSTED
     lock_name = quota.lock_name
-    # A worker may briefly still count in the window of the previous sync; those messages are subtracted here.
+    # For a short time, a worker may still count messages in the window of the previous sync. Subtract them here.
     before = (
         () if quota.previous_sync is None else (RelatedCounter(quota_counter(lock_name, quota.previous_sync), ends),)
     )

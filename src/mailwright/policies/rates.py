@@ -20,9 +20,10 @@ _MINUTES_OF_AN_HOUR = HOUR // MINUTE
 def windows(
     limits: Limits, owner: int | str, now: Instant, quota: QuotaSnapshot | None = None
 ) -> tuple[LimitWindow, ...]:
-    """Return the counters for the owner's next message; none if nothing is limited.
+    """Return the counters for the owner's next message; empty if there is no limit.
 
-    Each owner, a tenant or a campaign, has its own counters; all share `quota`. A reserve of the limits is left out.
+    Each owner (a tenant or a campaign) has its own counters; all owners share `quota`. The limits do not include the
+    reserve.
     """
     found = []
     if limits.rate_per_hour is not None:
@@ -55,10 +56,10 @@ def _clock_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
 
 
 def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
-    """Count per minute; the current minute may use what the sixty minutes before it left.
+    """Count per minute. The current minute may use the part of the limit that the sixty minutes before it left.
 
-    Sixty and not fifty-nine: the end of the oldest minute and the start of the current one are less than an hour apart.
-    Future minutes count too, because another worker's clock may be ahead.
+    Fifty-nine would be too few: the end of the sixtieth minute before and the current minute are less than an hour
+    apart. Future minutes count too, because another worker's clock may be ahead.
     """
     minute = now // MINUTE
     lock_name = f"mailwright:rate:sliding:{owner}"

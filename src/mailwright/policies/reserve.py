@@ -1,7 +1,8 @@
 """The reserve: bulk messages leave a part of every limit to transactional messages.
 
 All messages use the same counters. Bulk messages stop before the limit, so that a password reset can always be sent.
-Limits per second need no reserve: the next slot is less than a second away, and transactional messages get it first.
+Limits per second need no reserve, because the next slot is less than a second away and transactional messages get it
+first.
 """
 
 from dataclasses import replace
@@ -10,21 +11,21 @@ from mailwright.domain.permits import LimitWindow, QuotaPeriod, QuotaSnapshot
 
 
 def reserved_part(limit: int, percent: int) -> int:
-    """Return how much of a limit is reserved: at least one permit, but never all of them."""
+    """Return the number of reserved permits of a limit: at least one, but never all."""
     return min(max(0, limit - 1), -(-limit * percent // 100))
 
 
 def keep_reserve(window: LimitWindow, percent: int) -> LimitWindow:
-    """Return the window as bulk messages may use it."""
+    """Return the window for bulk messages, with its limit reduced by the reserve."""
     reserved = reserved_part(window.limit, percent)
     return replace(window, limit=window.limit - reserved, reserved=reserved) if reserved else window
 
 
 def quota_for_bulk(quota: QuotaSnapshot | None, percent: int) -> QuotaSnapshot | None:
-    """Return the quota as bulk messages may use it.
+    """Return the quota for bulk messages, reduced by the reserve.
 
-    The reserve is a part of the hourly or daily quota, if that is known: a part of the remainder would shrink with
-    every sync.
+    The reserve is a share of the hourly or daily quota if that is known, because a share of the remainder would shrink
+    with every sync.
     """
     if quota is None or not percent:
         return quota

@@ -11,7 +11,7 @@ WARM = 10_000_000
 
 
 def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow, ...]:
-    """Return the window of the owner's current day; none without a warm-up or after its end."""
+    """Return the window of the owner's current day; empty if there is no warm-up or it has ended."""
     if limits.warmup_since is None:
         return ()
     day, ends = local_day(limits, now)
