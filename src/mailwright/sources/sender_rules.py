@@ -29,7 +29,7 @@ class SenderRulesDecision(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SenderRules:
     limit: int
-    find_unmet: FindUnmetRules | None = None  # None: no email leaves this machine
+    find_unmet: FindUnmetRules | None = None  # None: the rules do not apply
     postal_address: str | None = None  # from the settings
     tracking: TrackingMode = TrackingMode.OFF  # from the settings
     provider_may_report: bool = True  # whether a provider on the route can report opens and clicks

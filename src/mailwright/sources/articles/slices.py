@@ -137,7 +137,7 @@ class SliceStore:
     async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         try:
             return await self._put_once(actor, tenant_id, wanted)
-        except IntegrityError:  # Another writer added a slice at such a position: the retry changes it.
+        except IntegrityError:  # Another writer added one of these slices: the retry changes it.
             return await self._put_once(actor, tenant_id, wanted)
 
     async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:

@@ -1,4 +1,4 @@
-"""Decide which variant of an A/B test wins: by its results if they are clear, by a setting, or by a person."""
+"""Decide which variant of an A/B test wins: by its results if they are clear, by a setting, or by a user."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _NEGLIGIBLE: Final = 1e-12
 class AbTestState(StrEnum):
     NO_WINNER = "no_winner"  # the variants share the whole audience
     RUNNING = "running"
-    UNDECIDED = "undecided"  # the results are not clear, and a person must choose
+    UNDECIDED = "undecided"  # the results are not clear, and a user must choose
     DECIDED = "decided"
 
 
@@ -117,7 +117,7 @@ def _log_choose(number: int, chosen: int) -> float:
 
 
 async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> None:
-    """Decide the test by its results, or by its setting if they are not clear, or leave it to a person."""
+    """Decide the test by its results, or by its setting if they are not clear, or leave it to a user."""
     results = await variant_results(tx, entry, test.winner_by)
     if (winner := find_winner(results, test.min_confidence)) is not None:
         await decide_winner(tx, entry, now, actor=DECIDED_BY_STATISTICS, name=winner.name)

@@ -47,7 +47,7 @@ class RunningAbTest:
     decides_at: Instant | None = None  # set when the whole test group has its messages
     min_confidence: int = 95  # percent
     if_undecided: str | None = None  # the variant for everyone else if there is no clear result; None: a user chooses
-    is_undecided: bool = False  # the results were not clear at `decides_at`, and a person must choose
+    is_undecided: bool = False  # the results were not clear at `decides_at`, and a user must choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class QueueEntry:
 async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> QueueEntry | None:
     """Return the queue entry of a campaign. `to_change` locks the campaign until the transaction ends."""
     if to_change:
-        # Everyone locks the campaign's row before its entry, so that two transactions cannot deadlock.
+        # Every transaction locks the campaign's row before its entry, so that two of them cannot deadlock.
         await tx.execute(select(campaigns.c.id).where(campaigns.c.id == campaign_key).with_for_update())
     rows = await tx.execute(_entries().where(queue_entries.c.campaign_key == campaign_key))
     return _entry(rows[0]) if rows else None

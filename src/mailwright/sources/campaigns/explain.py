@@ -1,4 +1,4 @@
-"""Explain why a campaign is not sent yet: its state, the reason, until when, what can be done, and the forecast.
+"""Explain why a campaign is not sent yet: its state, the reason and its end, the possible actions, and the forecast.
 
 The result is data without user-facing text. The reason and its end are read from the queue, never computed again.
 """

@@ -27,7 +27,7 @@ class RetriedMessages:
 
     retried: int
     bounced: int  # not retried: the address is suppressed because it bounced
-    suppressed: int  # not retried: the recipient unsubscribed, complained or was suppressed by a person
+    suppressed: int  # not retried: the recipient unsubscribed, complained or was suppressed by a user
 
 
 async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> RetriedMessages:

@@ -22,7 +22,7 @@ OUTSIDE_HOURS = "outside_hours"
 async def find_reached_limit(
     tx: Transaction, campaign: Any, levels: Sequence[LimitLevel], now: Instant
 ) -> ReachedLimit | None:
-    """Return the limit that defers the campaign, its own before its tenant's. None: the limit no longer exists."""
+    """Return the limit that defers the campaign, its own before its tenant's; None if that limit no longer exists."""
     reason: str = campaign.defer_reason
     if reason == OUTSIDE_HOURS:
         return find_hours(campaign, levels, now)

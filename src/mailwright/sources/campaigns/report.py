@@ -1,4 +1,4 @@
-"""The report of a campaign: the bucket of every recipient's message, in the order of addresses or of one bucket."""
+"""The report of a campaign: every recipient's message with its bucket, or the messages of one bucket."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass

@@ -83,7 +83,7 @@ class SimulatedGroup:
 
 
 class CampaignRun:
-    """A simulated campaign: what it does now, since when, and what it did before."""
+    """A simulated campaign, with its current state, the start of that state, and its past segments."""
 
     def __init__(self, number: int, queued: QueuedCampaign, now: Instant) -> None:
         self.number = number
@@ -136,7 +136,7 @@ class CampaignRun:
         return None if not caps or None in caps else sum(cap for cap in caps if cap is not None)
 
     def group_rates(self, rate: float, now: Instant) -> list[tuple[SimulatedGroup, float]]:
-        """Divide the campaign's rate between its groups by size. Other groups use what a limited domain cannot."""
+        """Divide the campaign's rate among its groups by size. The unused share of limited domains goes to others."""
         found: list[tuple[SimulatedGroup, float]] = []
         waiting, left = self.open_groups(now), rate
         while waiting:
@@ -157,7 +157,7 @@ class CampaignRun:
 
     @property
     def until_pause(self) -> float:
-        """Return how many messages it sends before it stops by itself: all, or those of the test group."""
+        """Return how many messages the campaign sends before it stops by itself: all, or those of the test group."""
         return self.remaining if self.after_test is None else max(0.0, self.remaining - self.after_test)
 
     def switch_to(self, reason: str | None, now: Instant) -> None:
@@ -167,7 +167,7 @@ class CampaignRun:
         self._reason = reason
 
     def leap(self, begins: Instant, ends: Instant, sent: float, reason: str | None) -> None:
-        """Record many periods at once, with the limit that it waited for longest as the reason."""
+        """Record many periods at once. The reason is the limit that the campaign waited for longest."""
         self._close(begins)
         before, self.sent = self.sent, self.sent + sent
         self.remaining -= sent

@@ -215,7 +215,7 @@ class _Simulation:
 
 
 def _divide_rate(sending: Sequence[_Sending], rate: float) -> list[float]:
-    """Divide the rate between the tenants by weight. The others share what a limited tenant does not use."""
+    """Divide the rate between the tenants by weight. The unused share of a limited tenant goes to the others."""
     shares = [0.0] * len(sending)
     left, waiting = rate, set(range(len(sending)))
     while waiting:

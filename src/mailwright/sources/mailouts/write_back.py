@@ -208,7 +208,7 @@ class WriteBack:
             return False
         written: dict[str, Any] = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
         if run.fingerprint is not None and page is not None:
-            # This edit is our own: the page counts as changed only if somebody edits it later.
+            # Mailwright made this edit, so the page counts as changed only if it is edited later.
             written["fingerprint"] = f"{run.fingerprint.split()[0]} {page.edited_at}"
         async with self._database.write() as tx:
             await lease.change(tx, **written, error_code=None, error_message=None)

@@ -1,4 +1,4 @@
-"""The tables of a queue. Another program owns them: they are inspected before use and their structure never changes."""
+"""The tables of a queue. Another program owns them, so they are inspected before use and never altered."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Explain refusals of Notion: what is wrong, and how to fix it in Notion."""
+"""Explain Notion's refusals: the problem, and how to fix it in Notion."""
 
 from collections.abc import Mapping
 from typing import Any

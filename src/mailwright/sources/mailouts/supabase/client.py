@@ -49,7 +49,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A row of the table, with the address as somebody typed it."""
+    """A row of the table, with the address as it was typed."""
 
     email: str
     from_name: str | None
