@@ -9,7 +9,7 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import find_address
 from mailwright.storage.database import Database
 
-# How long links may still use an old address after the server moved.
+# How often to check for a new address. Links may use the old address this long after the server moved.
 POLL_SECONDS: Final = 2.0
 
 

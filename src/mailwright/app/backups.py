@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was written. `audit` is None if only the holder of the secret key can read it back."""
+    """A finished backup. `audit` is None if the secret key is not available, so the backup could not be read back."""
 
     file: Path
     size_bytes: int
@@ -49,7 +49,7 @@ async def back_up(
     keep: int | None,
     on_rows: Progress,
 ) -> Backup:
-    """Write a backup while everything runs, read it back and audit the copy. Nothing is left of a failed one."""
+    """Write a backup while all processes run, read it back and audit the copy. Delete the backup if this fails."""
     header = await _header(database, clock.now())
     file = _file(target, header.created_at)
     with _partial_file(file) as partial:
@@ -65,7 +65,7 @@ async def back_up(
 
 
 async def audit_of(file: Path, key: Path | None) -> Audit:
-    """Load a backup into a temporary database and audit that."""
+    """Load a backup into a temporary database and audit it."""
     with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=file.parent) as folder:
         copy = Database(f"sqlite:///{folder}/copy.db")
         try:
@@ -78,7 +78,7 @@ async def audit_of(file: Path, key: Path | None) -> Audit:
 async def load(
     database: Database, file: Path, key: Path | None, finish: Callable[[Connection], object] = lambda connection: None
 ) -> None:
-    """Replace the content of a database in one transaction, which `finish` completes, and upgrade its schema."""
+    """Replace the content of a database in one transaction, call `finish` in it, and upgrade the schema."""
 
     def work(connection: Connection) -> None:
         with opened(file, key) as reader, connection.begin():
@@ -92,7 +92,7 @@ async def load(
         await create_schema(database, revision)
     elif current != revision:
         raise BackupInvalid(
-            f"The backup has the schema revision {revision} and the database {current}. Restore into an empty database."
+            f"The backup has schema revision {revision}; the database has {current}. Restore into an empty database."
         )
     await database.run_sync_ddl(work)
     await upgrade(database)
@@ -111,7 +111,7 @@ def opened(file: Path, key: Path | None) -> Iterator[BackupReader]:
 async def _header(database: Database, now: Instant) -> BackupHeader:
     revision = await known_revision(database)
     if revision is None:
-        raise NotDurable("The database is empty: there is nothing to back up.")
+        raise NotDurable("The database is empty, so there is nothing to back up.")
     return BackupHeader(now, revision, database.dialect, await get_or_create_secret(database, DATABASE_ID))
 
 
@@ -127,7 +127,7 @@ def _output(file: Path, key: Path | None, header: BackupHeader) -> Iterator[Back
             os.fsync(target.fileno())
     except OSError as error:
         reason = error.strerror or error
-        raise NotDurable(f"The backup could not be written ({reason}). Nothing is left of it.") from error
+        raise NotDurable(f"The backup could not be written ({reason}). The partial file was deleted.") from error
 
 
 def _write_images(folder: Path, writer: BackupWriter) -> None:
@@ -138,7 +138,7 @@ def _write_images(folder: Path, writer: BackupWriter) -> None:
 
 @contextmanager
 def _partial_file(file: Path) -> Iterator[Path]:
-    """Yield a file beside the given one that only its owner can read, and delete it unless it was renamed."""
+    """Yield a private temporary file in the same folder, and delete it afterwards unless it was renamed."""
     partial = file.with_name(f".{file.name}.partial")
     try:
         partial.unlink(missing_ok=True)
@@ -152,13 +152,13 @@ def _partial_file(file: Path) -> Iterator[Path]:
 
 
 def _file(target: Path, now: Instant) -> Path:
-    """Return the file to write: the target itself, or a file named by the time if the target is a folder."""
+    """Return the file to write: the target itself, or a file with a timestamp in its name if it is a folder."""
     name = f"mailwright-{datetime.fromtimestamp(now / 1000, UTC):%Y%m%dT%H%M%SZ}{SUFFIX}"
     return target / name if target.is_dir() else target
 
 
 def _rotate(folder: Path, keep: int) -> list[Path]:
-    """Delete all but the newest backups of a folder. Their names sort by time."""
+    """Delete all but the newest `keep` backups of a folder. Their names sort by time."""
     old = sorted(folder.glob(f"mailwright-*{SUFFIX}"))[:-keep]
     for file in old:
         file.unlink()

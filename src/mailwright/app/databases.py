@@ -1,4 +1,4 @@
-"""Open the database of an installation, with the key of the secrets that it stores."""
+"""Open the database of an installation, with the key that encrypts its stored secrets."""
 
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database

@@ -7,8 +7,8 @@ from typing import Any
 
 class Verdict(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # this may be intended, or cannot be determined from this machine
-    PROBLEM = "problem"  # messages wait, are refused or are not trusted
+    WARNING = "warning"  # Possibly intended, or impossible to determine from this machine.
+    PROBLEM = "problem"  # Messages wait, are rejected or are not trusted by receivers.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mailwright.ops.logs import logger
 
-# From the first byte, or from the connection, to the end of the headers.
+# Timeout for the headers, from the connection or the first byte of a request to the end of its headers.
 HEAD_SECONDS: Final = 20.0
 # While a body arrives, at least this many bytes must come in every interval.
 BODY_SECONDS: Final = 20.0
@@ -82,7 +82,7 @@ class TimedHttpProtocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(self.head_seconds, self._refuse, _TIMEOUT, "slow headers")
 
     def _check_body(self) -> None:
-        """Close the connection if the body came too slowly. A route that does not read is not the client's fault."""
+        """Close the connection if the body arrives too slowly, unless the route has stopped reading it."""
         if self._body_bytes < MIN_BODY_BYTES and not self.flow.read_paused:
             self._refuse(_TIMEOUT, "slow body")
             return

@@ -78,7 +78,7 @@ class InboundSource(Protocol):
 async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Clock) -> None:
     """Poll all configured sources until cancelled; return at once if there are none.
 
-    Any number of processes may poll the same source: a repeated event counts once.
+    Any number of processes may poll the same source, because a repeated event counts once.
     """
     async with AsyncExitStack() as closing:
         sources = _make_sources(settings, reports, clock, closing)

@@ -18,7 +18,7 @@ CONCURRENCY = 8
 PORTS = (None, 80, 443)
 REDIRECTS = (301, 302, 303, 307, 308)
 PRIVATE_NETWORK = "it leads into a private network"
-# With these statuses the page exists: it only requires sign-in or blocks robots.
+# With these statuses the page exists, but requires sign-in or blocks robots.
 REACHABLE_STATUSES = (401, 403, 405, 406, 429, 503, 999)
 
 Request = Callable[[str], Awaitable[HttpResponse | Disconnect]]

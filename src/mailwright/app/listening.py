@@ -5,12 +5,12 @@ import socket
 
 from mailwright.domain.errors import ConfigurationInvalid
 
-# Connections that the kernel queues while the event loop is busy.
+# Maximum number of connections that the kernel queues while the event loop is busy.
 BACKLOG = 2_048
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen before anything starts, so that a port in use is reported clearly."""
+    """Open the listening socket before anything else starts, so that a port in use is reported clearly."""
     try:
         return open_socket(host, port)
     except OSError as error:

@@ -41,7 +41,7 @@ from mailwright.storage.database import Database
 IDLE_SECONDS: Final = 1.0
 STATUS_SYNC_INTERVAL: Final = 2 * SECOND
 MAX_PAUSE_SECONDS: Final = 300.0
-# The pause is this many times as long as the previous check, so checks take at most a twentieth of the time.
+# The pause is this many times as long as the previous check, so checks take less than 5 % of the time.
 PAUSE_FACTOR: Final = 20
 
 Names = TypeVar("Names", MailoutColumns, ErrorColumns, NotionStatuses)
@@ -63,7 +63,7 @@ class MailoutService:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         steady: Clock | None = None,
     ) -> None:
-        """`sleep` must wait by the time of `steady`."""
+        """Create the services. `sleep` must use the same clock as `steady`."""
         self.runs = MailoutRuns(database, clock, settings.lock_ttl_seconds * SECOND)
         self.settings = settings
         self._database = database
@@ -221,7 +221,7 @@ async def work_once(service: MailoutService) -> bool:
 
 
 async def drain_mailouts(service: MailoutService) -> None:
-    """Do everything that can be done now for runs and subscriber statuses."""
+    """Process all runs and subscriber statuses that are due now."""
     if service.is_configured:
         await (await service.open()).check_sending()
         while await work_once(service):
@@ -235,7 +235,7 @@ async def drain_mailouts(service: MailoutService) -> None:
 
 
 async def _watch(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> None:
-    """Send the pages whose status asks for it, in one process at a time."""
+    """Send the pages whose status in Notion requests it, in one process at a time."""
     seconds = service.settings.mailout_watch_seconds
 
     async def run_once() -> float:
@@ -261,7 +261,7 @@ async def _sync_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: 
 
 
 async def _has_turn(work: str, interval: Instant, ledger: DatabaseLedger, clock: Clock) -> bool:
-    """Return whether this process is the one that does the work in the current interval."""
+    """Return whether this process has reserved the work for the current interval."""
     number = clock.now() // interval
     ends = (number + 1) * interval
     turn = LimitWindow(f"mailwright:turn:{work}:{number}", 1, ends, f"{work.replace('-', '_')}_turn", ends)
@@ -269,7 +269,7 @@ async def _has_turn(work: str, interval: Instant, ledger: DatabaseLedger, clock:
 
 
 async def _repeat(work: Callable[[], Awaitable[bool]], name: str) -> None:
-    """Repeat the work until cancelled. Failures are logged and retried: sending does not depend on this work."""
+    """Repeat the work until cancelled. Log and retry failures, because sending does not depend on this work."""
 
     async def run_once() -> float:
         began = perf_counter()
@@ -285,12 +285,12 @@ async def _repeat(work: Callable[[], Awaitable[bool]], name: str) -> None:
 
 
 def pause_after(check_seconds: float) -> float:
-    """Return the pause after a check that found nothing, in proportion to how long the check took."""
+    """Return the pause after a check that found nothing, in proportion to the duration of the check."""
     return min(max(IDLE_SECONDS, PAUSE_FACTOR * check_seconds), MAX_PAUSE_SECONDS)
 
 
 def _public_or_notion(notion_url: str) -> Resolve:
-    """Resolve only public addresses and the configured Notion, because page authors choose the fetched URLs."""
+    """Resolve only public addresses and the configured Notion host, because page authors choose the fetched URLs."""
     parts = urlsplit(notion_url)
     known = (parts.hostname, parts.port or (80 if parts.scheme == "http" else 443))
     resolve_public = public_only()

@@ -43,7 +43,7 @@ class Measurement:
     accept_seconds: float
     deliver_seconds: float
     cpu_seconds: float
-    # Mean milliseconds per message: to build it, to begin its attempt, to get the response.
+    # Mean milliseconds per message for building it, beginning its attempt and getting the response.
     building: float
     marking: float
     sending: float
@@ -59,7 +59,7 @@ async def measure(folder: Path, count: int, smtp_url: str | None, report: Report
         delivered = time.perf_counter()
         if (await audit(engine.database)).sent < count:
             why = await explain(engine.database, engine.clock, first, tenant_id=None)
-            raise NothingSent(f"Not all sample messages were sent. The first one: {why.state} ({why.reason}).")
+            raise NothingSent(f"Not all sample messages were sent. State of the first: {why.state} ({why.reason}).")
         steps = await _mean_event_times(engine)
         return Measurement(
             count=count,
@@ -117,7 +117,7 @@ async def _deliver(engine: Engine, count: int, report: ReportProgress) -> None:
 
 
 async def _mean_event_times(engine: Engine) -> dict[str, float]:
-    """Return the mean time of each event type; differences of means give mean durations."""
+    """Return the mean time of each event type. The difference of two means is a mean duration."""
     async with engine.database.read() as tx:
         rows = await tx.execute(
             select(events.c.type, func.avg(events.c.created_at).label("at")).group_by(events.c.type)

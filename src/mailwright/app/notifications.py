@@ -37,8 +37,8 @@ RECORD_SECONDS = 0.1
 MAX_ROWS_PER_CLAIM = 1_000
 # The maximum number of locked rows per worker, because each lock must be renewed while its message waits.
 MAX_LOCKED_ROWS = 5_000
-# After a poll that found nothing to do, pause this many times its duration: thousands of rows that wait for their
-# delivery window must not keep a worker busy. The maximum keeps new rows from waiting long.
+# After a poll that found nothing to do, pause this many times its duration, so that thousands of rows that wait for
+# their delivery window do not keep a worker busy. A maximum pause ensures that new rows do not wait long.
 PAUSE_PER_POLL = 9
 MAX_PAUSE_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 5.0
@@ -55,7 +55,7 @@ def notification_config(settings: Settings) -> NotificationConfig:
 
 @asynccontextmanager
 async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
-    """Open the configured queue. Never create or alter tables of another program."""
+    """Open the configured queue. Never create or alter its tables, which belong to another program."""
     async with open_queue_database(settings, ours) as database:
         if _is_missing(database):
             raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: no file exists at {redacted_url(database)}")
@@ -74,7 +74,7 @@ async def open_notification_service(
 def notification_service_opener(
     settings: Settings, ours: Database, clock: Clock
 ) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
-    """Return a function that opens the service for one request, or None without a configured queue."""
+    """Return a function that opens the service for one request, or None if no queue is configured."""
     if settings.notify_database_url is None:
         return None
     return partial(open_notification_service, settings, ours, clock)
@@ -217,7 +217,7 @@ def _queue_url(settings: Settings) -> str:
 
 
 def _is_same(settings: Settings, ours: Database) -> bool:
-    """Return whether the queue is in our own database. Not possible on SQLite: table names would clash."""
+    """Return whether the queue is in our own database. On SQLite it cannot be, because table names would clash."""
     theirs = parse_url(_queue_url(settings))
     parts = ("host", "port", "database", "query")
     return ours.dialect == "postgresql" and all(getattr(theirs, part) == getattr(ours.url, part) for part in parts)

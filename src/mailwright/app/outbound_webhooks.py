@@ -47,7 +47,7 @@ async def dispatch_due_webhooks(settings: Settings, database: Database, clock: C
 
 
 async def run_webhook_dispatcher(settings: Settings, database: Database, clock: Clock) -> None:
-    """Dispatch until cancelled. Any number of processes may run this: one of them claims each delivery."""
+    """Dispatch until cancelled. Any number of processes may run this, because each delivery is claimed by one."""
     dispatcher = make_webhook_dispatcher(settings, database, clock)
     next_deletion = clock.now()
 

@@ -69,7 +69,7 @@ def providers_of(settings: Settings) -> Mapping[str, int | None]:
 
 
 def verify_providers(settings: Settings) -> None:
-    """Report every missing setting of every provider at once."""
+    """Raise one error with every missing setting of every provider."""
     problems: list[str] = []
     for name in providers_of(settings):
         try:

@@ -1,4 +1,4 @@
-"""Sync the quotas of providers every few minutes, in one process at a time. After a failure the old figures stay."""
+"""Sync the quotas of providers every few minutes, in one process at a time. After a failure, keep the old figures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +20,7 @@ from mailwright.storage.database import Database
 log = logger(__name__)
 
 TICK_SECONDS = 5.0
-# A provider that does not respond in this time is asked again in the next round.
+# Timeout for a provider's response. After a timeout, the next round asks again.
 RESPONSE_SECONDS = 60.0
 NO_QUOTA = "the provider returned no quota; run `mailwright check` for details"
 
@@ -44,7 +44,7 @@ class QuotaSync:
         self._has_synced = False
 
     async def tick(self) -> bool:
-        """Sync if it is time and no other process does it. Return whether there are new figures."""
+        """Sync if a sync is due and no other process does it. Return whether there are new figures."""
         if self._has_synced:
             self._has_synced = False
             await quotas.end_quota_deferrals(self._database)
@@ -109,13 +109,13 @@ async def open_quota_sync(settings: Settings, database: Database, clock: Clock) 
 
 
 def quota_source_names(settings: Settings) -> list[str]:
-    """Return the providers of the route that report a quota. smtp.bz needs an API key for it."""
+    """Return the providers of the route that report a quota. smtp.bz reports it only with an API key."""
     has_quota = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
     return [name for name in providers_of(settings) if has_quota.get(name)]
 
 
 def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
-    """Convert an account quota. Of the account, daily and hourly limits, the lowest remainder counts."""
+    """Convert an account quota. The remainder is the lowest of the account's, the daily and the hourly remainder."""
     left = [
         quota.remaining,
         _left(quota.limit_per_day, quota.sent_today),

@@ -1,4 +1,4 @@
-"""Compare the database with the markers outside it, before and while a process sends."""
+"""Compare the database with markers stored outside of it, before and while a process sends."""
 
 from typing import TYPE_CHECKING
 
@@ -35,11 +35,11 @@ def require_known_file(settings: Settings, database: Database) -> None:
     if mark is not None:
         raise NotDurable(
             f"The database {database.url.database}, last used at {isoformat(mark.at)}, is missing. Restore it from a "
-            "backup or correct MAILWRIGHT_DATABASE_URL. To start with an empty one: `mailwright db upgrade --new`."
+            "backup or correct MAILWRIGHT_DATABASE_URL. To start with an empty one, run `mailwright db upgrade --new`."
         )
 
 
 def forget_missing_file(settings: Settings, database: Database) -> None:
-    """Forget a database that is missing, so that an empty one may take its place."""
+    """Delete the marker of a missing database, so that an empty one may replace it."""
     if is_missing(database):
         FileMarker(settings.state, database.url).forget()

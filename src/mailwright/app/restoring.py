@@ -1,4 +1,4 @@
-"""Restore a backup. Sending is held afterwards, until a person decides about the messages that were due."""
+"""Restore a backup. Afterwards sending is held until an operator decides about the messages that were due."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from mailwright.storage.tables import installation
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did. `kept` is the SQLite file that it replaced."""
+    """The result of a restore. `kept` is the path of the replaced SQLite file."""
 
     created_at: Instant
     audit: Audit
@@ -40,9 +40,9 @@ def header_of(file: Path, key: Path | None) -> BackupHeader:
 
 
 async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | None, verify: bool) -> Restored:
-    """Replace the database with a backup at once: an error or a crash leaves the previous one as it is.
+    """Replace the database with a backup atomically. An error or a crash leaves the previous database unchanged.
 
-    `verify`: load the backup into a temporary database first, and refuse it if its audit fails.
+    If `verify` is true, load the backup into a temporary database first, and refuse it if its audit fails.
     """
     header = header_of(file, key)
     if verify and not (await audit_of(file, key)).ok:
@@ -73,7 +73,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Database]:
 def _hold(header: BackupHeader, clock: Clock) -> SendingHold:
     detail = (
         f"The database was restored from a backup of {isoformat(header.created_at)}. "
-        "Messages sent since then are unknown."
+        "Messages sent since then are not in the database."
     )
     return SendingHold(HoldReason.RESTORED, clock.now(), detail)
 
@@ -83,7 +83,7 @@ async def _require_no_worker(database: Database, clock: Clock) -> None:
         return
     if present := await list_present(database, clock.now()):
         raise NotPossibleNow(
-            f"The worker {present[0].worker} is running. Stop all processes of Mailwright, wait 30 seconds, then "
+            f"The worker {present[0].worker} is running. Stop all Mailwright processes, wait 30 seconds, then "
             "restore again."
         )
 
@@ -95,7 +95,7 @@ def _hold_in(hold: SendingHold, connection: Connection) -> None:
 
 
 async def _replace_file(current: Path, file: Path, key: Path | None, hold: SendingHold) -> Path | None:
-    """Load the backup into a new SQLite file and put it in place. Return where the previous one is kept."""
+    """Load the backup into a new SQLite file and move it into place. Return the path of the replaced file."""
     current.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=current.parent) as folder:
         new = Path(folder) / "new.db"
@@ -109,7 +109,7 @@ async def _replace_file(current: Path, file: Path, key: Path | None, hold: Sendi
 
 
 def _restore_images(folder: Path, file: Path, key: Path | None) -> int:
-    """Write the images that are missing. Their names are digests of their content."""
+    """Write the missing images. Existing files are correct, because their names are digests of their content."""
     count = 0
     with opened(file, key) as reader:
         for image in reader.files():

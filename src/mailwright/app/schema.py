@@ -1,4 +1,4 @@
-"""Make sure at startup that the database has the schema that this version needs."""
+"""Ensure at startup that the database has the schema that this version needs."""
 
 from mailwright.domain.errors import NotDurable
 from mailwright.storage.database import Database

@@ -8,7 +8,7 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.pipeline.compose import parse_mailbox
 
-# The timeout of one lookup. A machine without a network must not wait a minute for the result.
+# The timeout of one lookup. It is short, so that a machine without a network does not wait a minute for the result.
 DNS_SECONDS = 2.0
 
 # Returns the TXT records of a name, or raises `DnsUnavailable`.
@@ -42,7 +42,7 @@ async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> 
         summary = f"{domain} is not a public domain, so SPF, DKIM and DMARC are not checked"
         yield warning("sender", summary, "set MAILWRIGHT_FROM to an address of your domain")
         return
-    # Receivers check SPF of the envelope sender's domain.
+    # Receivers check SPF for the envelope sender's domain.
     envelope = address.domain_of(settings.bounce_address) if settings.bounce_address else domain
     for name, check in (
         ("spf", _spf(envelope, look_up)),
@@ -59,7 +59,7 @@ async def _spf(domain: str, look_up: TxtLookup) -> Finding:
     found = [text for text in await look_up(domain) if text.lower().split(" ")[0] == "v=spf1"]
     if not found:
         missing = TxtRecord(domain, "v=spf1 include:YOUR-PROVIDER -all")
-        return problem("spf", f"{domain} has no SPF record", 'publish TXT "v=spf1 include:… -all" there', missing)
+        return problem("spf", f"{domain} has no SPF record", 'publish a TXT record "v=spf1 include:… -all"', missing)
     if len(found) > 1:
         return problem(
             "spf", f"{domain} has {len(found)} SPF records, so receivers ignore all of them", "keep one of them"

@@ -10,8 +10,9 @@ from mailwright.ops.settings import Settings
 from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import SenderRules
 
-# These providers sign with DKIM themselves.
-_REPORTING: Final = frozenset(["ses", "sendgrid"])  # They can report opens and clicks.
+# Providers that can report opens and clicks.
+_REPORTING: Final = frozenset(["ses", "sendgrid"])
+# Providers that sign with DKIM themselves.
 _SIGNING: Final = frozenset(["ses", "sendgrid", "smtpbz"])
 
 
@@ -47,7 +48,7 @@ def _is_local(name: str, settings: Settings) -> bool:
 
 
 async def _dns_problems(settings: Settings, look_up: TxtLookup) -> tuple[str, ...]:
-    """Return what is missing in DNS. What is unknown counts as missing, except a provider's own DKIM."""
+    """Return the DNS problems of the sender. Unknown records count as missing, except a provider's own DKIM."""
     is_signed = providers_of(settings).keys() <= _SIGNING
     return tuple(
         f"{finding.name.upper()}: {finding.summary}."
@@ -58,7 +59,7 @@ async def _dns_problems(settings: Settings, look_up: TxtLookup) -> tuple[str, ..
 
 
 def _unsubscribe_problems(settings: Settings) -> tuple[str, ...]:
-    """One-click unsubscribe needs an https URL that mailbox providers can reach."""
+    """Check that one-click unsubscribe has an https URL that mailbox providers can reach."""
     parts = urlsplit(settings.unsubscribe_url)
     host = parts.hostname or ""
     if parts.scheme == "https" and not is_loopback(host) and not host.endswith(LOCAL):

@@ -1,4 +1,4 @@
-"""Release sending that was held because the database went back in time."""
+"""Resume sending that was held because the database was restored to an earlier state."""
 
 from sqlalchemy import select, update
 
@@ -13,9 +13,10 @@ _RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
 
 
 async def release_sending(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> tuple[int, int]:
-    """Resume sending; return how many messages were put in doubt and how many campaigns were paused.
+    """Resume sending; return the numbers of messages put in doubt and of campaigns paused.
 
-    With `in-doubt`, campaigns are paused first: their remaining audience may have received them after the backup.
+    With `in-doubt`, campaigns are paused first, because their remaining audience may have received them after the
+    backup was made.
     """
     paused = await _pause_campaigns(database, clock) if due is DueMessages.IN_DOUBT else 0
     return await release_hold(database, clock, actor=actor, due=due), paused

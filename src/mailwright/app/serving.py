@@ -41,8 +41,8 @@ LOOK_AFTER_SECONDS = 60.0
 
 log = logger(__name__)
 
-# The web layer is above this one and cannot be imported here, so the server loads it by an import string.
-# The named function takes the engine and returns the HTTP application.
+# This layer cannot import the web layer above it, so the server loads the web application by this import string. The
+# function takes the engine and returns the HTTP application.
 WEB_APPLICATION = "mailwright.web.app:create_app"
 
 
@@ -61,7 +61,7 @@ class Shutdown:
             loop.add_reader(child.control, self._notice_lost_supervisor, child)
 
     def calls(self, stop: Callable[[], None]) -> None:
-        """Call `stop` at the first signal, or at once if the signal has already come."""
+        """Call `stop` at the first signal, or at once if a signal has already arrived."""
         self._stops.append(stop)
         if self._is_requested:
             stop()
@@ -72,7 +72,7 @@ class Shutdown:
             stop()
 
     def _notice_lost_supervisor(self, child: ChildProcess) -> None:
-        """Nobody would restart, measure or stop this process: it stops like after a signal."""
+        """Shut down as after a signal, because nothing would restart, measure or stop this process."""
         if child.is_supervisor_lost():
             asyncio.get_running_loop().remove_reader(child.control)
             log.error("supervisor_lost", message="Finishing work in progress.")
@@ -93,7 +93,7 @@ async def serve(
     with_worker: bool,
     submission: SubmissionSockets | None = None,
 ) -> None:
-    """Serve until stopped. If the worker fails, the process ends so that its supervisor notices."""
+    """Serve until stopped. If the worker fails, the process ends, so that its supervisor restarts it."""
     create_app = import_from_string(WEB_APPLICATION)
     _log_settings(engine.settings)
     await _log_unsafe_settings(engine)
@@ -125,7 +125,7 @@ async def serve(
 
 
 async def accept_over_smtp(engine: Engine, sockets: SubmissionSockets, shutdown: Shutdown) -> None:
-    """Accept email over SMTP until stopped. Workers of other processes send it."""
+    """Accept email over SMTP until stopped. Workers in other processes send the messages."""
     _capture_library_logs()
     _freeze_loaded_modules()
     _log_settings(engine.settings)
@@ -138,7 +138,7 @@ async def accept_over_smtp(engine: Engine, sockets: SubmissionSockets, shutdown:
 async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
     """Run a worker until stopped; with `drain`, until nothing is due.
 
-    Return True if it stopped because the server's address changed: the caller then opens the engine again, so that
+    Return True if it stopped because the server's address changed. The caller then opens the engine again, so that
     links use the new address.
     """
     _capture_library_logs()
@@ -162,14 +162,14 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
 
 
 async def _checked_guard(engine: Engine) -> RestoreGuard:
-    """Compare the database with its markers before anything is sent."""
+    """Create the restore guard, and compare the database with its markers before anything is sent."""
     guard = make_guard(engine.settings, engine.database, engine.clock, engine.valkey)
     await guard.check()
     return guard
 
 
 def _log_settings(settings: Settings) -> None:
-    """Name variables that have no effect although they look like settings, and report a dry run."""
+    """Log environment variables that look like settings but have no effect, and report a dry run."""
     for unknown in find_unknown_settings(os.environ):
         log.warning("unknown_setting", setting=unknown.name, problem=unknown.problem)
     if settings.dry_run:
@@ -177,7 +177,7 @@ def _log_settings(settings: Settings) -> None:
 
 
 async def _log_unsafe_settings(engine: Engine) -> None:
-    with contextlib.suppress(NotDurable):  # Whatever needs the database reports the outage.
+    with contextlib.suppress(NotDurable):  # The parts that need the database report the outage.
         for name, risk in (await find_unsafe_settings(engine.database)).items():
             log.warning("unsafe_database_setting", setting=name, value="off", risk=risk)
 
@@ -263,7 +263,7 @@ def _configuration(engine: Engine) -> uvicorn.Config:
 
 
 def _freeze_loaded_modules() -> None:
-    """Exclude loaded modules from garbage collection, which took a tenth of the time of accepting a batch."""
+    """Exclude loaded modules from garbage collection, which took a tenth of the time to accept a batch."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Open the SMTP server that the settings ask for."""
+"""Open the SMTP server according to the settings."""
 
 import asyncio
 import os
@@ -23,14 +23,14 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SubmissionSockets:
-    """The sockets for SMTP, each with whether TLS begins with the connection, and the certificate."""
+    """The SMTP sockets, each with a flag for implicit TLS, and the certificate."""
 
     listeners: dict[socket.socket, bool]
     tls: ssl.SSLContext | None
 
 
 def open_submission(settings: Settings) -> SubmissionSockets | None:
-    """Listen before anything starts, so that a port in use is reported clearly; None if SMTP is off."""
+    """Open the sockets before anything starts, so that a port in use is reported clearly; None if SMTP is off."""
     if settings.smtp_listen is None and settings.smtp_listen_tls is None:
         return None
     tls = _certificate(settings)

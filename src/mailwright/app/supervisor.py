@@ -1,4 +1,4 @@
-"""Run several processes of one command: start them, restart those that end, and stop all of them together.
+"""Run several processes of one command: start them, restart each one that ends, and stop all of them together.
 
 The processes coordinate through the database, as separate workers do. The supervisor sends and accepts nothing itself.
 """
@@ -27,9 +27,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # A process that ends is restarted after this pause, which doubles while it keeps ending soon after its start.
 RESTART_SECONDS: Final = exponential(0.5, 30.0)
 STABLE_SECONDS: Final = 60.0
-# If no process runs, and one of them could not start this many times in a row, the supervisor gives up.
+# The supervisor gives up if no process runs and one of them failed to start this many times in a row.
 MAX_FAILED_STARTS: Final = 5
-# Processes that have not ended this long after the time for a graceful shutdown are killed.
+# Processes that have not ended this long after the shutdown grace period are killed.
 KILL_AFTER_GRACE_SECONDS: Final = 10.0
 
 log = logger(__name__)
@@ -37,12 +37,12 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Which processes to run."""
+    """The processes to run."""
 
-    arguments: Sequence[str]  # of `mailwright`
+    arguments: Sequence[str]  # The command line arguments of `mailwright`.
     count: int
     sends: bool = True
-    drains: bool = False  # A process that ends with 0 has finished and is not restarted.
+    drains: bool = False  # A process with exit code 0 has finished and is not restarted.
     listener: socket.socket | None = None
 
 
@@ -91,7 +91,7 @@ class Supervisor:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Start one process first: if it cannot start, its error is reported once."""
+        """Run the processes. Start one first, so that an error at the start is reported only once."""
         for signal_number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signal_number, self._receive, signal_number)
         async with asyncio.TaskGroup() as tasks:
@@ -144,7 +144,7 @@ class Supervisor:
                 env=os.environ | place.environment(self._metrics_folder),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), *([] if listener is None else [listener])],
-                process_group=0,  # Ctrl-C reaches only the supervisor, which passes it on once.
+                process_group=0,  # Ctrl-C then reaches only the supervisor, which forwards it once.
             )
         child = self._children[number] = _Child(number, process, ours)
         if self._is_stopping.is_set():
@@ -194,11 +194,11 @@ class Supervisor:
             child.send(number)
 
     def _note_end(self, child: _Child, code: int) -> None:
-        """Keep the exit code of a process that did not end well. One that was still starting had nothing to finish."""
+        """Keep the exit code of a failed process, unless it was still starting and so had nothing to finish."""
         if code != 0 and child.has_started and self._exit_code == 0:
             self._exit_code = _exit_code(code)
 
 
 def _exit_code(code: int) -> int:
-    """Return the exit code as a shell shows it: 128 and the signal for a process that a signal ended."""
+    """Return the exit code as a shell reports it: 128 plus the signal number if a signal ended the process."""
     return code if code >= 0 else 128 - code

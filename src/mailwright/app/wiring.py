@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 
     from mailwright.content.dkim_key import DkimKey
 
-# How long a provider that reports events may take to report a message in doubt.
+# How long a message in doubt waits for a report from a provider that reports events.
 REPORT_GRACE = 10 * MINUTE
 
 
@@ -104,16 +104,16 @@ REPORT_GRACE = 10 * MINUTE
 class PublicPages:
     """Settings of the pages that recipients open: unsubscribe, preferences, sign-up and archive."""
 
-    # The secret that signs links. None: use the secret that this installation generated and stored.
+    # The secret that signs links. If it is None, the secret that this installation generated and stored is used.
     secret: str | None = field(default=None, repr=False)
     retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # former secrets whose links still work
-    asks_first: bool = False  # an unsubscribe link opens a page with a button instead of unsubscribing at once
+    asks_first: bool = False  # An unsubscribe link opens a confirmation page instead of unsubscribing at once.
     sender: str | None = None  # the name that the pages of the first tenant show
     unsubscribe_url: str | None = None  # replaces the address of our own unsubscribe page
 
     @property
     def configured_secrets(self) -> tuple[str, ...]:
-        """The secrets from the settings: another program may have signed links with them."""
+        """The secrets from the settings, with which another program may have signed links."""
         return (*filter(None, (self.secret,)), *self.retired)
 
 
@@ -131,7 +131,7 @@ class Engine:
     threads: ThreadPoolExecutor
     # Limits from the settings, for tenants and campaigns without limits of their own.
     defaults: DefaultLimits
-    # Sender and links of emails that are only previewed.
+    # The sender and links of previews.
     identity: SenderIdentity
     public_pages: PublicPages
     # Messages and reports.
@@ -158,7 +158,7 @@ class Engine:
     article_runs: ArticleRuns
     mailouts: MailoutService
     mailout_runs: MailoutRuns
-    # Opens the notification queue. None: no queue is configured.
+    # Opens the notification queue; None if no queue is configured.
     open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None
     # Access.
     failed_sign_ins: FailedSignIns
@@ -166,7 +166,7 @@ class Engine:
     users: Users
     sessions: Sessions
     initial_setup: InitialSetup
-    # Reports whether the worker of this process runs. None: workers run in other processes.
+    # Returns whether the worker of this process runs; None if workers run in other processes.
     is_worker_alive: Callable[[], bool] | None = None
 
     @property
@@ -188,12 +188,12 @@ class Engine:
 
     @property
     def admin_password(self) -> str | None:
-        """The password of administrative scripts. None: they cannot sign in."""
+        """The password of administrative scripts; None if they cannot sign in."""
         return secret_text(self.settings.admin_password)
 
     @property
     def mailout_token(self) -> str | None:
-        """The token of `/send-mailout`. None: only administrators can use it."""
+        """The token of `/send-mailout`; None if only administrators can use it."""
         return secret_text(self.settings.mailout_token)
 
     async def double_opt_in(self) -> DoubleOptIn:
@@ -231,7 +231,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
 
 
 def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
-    # Imported here because these modules import this one.
+    # Imported here to avoid an import cycle.
     from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415
 
@@ -289,7 +289,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
 
 
 def _link_secrets(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
-    """Return the configured secret of the recipients' links, and the retired ones."""
+    """Return the configured secret of the recipients' links, and the retired secrets."""
     retired = tuple(secret.get_secret_value() for secret in settings.unsubscribe_retired_secrets)
     return secret_text(settings.unsubscribe_secret), retired
 
@@ -385,7 +385,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     worker_settings = WorkerSettings(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
-        # Run often enough to renew a lock of any length well before it ends.
+        # Run often enough to renew a lease of any length well before it ends.
         maintenance_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         lifetimes=lifetimes(settings),
@@ -418,7 +418,7 @@ def make_signer(settings: Settings) -> DkimSigner | None:
 def dkim_key(settings: Settings) -> "DkimKey | None":
     if settings.dkim_key_file is None or settings.dkim_selector is None:
         return None
-    from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - only for those who sign: see there
+    from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - imported only if a key is configured
 
     domain = settings.dkim_domain or address.domain_of(parse_mailbox(settings.sender).address)
     try:
@@ -469,7 +469,7 @@ def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
 
 
 def sender_domains(settings: Settings) -> SenderDomains:
-    """Return the domains of the configured senders and of DKIM. The default sender names no domain."""
+    """Return the domains of the configured senders and of DKIM. The default sender adds no domain."""
     senders = [parse_mailbox(settings.sender).address, settings.from_email or ""]
     domains = [*map(address.domain_of, senders), settings.dkim_domain or "", *settings.sender_domains]
     return SenderDomains(domain for domain in domains if domain and not domain.endswith("localhost"))
@@ -504,7 +504,7 @@ def default_limits(settings: Settings) -> Limits:
 
 
 def _default_hourly_limit(settings: Settings) -> int | None:
-    """Return the usual hourly limit of the provider if there is only one."""
+    """Return the provider's default hourly limit if the route has only one provider."""
     match list(providers_of(settings)):
         case [only]:
             return DEFAULT_HOURLY_LIMITS.get(only)
@@ -531,7 +531,7 @@ def _valkey_address(settings: Settings) -> None:
 def valkey_client(url: str | None) -> "Redis | None":
     if url is None:
         return None
-    from mailwright.outbox import valkey  # noqa: PLC0415 - only for those who have one: see there
+    from mailwright.outbox import valkey  # noqa: PLC0415 - imported only if Valkey is configured
 
     return valkey.valkey_client(url)
 

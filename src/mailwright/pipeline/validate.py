@@ -65,7 +65,9 @@ def check_recipient(claimed: Claimed) -> ValidationFailure | None:
             ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient does not exist or was deleted."
         )
     if claimed.recipient_id and claimed.contact_email != claimed.to_email:
-        return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient's address differs.")
+        return ValidationFailure(
+            ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient has a different address than the message."
+        )
     try:
         local, _ = address.parse(claimed.payload["to"])
     except address.InvalidAddress as error:
