@@ -17,7 +17,7 @@ from mailwright.storage.tables import api_keys, tenants
 PREFIX = "mw_"
 _RANDOM_BYTES = 32
 
-# How long a key lookup is cached, because a lookup per request would cost more than the rest of the request. A revoked
+# Cache key lookups for this time, because a lookup per request would cost more than the rest of the request. A revoked
 # key stops working at once in the process that revokes it, and after this time in the other processes.
 CACHE_TIME: Instant = SECOND
 # Maximum number of cached keys, far more than one installation has. Unknown keys are never cached.

@@ -42,7 +42,7 @@ class TooManyFailedSignIns(MailwrightError):
 
 @dataclass(frozen=True, slots=True)
 class LockoutPolicy:
-    """The number of failures without a block, and how long each further one blocks: twice as long each time."""
+    """The number of failures without a block. Each further one blocks twice as long, up to `longest_block`."""
 
     free_failures: int
     first_block: Instant
@@ -52,7 +52,7 @@ class LockoutPolicy:
     def block_time(self, failures: int) -> Instant:
         if failures < self.free_failures:
             return 0
-        # The exponent is capped to keep the number small; the result is longer than the longest block anyway.
+        # Cap the exponent, because larger values exceed the longest block anyway.
         return min(self.longest_block, self.first_block << min(failures - self.free_failures, 20))
 
 

@@ -40,7 +40,7 @@ class InitialSetup:
         return token
 
     async def create_admin(self, token: str, login: str, password: str) -> User:
-        """Create the administrator. An unacceptable login or password is reported before the link is used up."""
+        """Create the administrator. If the login or the password is not acceptable, the link stays valid."""
         self._users.check(login, password)
         async with self._database.write() as tx:
             matching = (installation.c.name == _NAME, installation.c.value == token_digest(token))

@@ -366,7 +366,7 @@ class ActiveCampaignResponse(SnakeResponseModel):
 
 
 class ProgressResponse(SnakeResponseModel):
-    """The campaign that is being sent or is next, the number of others in the queue, and why it is deferred."""
+    """The campaign that is being sent or is next, the number of others in the queue, and the reason for a deferral."""
 
     active_campaign: ActiveCampaignResponse | None
     queued_count: int

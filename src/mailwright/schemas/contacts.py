@@ -32,7 +32,7 @@ LegalBasisName = Literal[
 
 
 def legal_basis_record(name: str | None, source: str | None, actor: str) -> LegalBasisRecord | None:
-    """Return the legal basis to record: `none` removes the stored one. Return None, for no change, without a name."""
+    """Return the legal basis to record, where `none` removes the stored one. If `name` is None, change nothing."""
     if name is None:
         return None
     return LegalBasisRecord(parse_legal_basis(name), check_source(source or actor), actor)

@@ -170,7 +170,7 @@ def require_own_origin(request: Request) -> None:
 
 
 def _own_origins(request: Request, engine: Engine) -> set[str]:
-    """Return the configured origin, and that of the Host header if it is an IP address or localhost.
+    """Return the configured origin and, if the Host header is an IP address or localhost, its origin too.
 
     Any other Host could be a name of another site that resolves to this server (DNS rebinding).
     """

@@ -34,7 +34,7 @@ _IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "pattern": caller.KEY_PATTERN},
 }
 
-# Models that routes use without the framework, collected when the routes are defined.
+# Models of routes that handle JSON without the framework, collected when the routes are defined.
 _models: dict[str, type[BaseModel]] = {}
 
 

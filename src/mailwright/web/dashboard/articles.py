@@ -57,7 +57,7 @@ async def show_all(request: Request, engine: EngineDep, visitor: ViewerDep) -> R
     return await page(request, visitor, "articles/list.html", articles=found, latest=latest)
 
 
-# Files. Their paths begin with ~, because no article key does.
+# Import and export of files. Their paths begin with ~, because no article key begins with it.
 
 
 @router.get("/~import")

@@ -40,7 +40,7 @@ def asset(name: str) -> str:
 
 @router.api_route("/assets/{fingerprint}/{name}", methods=["GET", "HEAD"])
 async def serve(fingerprint: str, name: str, request: Request) -> Response:
-    """Serve the current content under any fingerprint; only the current one may be cached forever."""
+    """Serve the current content under any fingerprint. Browsers may cache it forever only under the current one."""
     file = _file(name)
     if file is None:
         return Response(status_code=HTTPStatus.NOT_FOUND)

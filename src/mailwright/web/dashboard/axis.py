@@ -11,7 +11,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 # The length of the axis, in SVG units.
 WIDTH: Final = 1000
 
-# Candidate tick labels, the roundest first. An axis uses those for which it has room.
+# Candidate tick labels, the roundest first. An axis shows the labels that fit.
 _TICK_LABELS: Final = (
     (("1 min", MINUTE), ("10 min", 10 * MINUTE), ("1 h", HOUR), ("6 h", 6 * HOUR), ("1 day", DAY), ("7 days", 7 * DAY)),
     (("5 min", 5 * MINUTE), ("30 min", 30 * MINUTE), ("3 h", 3 * HOUR), ("12 h", 12 * HOUR), ("30 days", 30 * DAY)),

@@ -59,7 +59,7 @@ async def build(request: Request, engine: EngineDep, visitor: EditorDep) -> Resp
         again = fragment(
             request, visitor, "audience/builder.html", **await _choices(engine, visitor), filter_form=filter_form
         )
-        # This event makes the summary load again.
+        # This event reloads the summary.
         again.headers["HX-Trigger"] = "rebuilt"
         return again
     found = await segments.find(engine.database, visitor.tenant_id, form["of"]) if form["of"] else None

@@ -55,7 +55,7 @@ _ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
 
 @dataclass(slots=True)
 class ConditionRow:
-    """One condition, as the fields of the form contain it."""
+    """One condition, as the values of its form fields."""
 
     kind: str = "attribute"
     op: str = ""

@@ -19,7 +19,7 @@ class PublicList:
 
     tenant_id: int
     list: List
-    tenant: str | None  # None for the first tenant, which links do not name
+    tenant: str | None  # None for the first tenant, whose links contain no tenant name
     language: str | None  # the language that the visitor chose
 
     @property
@@ -35,7 +35,7 @@ class PublicList:
 
 
 async def find_public_list(request: Request, engine: Engine, list_key: str) -> PublicList:
-    """Find a public list; a private list does not exist for visitors."""
+    """Find a public list. A private list is reported as not found."""
     name = request.query_params.get("tenant", tenants.DEFAULT)
     try:
         tenant_id = await tenant_named(engine, name)
