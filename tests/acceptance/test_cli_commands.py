@@ -339,7 +339,8 @@ async def test_check_names_settings_that_prevent_a_start(here: Commands) -> None
 async def test_check_warns_of_credentials_without_a_provider(here: Commands, credential: dict[str, str]) -> None:
     checked = (await here.run("check", "--json", **credential)).json
     (warned, _) = [each for each in checked["findings"] if each["name"] == "provider"]
-    assert warned["summary"] == f"email goes to the local mailbox only, although {next(iter(credential))} is set"
+    unused = next(iter(credential))
+    assert warned["summary"] == f"email goes to the local mailbox only, and these credentials are not used: {unused}"
 
 
 async def test_check_reports_whether_a_route_has_a_provider(here: Commands) -> None:

@@ -122,7 +122,7 @@ async def _hold(database: Database, clock: Clock) -> AsyncIterator[Finding]:
     if unknown is not None and clock.now() - unknown.latest < UNKNOWN_SENDS_SHOWN:
         yield warning(
             "sending",
-            f"{unknown.reports:,} reports were about messages that this database does not know, the latest from "
+            f"reports about messages that are not in this database: {unknown.reports:,}, the latest from "
             f"{unknown.source} at {isoformat(unknown.latest)} about {unknown.outbox_id}",
             "if no other installation uses the provider's account, the database may be an older backup",
         )
@@ -173,7 +173,7 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
     if unused:
         yield warning(
             "provider",
-            f"email goes to the local mailbox only, although {', '.join(unused)} is set",
+            f"email goes to the local mailbox only, and these credentials are not used: {', '.join(unused)}",
             "set MAILWRIGHT_PROVIDER to the service that delivers email",
         )
     advice = _advice([probe for _, probe in probes])
