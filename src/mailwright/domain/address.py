@@ -17,9 +17,9 @@ _PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-
 # A whole quoted-string of RFC 5322, also in linear time.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
-# Only ASCII letters are folded: `str.lower` also turns the Kelvin sign into k, which is another mailbox.
+# Only ASCII letters become lower case, because `str.lower` also turns the Kelvin sign into k, a different mailbox.
 _LOWER_ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-# Spaces of Unicode, soft hyphens, zero-width characters, direction marks and byte order marks.
+# Unicode spaces, soft hyphens, zero-width characters, direction marks and byte order marks.
 _BLANK_RANGES = ((0x09, 0x0D), (0x1C, 0x20), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x2064))
 _BLANK = "\x85\xa0\xad\u1680\u3000\ufeff" + "".join(
     chr(code) for first, last in _BLANK_RANGES for code in range(first, last + 1)
@@ -69,7 +69,7 @@ def trim(text: str) -> str:
 
 
 def split_mailbox(text: str) -> tuple[str | None, str]:
-    """Split `Name <address>` or `address` into a display name, or None, and an address that is not checked.
+    """Split `Name <address>` or `address` into a display name (or None) and an address, which is not validated.
 
     Quotes around the whole name are syntax and removed; other quotes belong to the name, as in `ACME "West" <a@b.c>`.
     """
@@ -83,7 +83,7 @@ def split_mailbox(text: str) -> tuple[str | None, str]:
 
 
 def format_mailbox(name: str | None, address: str) -> str:
-    """Return the text that `split_mailbox` splits into the same name and address."""
+    """Format a mailbox so that `split_mailbox` returns the same name and address."""
     if not name:
         return address
     if _QUOTED.fullmatch(name):

@@ -11,14 +11,14 @@ from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, PASSING, SUGG
 
 class BounceKind(StrEnum):
     HARD = "hard"  # The address is permanently invalid and is suppressed.
-    SOFT = "soft"  # The message, the sender or the time was refused; the address may be valid.
+    SOFT = "soft"  # Rejected for the message, the sender or a temporary reason; the address may be valid.
 
 
-# A diagnostic is a few lines long. Longer text adds nothing and costs time to search.
+# Maximum length of a diagnostic text. Real ones have a few lines, and searching longer text takes time.
 MAX_TEXT = 4_000
 
-# Enhanced status codes (RFC 3463, IANA registry), used if the words do not decide. The first matching pattern counts;
-# None: the code says where the failure happened, not what failed.
+# Enhanced status codes (RFC 3463, IANA registry), used if the words do not decide. The first matching pattern counts.
+# None means that the code states where the failure happened, but not its cause.
 _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
     ("5.1.1", BounceKind.HARD),  # no such mailbox
     ("5.1.2", BounceKind.HARD),  # no such domain
@@ -37,7 +37,7 @@ _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
     ("*", BounceKind.SOFT),
 )
 
-# Exceptions for large mailbox providers that use a code in their own way; the text states what they mean.
+# Exceptions for large mailbox providers that use a code with another meaning, recognized by the text.
 _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
     ("5.4.1", r"recipient address rejected: access denied", BounceKind.HARD),  # Exchange Online: not in the directory
     ("5.1.0", r"(?<!sender )(?:address|recipient) rejected", BounceKind.HARD),  # Cisco gateways: not in the directory
@@ -48,7 +48,7 @@ _EXCEPTIONS = tuple(
 )
 _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_STATUS)
 
-# Addresses and host names may contain any word: nospam@full.example.
+# Addresses are removed before the search, because they may contain any word: nospam@full.example.
 _ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1,253}[>\"']?")
 _HOST = re.compile(r"(?<!\S)[^\s\[]{1,255}\[[0-9a-f.:]{2,45}\]")
 
@@ -59,10 +59,10 @@ def classify_bounce(status: str | None, reply_code: int | None, text: str) -> Bo
 
 
 def judge_bounce(status: str | None, reply_code: int | None, text: str) -> BounceKind | None:
-    """Judge a final rejection: explicit words outrank the codes, because many servers use codes carelessly.
+    """Classify a final rejection by its words, then by its codes, because many servers use codes carelessly.
 
-    If the words contradict each other or say nothing, the enhanced status (for example 5.1.1) decides. Returns None for
-    an unexplained rejection.
+    The enhanced status (for example 5.1.1) decides if the words contradict each other or state no reason. Return None
+    if the rejection is unexplained.
     """
     found = _find_phrases(text[:MAX_TEXT])
     by_code = _by_status(status, found.words) if status is not None else _by_reply_code(reply_code)
@@ -78,7 +78,7 @@ def judge_bounce(status: str | None, reply_code: int | None, text: str) -> Bounc
 
 
 def states_reason(text: str) -> bool:
-    """Return whether the text contains explicit words about the reason of a bounce."""
+    """Return whether the text explicitly states the reason for a bounce."""
     found = _find_phrases(text[:MAX_TEXT])
     return found.is_unknown or found.is_closed or found.is_passing or found.is_about_sender
 
@@ -93,14 +93,14 @@ class _Phrases:
     is_about_sender: bool
 
 
-@lru_cache(maxsize=256)  # A report may repeat one text for a thousand recipients.
+@lru_cache(maxsize=256)  # Cached because a report may repeat one text for a thousand recipients.
 def _find_phrases(text: str) -> _Phrases:
     words = " ".join(text.lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
     return _Phrases(words, *(each.search(words) is not None for each in _phrase_patterns()))
 
 
-@cache  # Not at import: compiling takes as long as importing a database driver, and most commands read no bounce.
+@cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.
 def _phrase_patterns() -> list[re.Pattern[str]]:
     return [re.compile("|".join(phrases)) for phrases in (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE, ABOUT_SENDER)]
 

@@ -1,4 +1,4 @@
-"""Phrases of mail servers, by what they state about a bounce.
+"""Phrases of mail servers, grouped by the cause of a bounce that they state.
 
 The texts are in lower case with single blanks, and every email address in them is replaced by the word `address`.
 """
@@ -36,7 +36,7 @@ UNKNOWN_ADDRESS = (
     rf"{_THING} (?:address )?(?:has |have )?moved[,.;:]? (?:to |the |its |his |her |their )*new (?:e-?mail )?address",
     r"moved[,.:]? (?:left )?no (?:forwarding )?address|is not a valid rfc[ -]?\d{1,4} address",
     r"recipient addresses in single label domains",
-    r"null ?-?mx|indicated no smtp service|nxdomain",  # authoritative answers of DNS, unlike "host not found"
+    r"null ?-?mx|indicated no smtp service|nxdomain",  # definite DNS responses, unlike "host not found"
     # German, French, Italian, Spanish and Portuguese.
     r"(?:empf[äa]e?nger|benutzer|adressat|nutzer|postfach|adresse|teilnehmer)\b[^.;]{0,60}(?:unbekannt|ung[üu]e?ltig)",
     r"unbekannte[rn]? (?:empf|benutz|adress|nutz)|existiert nicht|nicht gefunden|nicht vorhanden|nicht bekannt",
@@ -64,7 +64,7 @@ UNKNOWN_ADDRESS = (
     r"không tồn tại|không tìm thấy|tidak (?:ditemukan|dikenal)|ไม่พบ",
 )
 
-# Explicit words about the sender or a limit. They outrank words about an address, which may be the sender's own.
+# Explicit words about the sender or a limit. They outrank words about an address, which may be the sender's address.
 ABOUT_SENDER = (
     r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
     r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
@@ -72,8 +72,8 @@ ABOUT_SENDER = (
     r"(?:too many|max(?:imum)?(?: number of)?) (?:\w{1,12} )?recipients",
 )
 
-# The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a passing
-# reason next to it ("temporarily", "blocked") explains it.
+# The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a temporary
+# reason in the same text ("temporarily", "blocked") outranks it.
 CLOSED = (
     r"(?:host|domain)(?: name|) ?(?:is |)(?:un|not )known|unknown (?:host|domain)|no such (?:domain|host)",
     r"(?:domain|host)(?: name|) (?:was |is |could |)not (?:be |)found|domain \S{1,253} (?:couldn't|could not) be found",
@@ -93,7 +93,7 @@ CLOSED = (
     r"inativ[oa]|nieaktywn|отключен|неактив|停用|已注销|(?:mail receiving|inbounds?) disabled",
 )
 
-# A reason that may pass, or that is about the sender, the message or the server. This counts with any code.
+# A temporary reason, or one about the sender, the message or the server. This counts with any code.
 PASSING = (
     # The sender, its server or its reputation.
     r"black[ -]?list|block[ -]?list|deny[ -]?list|spamhaus|spamcop|\bsorbs\b|\bd?nsbl\b|\brbls?\b|barracudacentral",
@@ -125,10 +125,10 @@ PASSING = (
     r"一杯|容量|已满|已滿|空间不足|용량",
     # The message.
     r"too (?:large|big|long)|(?:message|mail) size|size limit|exceeds? (?:the )?(?:maximum|max)",
-    # The server itself does not know.
+    # The server is not certain.
     r"(?:may|might) (?:not|no longer) (?:exist|be|have)|or (?:you )?(?:may|might) (?:not|be)",
 )
-# Words that suggest such a reason, but also occur by chance. They count only if nothing else says anything.
+# Words that suggest a temporary reason but also occur by chance. They count only if no other phrase matches.
 SUGGESTIVE = (
     r"quota|storage|insufficient|spam|block|polic(?:y|ies)|suspicious|prohibited|content|authenticat|relay access",
     r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence",

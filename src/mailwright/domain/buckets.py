@@ -6,7 +6,7 @@ from typing import Final
 from mailwright.domain.states import MessageGroup, Status
 
 # Error codes of messages that were not sent because the recipient may not or cannot receive them. `sql/count_lane.sql`
-# and `sql/count_by_lane.sql` of the campaigns and `sql/audit.sql` of the outbox name the same codes.
+# and `sql/count_by_lane.sql` of the campaigns and `sql/audit.sql` of the outbox contain the same codes.
 SUPPRESSED_CODES: Final = ("RECIPIENT_SUPPRESSED", "RECIPIENT_NOT_FOUND")
 
 
@@ -51,7 +51,7 @@ def bucket_of(status: str, *, is_claimed: bool, is_bounced: bool, error_code: st
 
 
 def shown_status(status: str, *, is_bounced: bool, error_code: str | None) -> str:
-    """Return the status as people see it: a suppressed recipient is no failure, a bounced email was not delivered."""
+    """Return the displayed status: suppressed and bounced messages are shown as such, not as failed or sent."""
     if status == Status.FAILED and error_code in SUPPRESSED_CODES:
         return MessageGroup.SUPPRESSED
     return MessageGroup.BOUNCED if status == Status.SENT and is_bounced else status

@@ -21,7 +21,7 @@ class QueueStatus(StrEnum):
 
 
 class CampaignAction(StrEnum):
-    """What an operator can do with a campaign. The values appear in the audit log."""
+    """The actions of an operator on a campaign. The values appear in the audit log."""
 
     START = "start"
     PAUSE = "pause"
@@ -62,14 +62,14 @@ ALLOWED_STATUSES = {
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
 }
 
-# Reason codes of lane deferrals. The policies define further ones.
+# Reason codes of lane deferrals. The policies define further codes.
 PAUSED = "paused"
 SCHEDULED = "scheduled"
 SCHEDULE_OVERDUE = "schedule_overdue"
 CANCELLED = "cancelled"
 AWAITING_WINNER = "waits_for_winner"
-# The results of an A/B test do not decide it; a person must choose the winner.
+# The results of an A/B test are not conclusive; a user must choose the winner.
 UNDECIDED = "ab_test_undecided"
 SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are not met
-# The end of a deferral that only a person ends.
+# The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

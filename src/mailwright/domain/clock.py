@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class SteadyClock:
-    """The monotonic clock, for intervals: unaffected by changes of the system clock, with an arbitrary origin."""
+    """The monotonic clock, for durations. Changes of the system clock do not affect it; its origin is arbitrary."""
 
     def now(self) -> Instant:
         return time.monotonic_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""OCD division ids (Open Civic Data) of contacts, in the attribute `ocd_ids`: their syntax."""
+"""The syntax of OCD division IDs (Open Civic Data), which contacts have in the attribute `ocd_ids`."""
 
 import re
 from typing import Any, Final
@@ -18,7 +18,7 @@ def is_division(text: str) -> bool:
 
 
 def division_ids(given: Any) -> tuple[str, ...]:
-    """Return the ids of a list, or of text separated by commas or semicolons."""
+    """Return the IDs in a list, or in a text that separates them by commas or semicolons."""
     if isinstance(given, list):
         return tuple([each for each in given if isinstance(each, str)])
     return tuple(_BETWEEN.split(given.strip())) if isinstance(given, str) else _NO_DIVISIONS

@@ -2,7 +2,7 @@
 
 
 class MailwrightError(Exception):
-    """Something went wrong."""
+    """An unexpected error occurred."""
 
     code = "INTERNAL_ERROR"
 
@@ -57,6 +57,6 @@ class ConfigurationInvalid(MailwrightError):
     code = "CONFIGURATION_INVALID"
 
     def __init__(self, *problems: str) -> None:
-        """Collect all problems, so that they are reported together. Each begins with the name of its setting."""
+        """Collect all problems, so that they are reported together. Each problem begins with the setting's name."""
         super().__init__("\n".join(problems) or None)
         self.problems = problems

@@ -53,7 +53,7 @@ class CampaignState(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What would change the state of a message or campaign."""
+    """The step that would change the state of a message or campaign."""
 
     NOT_NEEDED = "not_needed"  # nothing to do: a running worker continues
     WAIT = "wait"  # nothing to do but wait
@@ -87,28 +87,28 @@ class Remedy(StrEnum):
     RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
     RESOLVE_MESSAGES = "resolve_messages"
     MEET_SENDER_RULES = "meet_sender_rules"
-    RELEASE_SENDING = "release_sending"  # an operator decides about what was due, and sending resumes
+    RELEASE_SENDING = "release_sending"  # an operator decides about the due messages, and sending resumes
 
 
 class LimitScope(StrEnum):
     INSTALLATION = "installation"  # the default limit for tenants without their own
     TENANT = "tenant"
     CAMPAIGN = "campaign"
-    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # for messages only; the campaign's explanation says which of the two
+    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # for messages only; the campaign's explanation states which of the two
     PROVIDER = "provider"
     DOMAIN = "domain"
 
 
 @dataclass(frozen=True, slots=True)
 class ReachedLimit:
-    """The limit that defers sending, whose limit it is, and how much of it is used, if that is known."""
+    """The limit that defers sending, with its owner and, if known, the used part."""
 
     name: str
     scope: LimitScope
     owner: str | None = None  # the name of the tenant, campaign, provider or domain
     used: int | None = None
     allowed: int | None = None
-    reserved: int = 0  # the part of what is allowed that only transactional messages may use
+    reserved: int = 0  # the part of the limit that only transactional messages may use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,9 @@ class Explanation:
 
     computed_at: Instant
     reason: str | None = None  # the code of the rule or the error
-    detail: str | None = None  # the kind of the reason, if there are several
+    detail: str | None = None  # the kind of the reason, if the reason has several kinds
     until: Instant | None = None
-    held_since: Instant | None = None  # since when all sending of the installation is held, if that is the reason
+    held_since: Instant | None = None  # when all sending was put on hold, if that is the reason
     limit: ReachedLimit | None = None
     remedy: Remedy | None = None
     actions: tuple[Action, ...] = ()  # only actions that are possible now
@@ -131,9 +131,9 @@ class MessageExplanation(Explanation):
     state: ExplanationState
     tenant: str
     recipient: str
-    contact_status: str | None = None  # None: the address is not a contact
+    contact_status: str | None = None  # None if the address is not a contact
     is_suppressed: bool = False  # the recipient gets no messages at all
-    bounce: str | None = None  # what was reported after the send: hard_bounce, soft_bounce, bounce or complaint
+    bounce: str | None = None  # the report after the send: hard_bounce, soft_bounce, bounce or complaint
     occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
     provider: str | None = None
     provider_error: str | None = None
@@ -143,10 +143,10 @@ class MessageExplanation(Explanation):
     attempts: int = 0
     max_attempts: int = 0
     claims: int = 0
-    deferrals: int = 0  # how often the receiving side or an outage deferred it
+    deferrals: int = 0  # how often the receiving server or an outage deferred it
     deferred_since: Instant | None = None
-    retry_until: Instant | None = None  # when it fails if it is still deferred
-    ahead: int = 0  # messages of the lane that are due first, counted up to MAX_POSITION + 1
+    retry_until: Instant | None = None  # when it fails if it is still deferred then
+    ahead: int = 0  # messages of the lane that are due earlier, counted up to MAX_POSITION + 1
     will_resend: bool = False  # an unconfirmed message is sent again instead of closed
     campaign: str | None = None
     campaign_ahead: str | None = None

@@ -23,10 +23,10 @@ def uuid7s(now: Instant, count: int, random_bytes: Callable[[int], bytes] = secr
 
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Random bytes for the next ids: a call of the system takes longer than all the rest.
+# The number of IDs for which random bytes are read ahead, because a system call takes longer than the rest.
 _AHEAD = 64
 _random: deque[bytes] = deque()
-# A child process must not use the same bytes as its parent. Windows has no such child processes.
+# A forked child process must not use the same random bytes as its parent. Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.clear)
 
@@ -40,7 +40,7 @@ def _ten_random_bytes(_: int) -> bytes:
         return drawn[:10]
 
 
-# The variant replaces the two upper bits of its digit; the two lower bits stay random.
+# The UUID variant replaces the two upper bits of a hex digit; the two lower bits stay random.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
@@ -49,7 +49,7 @@ def _as_uuid7(head: str, digits: str) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Accept only the canonical spelling, so that an id looks the same in logs, URLs and tables."""
+    """Return whether a text is a UUID in canonical form, so that an ID looks the same in logs, URLs and tables."""
     return _UUID.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Lanes: a lane is the queue of one tenant at one priority; each campaign has a lane of its own.
+"""Lanes: a lane is the queue of one tenant at one priority; each campaign has its own lane.
 
 Lanes with the highest priority are served first. At the same priority, tenants take turns; a tenant's campaigns follow
 one another in the order in which they were started, or in the order that a user gave them.
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-# Bits from the right: the campaign's place in the queue (28 bits, 0 without a campaign), the tenant (24), the priority.
+# Bits of a lane number from the right: the campaign's place in the queue (28 bits, 0 if there is no campaign), the
+# tenant (24 bits), the priority.
 _TENANT_SHIFT = 28
 _PRIORITY_SHIFT = 52
 
@@ -17,8 +18,8 @@ _PRIORITY_SHIFT = 52
 class Lane:
     number: int
     weight: int = 1
-    at_most: int | None = None  # The tenant's limit of messages in flight.
-    place: int = 0  # The campaign's place among those of its tenant, which a user can change.
+    at_most: int | None = None  # The tenant's limit on messages in flight.
+    place: int = 0  # The campaign's place among its tenant's campaigns, which a user can change.
 
     @property
     def tenant_id(self) -> int:
@@ -39,7 +40,7 @@ def priority_of(lane: int) -> int:
 
 
 def place_of(lane: int) -> int:
-    """Return the place of the lane's campaign in the campaign queue; 0 without a campaign."""
+    """Return the place of the lane's campaign in the campaign queue; 0 if the lane has no campaign."""
     return lane & ((1 << _TENANT_SHIFT) - 1)
 
 
@@ -47,8 +48,8 @@ def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tupl
     """Divide `limit` messages among the lanes, highest priority first.
 
     Within a priority every tenant gets its weighted share, and at least one message while any are left. The share comes
-    from the tenant's first lane; its other lanes follow when that one is empty. Lanes after `start_after` come first:
-    if there are more tenants than messages, the next batch continues where the last one ended.
+    from the tenant's first lane; its other lanes follow when the first one is empty. Lanes after `start_after` come
+    first, so that with more tenants than messages, the next batch continues where the last one ended.
     """
     result: list[tuple[Lane, int]] = []
     last_tenant = Lane(start_after).tenant_id

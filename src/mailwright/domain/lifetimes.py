@@ -1,4 +1,4 @@
-"""Lifetimes: how long a message is retried while the receiving side or a provider outage defers it."""
+"""Lifetimes: how long a message is retried while the receiving server or a provider outage defers it."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed, Source
 
-# A message deferred for this long is reported: log, explanation and overview.
+# A message deferred for this long is reported in the log, in its explanation and in the overview.
 DELAYED_AFTER: Instant = 4 * HOUR
 
 LIFETIME_FIELD = "lifetimeMinutes"
@@ -21,14 +21,14 @@ _DURATION = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """The lifetime of a message counts from its first deferral."""
+    """The lifetimes of messages. A lifetime begins at the message's first deferral."""
 
     transactional: Instant = 24 * HOUR
     bulk: Instant = 72 * HOUR
     sources: Mapping[str, Instant] = field(default_factory=dict)
 
     def of(self, claimed: Claimed) -> Instant:
-        """Return the lifetime that the message, its source or its kind sets, in this order."""
+        """Return the lifetime of a message: its own, else the one of its source, else the one of its kind."""
         own = claimed.payload.get(LIFETIME_FIELD)
         if own is not None:
             return int(own) * MINUTE

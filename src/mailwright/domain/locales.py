@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-# The key of the text for recipients whose language has no text of its own.
+# The key of the default text, for recipients whose locale has no text.
 DEFAULT_LOCALE = ""
 
 _LOCALE = re.compile(r"([a-z]{2,3})(?:-([a-z]{4}))?(?:-([a-z]{2}|[0-9]{3}))?", re.ASCII)
@@ -30,5 +30,5 @@ def fallback_locales(locale: str | None) -> list[str]:
 
 
 def best(texts: Mapping[str, Text], locale: str | None) -> Text:
-    """Choose the text for a recipient's locale. The texts include one for the default locale."""
+    """Choose the text for a recipient's locale. The texts must include one for the default locale."""
     return next(texts[name] for name in fallback_locales(locale) if name in texts)

@@ -1,7 +1,7 @@
 """A message as it is accepted, claimed, admitted and settled.
 
-These values are immutable, but not declared frozen: that check would cost more than the rest of their construction, and
-they are created for every message.
+These values are immutable, but not declared frozen. They are created for every message, and a frozen dataclass takes
+more than twice as long to create.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,15 @@ class Source(StrEnum):
 
 # The field of a payload that holds the warnings with which the message was accepted.
 WARNINGS = "warnings"
-# The field of a payload that holds the envelope sender of an email that an application wrote.
+# The field of a payload that holds the envelope sender of a raw email.
 ENVELOPE_FROM = "envelopeFrom"
-# The field of a payload that holds the size of such an email in bytes.
+# The field of a payload that holds the size of a raw email in bytes.
 RAW_BYTES = "rawBytes"
 
 
 @dataclass(slots=True)
 class RawContent:
-    """The bytes of an email that an application wrote, and their SHA-256. All messages of a submission share one."""
+    """The bytes of a raw email and their SHA-256. All messages of a submission share them."""
 
     digest: str
     content: bytes
@@ -54,7 +54,7 @@ class NewMessage:
     request_id: str
     to_email: str  # The normalized address, used for deduplication, suppression and search.
     subject: str
-    payload: Mapping[str, Any]  # The content as the source gave it.
+    payload: Mapping[str, Any]  # The content as the source provided it.
     recipient_id: str | None = None
     external_id: str | None = None
     contact_name: str | None = None
@@ -68,7 +68,7 @@ class NewMessage:
     list_key: str | None = None  # The mailing list of the message; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
-    raw: RawContent | None = None  # None if Mailwright writes the email from the payload.
+    raw: RawContent | None = None  # None if Mailwright builds the email from the payload.
 
 
 @dataclass(slots=True)
@@ -113,13 +113,13 @@ class Claimed:
     received_at: Instant
     tenant_limit: int | None = None  # How many of the tenant's messages may be in flight.
     list_key: str | None = None  # None for transactional messages.
-    only_provider: str | None = None  # This provider may already have the message, so no other may send it.
-    failed_provider: str | None = None  # This provider failed the last time, so another one is tried first.
+    only_provider: str | None = None  # This provider may already have the message, so no other provider may send it.
+    failed_provider: str | None = None  # This provider failed last time, so another provider is tried first.
     recipient_zone: str | None = None  # The recipient's time zone, if known.
-    deferrals: int = 0  # How often the receiving side or an outage deferred the message.
-    deferred_since: Instant | None = None  # The first of these deferrals.
+    deferrals: int = 0  # How often the receiving server or an outage deferred the message.
+    deferred_since: Instant | None = None  # When the first of these deferrals happened.
     retry_until: Instant | None = None  # The end of the lifetime, known since the first of these deferrals.
-    content_digest: str | None = None  # Names the bytes of an email that an application wrote.
+    content_digest: str | None = None  # The key of a raw email's bytes; None if the message is not raw.
     campaign_key: int | None = None
     # The tracking settings of the tenant and the list, and the tenant's host of tracked links; None if not set.
     tenant_tracking: str | None = None
@@ -167,7 +167,7 @@ class Event:
 
 @dataclass(slots=True)
 class Delivered:
-    """The provider accepted the message. As the most common outcome, it holds only the data of its four events."""
+    """The provider accepted the message. This is the most common outcome and holds only the data of its four events."""
 
     claimed: Claimed
     validated_at: Instant
@@ -175,7 +175,7 @@ class Delivered:
     sent_at: Instant
     provider: str
     provider_message_id: str | None
-    note: str | None = None  # A remark of the provider, for example about a rejected copy.
+    note: str | None = None  # The provider's remark, for example about a rejected copy.
     deferred_recipients: tuple[str, ...] = ()  # Recipients of copies that must be retried.
 
     @property
@@ -191,9 +191,9 @@ class Settlement:
     status: Status
     events: tuple[Event, ...]
     completes_attempt: bool  # Whether the attempt counts towards the maximum.
-    due_at: Instant = 0  # When the message is due again, if ever.
+    due_at: Instant = 0  # When the message is due again, if it is.
     defer_reason: str | None = None
-    deferred_at: Instant | None = None  # Set if the receiving side or an outage deferred the message.
+    deferred_at: Instant | None = None  # Set if the receiving server or an outage deferred the message.
     retry_until: Instant | None = None  # The end of the lifetime of a deferred message.
     provider: str | None = None
     provider_message_id: str | None = None
@@ -202,8 +202,8 @@ class Settlement:
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
-    bounce: BounceKind | None = None  # The conclusion from the rejection about the address itself.
-    # The provider that may have the message. No other may send it, and a report from it settles the message.
+    bounce: BounceKind | None = None  # Set if the rejection shows that the address bounces.
+    # Whether `provider` may have the message. Then no other provider may send it, and a report from it settles it.
     may_have_been_sent: bool = False
 
 

@@ -1,11 +1,11 @@
-"""Classify network addresses: public or private, and which of them share a limit."""
+"""Classify network addresses as public or private, and group addresses that share a limit."""
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-# Translates to IPv4 addresses (RFC 6052).
+# The network whose addresses are translated to IPv4 (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Translation inside of a network (RFC 8215), and Teredo, whose servers choose the target.
+# Translation within a local network (RFC 8215), and Teredo, whose servers choose the target.
 _LOCAL_NETWORKS = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
 # The third quarter of an ISATAP address (RFC 5214), without the bit for a global address.
 _ISATAP = 0x00005EFE
@@ -20,7 +20,7 @@ def is_public_address(address: str) -> bool:
 
 
 def is_loopback_address(address: str) -> bool:
-    """Return whether a numeric IP address is this machine itself."""
+    """Return whether a numeric IP address is a loopback address of this machine."""
     ip = _parse_ip(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
@@ -37,7 +37,7 @@ def is_private_host(host: str) -> bool:
 
 
 def is_numeric_or_local(host: str) -> bool:
-    """Return whether a host is an IP address or localhost, so that no DNS server decides where it leads."""
+    """Return whether a host is an IP address or localhost, so that its address does not depend on DNS."""
     if host.rstrip(".").lower() == "localhost":
         return True
     try:

@@ -11,8 +11,8 @@ class OutgoingMessage:
     sender: str  # Envelope sender, which receives bounces.
     recipients: tuple[str, ...]  # Envelope recipients, domains as A-labels.
     content: bytes  # Headers and body; lines end in CRLF; not dot-stuffed.
-    # When the worker's lease on the message ends. A provider that has not started to transmit by then must not start:
-    # another worker may have claimed the message.
+    # When the worker's lease on the message ends. A provider must not start to transmit later, because another worker
+    # may have claimed the message.
     send_before: Instant | None = None
     # True if our MIME writer produced the content: ASCII, every line ends in CRLF, no line begins with a dot. Providers
     # must scan any other content.

@@ -37,7 +37,7 @@ THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate th
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant or a campaign may send, and when. None means no limit."""
+    """The sending limits and working hours of a tenant or a campaign. None means no limit."""
 
     rate_per_second: int | None = None
     rate_per_hour: int | None = None
@@ -52,7 +52,7 @@ class Limits:
     in_recipient_zone: bool = False  # Working hours apply in each recipient's time zone.
     interval_ms: int | None = None  # The minimum time between the starts of two sends, across all workers.
     one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
-    # The part of the hourly and daily limits that bulk messages leave for transactional ones.
+    # The part of the hourly and daily limits that bulk messages leave for transactional messages.
     reserve_percent: int = 0
 
 
@@ -67,7 +67,7 @@ class DomainLimit:
 @dataclass(frozen=True, slots=True)
 class DomainLimits:
     named: Mapping[str, DomainLimit] = field(default_factory=dict)
-    others: DomainLimit | None = None  # The limit of each domain without a limit of its own.
+    others: DomainLimit | None = None  # The limit of each domain that is not listed.
 
     def __bool__(self) -> bool:
         return bool(self.named) or self.others is not None
@@ -84,7 +84,7 @@ class SendRate:
     interval_us: int
     reason: str
     batch_size: int = 1
-    # Only one worker at a time uses an exact rate, because only it knows when its last send really started.
+    # Only one worker at a time uses an exact rate, because no other worker knows when its last send really started.
     is_exact: bool = False
 
     @property
@@ -108,7 +108,7 @@ class LimitLevel:
 
     owner: str
     limits: Limits
-    place: int | None = None  # Of a campaign that was moved in the queue.
+    place: int | None = None  # Set for a campaign that was moved in the queue.
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +129,16 @@ class LimitWindow:
     reason: str
     deferred_until: Instant  # When sending resumes once the window is used up.
     related: tuple[RelatedCounter, ...] = ()
-    # A transaction that sums several counters locks this name first, so that none of them changes meanwhile.
+    # A transaction that sums several counters locks this name first, so that no counter changes meanwhile.
     lock_name: str | None = None
-    # Reserve each permit when its message is sent and not ahead, because unused permits would be missing elsewhere.
+    # Reserve each permit only when its message is sent, because unused permits would be missing elsewhere.
     is_exact: bool = False
     reserved: int = 0  # Permits beyond `limit` that only transactional messages may use.
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaPeriod:
-    """What a route may still send in an hour or a day, and how much after its renewal. A plan (None) has no renewal."""
+    """The remaining quota of a route for an hour or a day, and its size after renewal. A plan (None) is not renewed."""
 
     length: Instant | None
     left: int
@@ -147,10 +147,10 @@ class QuotaPeriod:
 
 @dataclass(frozen=True, slots=True)
 class QuotaSnapshot:
-    """The remaining quota that the providers of a route reported together, and when."""
+    """The total remaining quota that the providers of a route reported, and the time of the report."""
 
     providers: tuple[str, ...]
-    remaining: int  # The reported remainder less the messages that were in flight at that time.
+    remaining: int  # The reported remainder minus the messages that were in flight at that time.
     synced_at: Instant
     sync_every: Instant
     per_day: int | None = None  # The daily quota, if the providers report one.
@@ -174,7 +174,7 @@ def quota_counter(lock_name: str, synced_at: Instant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """A message or lane may not send before a given time. A deferral never counts as an attempt."""
+    """A message or lane may not be sent before a given time. A deferral never counts as an attempt."""
 
     until: Instant
     reason: str

@@ -23,7 +23,7 @@ class ContactVerdict(StrEnum):
 class Report:
     """A report about one message and one recipient. The message is found by its most reliable identifier."""
 
-    key: str  # Identical for every copy of this report and unique otherwise.
+    key: str  # Unique for the report; every copy of it has the same key.
     source: str  # ses, sendgrid, smtp, mailbox
     type: EventType
     at: Instant

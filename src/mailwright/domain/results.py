@@ -9,8 +9,8 @@ from mailwright.domain.clock import Instant
 
 class ErrorCategory(StrEnum):
     PERMANENT = "PERMANENT_ERROR"
-    CONFIGURATION = "CONFIGURATION_ERROR"  # Our setup is wrong: the circuit breaker opens, no attempt is counted.
-    QUOTA = "QUOTA_ERROR"  # The provider throttles us: the message is deferred, no attempt is counted.
+    CONFIGURATION = "CONFIGURATION_ERROR"  # Our settings are wrong. The circuit breaker opens; no attempt is counted.
+    QUOTA = "QUOTA_ERROR"  # The provider throttles us. The message is deferred, and no attempt is counted.
     TRANSIENT = "TRANSIENT_ERROR"
     TIMEOUT = "TIMEOUT_ERROR"
     VALIDATION = "VALIDATION_ERROR"
@@ -20,12 +20,12 @@ class ResultKind(StrEnum):
     SENT = "sent"
     RETRYABLE = "retryable"
     FAILED = "failed"
-    IN_DOUBT = "in_doubt"  # The last byte was sent but no complete response came: the provider may have the message.
+    IN_DOUBT = "in_doubt"  # The provider may have the message: all of it was sent, but no complete response came.
 
 
 @dataclass(slots=True)  # Not frozen, for speed: see domain.message.
 class SendResult:
-    """The result of one attempt in our terms; `original_code` and `message` keep the provider's."""
+    """The result of one attempt in Mailwright's terms; `original_code` and `message` are the provider's."""
 
     kind: ResultKind
     provider: str
@@ -37,14 +37,14 @@ class SendResult:
     retry_after: Instant | None = None  # A duration in milliseconds.
     # The connection or the account failed, not this message. Several such results in a row open the circuit breaker.
     blames_provider: bool = False
-    # The receiving side or an outage defers the message. It is retried until its lifetime ends; no attempt is counted.
+    # The receiving server or an outage defers the message. It is retried until it expires; no attempt is counted.
     is_deferral: bool = False
     # True if the provider cannot have the message: it was rejected, or its last byte was never sent. Only then may
     # another provider send it.
     definitely_not_sent: bool = False
     # Recipients of copies that the receiving server deferred, although it accepted the message for others.
     deferred_recipients: tuple[str, ...] = ()
-    # The conclusion from a rejection about the address itself, if any.
+    # The bounce kind if the rejection is about the address itself.
     bounce: BounceKind | None = None
 
 

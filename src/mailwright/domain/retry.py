@@ -15,9 +15,9 @@ class RetryPolicy:
     name: str
     max_attempts: int
     delays: tuple[Instant, ...]
-    # Providers whose outages count as attempts, because a contract says how often and when to retry.
+    # Providers whose outages count as attempts, because a specification defines how often and when to retry.
     counts_outages_of: tuple[str, ...] = ()
-    # Whether a permanent rejection becomes a dead letter too, because a contract says so.
+    # Whether a permanent rejection also becomes a dead letter, as a specification requires.
     keeps_rejections: bool = False
 
     def delay(self, message_id: str, attempts: int, at_least: Instant | None = None) -> Instant:
@@ -30,17 +30,17 @@ class RetryPolicy:
 
 
 STANDARD = RetryPolicy("standard", 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE))
-# One attempt after each delay.
+# The first attempt, and a retry after each delay.
 ARTICLES = RetryPolicy(
     "articles", 4, (SECOND, 4 * SECOND, 10 * SECOND), counts_outages_of=("sendgrid",), keeps_rejections=True
 )
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
-# An external queue decides when and how often to retry, so this policy never gives up and waits only if the provider
-# asks for it. The last delay is never used for retries; it limits how long a throttled message waits.
+# An external queue decides when and how often to retry, so this policy never gives up, and delays a retry only if the
+# provider requests it. The last delay is never used for retries; it limits the delay of a throttled message.
 OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND))
 
-# The schedule of deferrals: a temporary rejection by the receiving side, or a provider that is down. The last delay
-# repeats until the message's lifetime ends. Greylisting lasts 5 to 15 minutes, so it is over after the fast retries.
+# The schedule for deferrals by the receiving server or because a provider is down. The last delay repeats until the
+# message expires. Greylisting lasts 5 to 15 minutes, so it is over after the first, fast retries.
 DEFERRALS = RetryPolicy("deferrals", 1_000_000, (*STANDARD.delays, 15 * MINUTE, 30 * MINUTE, HOUR))
 
 POLICIES = {policy.name: policy for policy in (STANDARD, ARTICLES, NOTIFICATIONS, OUTSIDE)}

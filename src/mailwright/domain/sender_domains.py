@@ -1,4 +1,4 @@
-"""The domains that an installation sends from. A From address of another domain is foreign."""
+"""The domains that an installation sends from. A From address with any other domain is foreign."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ FOREIGN_FROM = "FOREIGN_FROM"
 
 @dataclass(frozen=True, slots=True)
 class AcceptWarning:
-    """A problem of an accepted message that does not stop it."""
+    """A problem of an accepted message that does not prevent sending it."""
 
     code: str
     detail: str
 
 
 class SenderDomains:
-    """The domains of the configured senders and of DKIM. Without any, no domain is foreign."""
+    """The domains of the configured senders and of DKIM. If there are none, no domain is foreign."""
 
     def __init__(self, domains: Iterable[str] = ()) -> None:
         self._domains = frozenset(domain.lower().rstrip(".") for domain in domains)
 
     def covers(self, domain: str) -> bool:
-        """Return whether the domain is one of these, or a subdomain or parent of one, which DMARC accepts."""
+        """Return whether the domain is one of these domains, or their subdomain or parent, which DMARC accepts too."""
         asked = domain.lower().rstrip(".")
         return not self._domains or any(_is_aligned(asked, own) for own in self._domains)
 

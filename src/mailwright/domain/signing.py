@@ -1,4 +1,4 @@
-"""Sign values for links, and write bytes as text that needs no escaping in a URL."""
+"""Sign values for links, and encode bytes as text that needs no escaping in a URL."""
 
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64

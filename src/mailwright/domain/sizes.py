@@ -1,4 +1,4 @@
-"""Sizes of files as people read them."""
+"""Format file sizes for display."""
 
 
 def size_text(size_bytes: int) -> str:

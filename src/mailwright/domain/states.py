@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The state of a message. A message is in exactly one state at any time; the audit adds up all states."""
+    """The state of a message. A message is in exactly one state at any time; the audit sums all state counts."""
 
     PENDING = "PENDING"
     SENT_ATTEMPT = "SENT_ATTEMPT"
@@ -16,14 +16,14 @@ class Status(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-# States that a worker may claim; the partial indexes of the deliveries table name the same two.
+# States in which a worker may claim a message. The partial indexes of the deliveries table use the same states.
 CLAIMABLE = (Status.PENDING, Status.RETRY_SCHEDULED)
 OPEN = (*CLAIMABLE, Status.SENT_ATTEMPT)
 FINAL = (Status.SENT, Status.FAILED, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
 class MessageGroup(StrEnum):
-    """What people look for beside the states: messages of several states, or some messages of one state."""
+    """Additional filters for messages: messages in several states, or some of the messages in one state."""
 
     QUEUED = "QUEUED"  # waiting for their first or next attempt
     SUPPRESSED = "SUPPRESSED"  # FAILED, because the recipient may not or cannot receive it
@@ -31,7 +31,7 @@ class MessageGroup(StrEnum):
 
 
 class EventType(StrEnum):
-    """Append-only facts: upper case for our own steps with a message, lower case for reports from others."""
+    """Types of events, which are append-only. Upper case: Mailwright's own steps. Lower case: reports from others."""
 
     RECEIVED = "RECEIVED"
     VALIDATED = "VALIDATED"
@@ -74,15 +74,15 @@ class Priority:
 
 
 class OnDoubt(StrEnum):
-    """What to do with a message in doubt."""
+    """The handling of a message in doubt."""
 
-    RESEND = "resend"  # At least once: a duplicate receipt is better than a missing one.
-    HOLD = "hold"  # At most once: a duplicate newsletter is worse than a missing one.
+    RESEND = "resend"  # At-least-once delivery, because a duplicate receipt is better than a missing one.
+    HOLD = "hold"  # At-most-once delivery, because a duplicate newsletter is worse than a missing one.
 
 
 class Resolution(StrEnum):
     """An operator's decision about a message in doubt."""
 
-    SENT = "sent"  # The provider has it.
-    RESEND = "resend"  # Send it again: the provider does not have it, or a duplicate is acceptable.
+    SENT = "sent"  # The provider has the message.
+    RESEND = "resend"  # Send it again, because the provider does not have it or a duplicate is acceptable.
     CLOSE = "close"  # The outcome stays unknown.

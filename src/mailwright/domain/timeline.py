@@ -13,8 +13,8 @@ _SENDING = (EventType.SENT_ATTEMPT, EventType.SENT)
 def order_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Sort events by time.
 
-    Some providers report whole seconds, so an event may seem to precede the send. Such an event is placed right after
-    the send.
+    Some providers report times in whole seconds, so that an event seems to precede the send. Such an event is placed
+    right after the send.
     """
     steps = [event.at for event in events if event.type in _SENDING]
     adjusted = [replace(event, at=_not_before(event, steps)) for event in events]

@@ -1,7 +1,7 @@
 """Tracking modes, and the rule that decides how the opens and clicks of one message are recorded.
 
-The strictest setting wins: installation, tenant, list, and the campaign or message. A level without a setting does not
-restrict. Transactional messages are tracked only if they ask for it, and individuals only with their consent.
+The strictest setting of installation, tenant, list, and campaign or message applies. A level without a setting adds no
+restriction. Transactional messages are tracked only if they request it, and individuals only with their consent.
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ _STRICTNESS: Final = {TrackingMode.OFF: 0, TrackingMode.ANONYMOUS: 1, TrackingMo
 
 
 def parse_mode(value: Any) -> TrackingMode | None:
-    """Read a stored setting. None restricts nothing; a value that is not known is off."""
+    """Parse a stored setting. None adds no restriction; an unknown value turns tracking off."""
     if value is None:
         return None
     try:
@@ -30,22 +30,22 @@ def parse_mode(value: Any) -> TrackingMode | None:
 
 
 def strictest(installation: TrackingMode, *others: TrackingMode | None) -> TrackingMode:
-    """Return the strictest of the settings: each level can only restrict the levels above it."""
+    """Return the strictest of the settings. Each level can only restrict the levels above it further."""
     return min((installation, *(mode for mode in others if mode is not None)), key=_STRICTNESS.__getitem__)
 
 
 def tracking_of(installation: TrackingMode, claimed: Claimed) -> TrackingMode:
-    """Return how this message is tracked. A recipient without consent gets the author's exact bytes."""
+    """Return the tracking mode of this message. Without consent, the recipient gets the author's unchanged links."""
     own = parse_mode(claimed.payload.get("tracking"))
     if own is None and not claimed.is_bulk:
         return TrackingMode.OFF
     mode = strictest(installation, parse_mode(claimed.tenant_tracking), parse_mode(claimed.list_tracking), own)
     if mode is TrackingMode.INDIVIDUAL:
         return mode if claimed.consents_to_tracking and not _has_copies(claimed) else TrackingMode.OFF
-    # Totals belong to a campaign. Without one there is nothing that they could be added to.
+    # Anonymous totals belong to a campaign, so a message without a campaign is not tracked.
     return mode if claimed.campaign_key is not None else TrackingMode.OFF
 
 
 def _has_copies(claimed: Claimed) -> bool:
-    """Return whether others receive the same links: their clicks must not count as the recipient's."""
+    """Return whether others receive copies with the same links; their clicks must not count as the recipient's."""
     return any(claimed.payload.get(kind) for kind in ("cc", "bcc", "copy"))

@@ -1,8 +1,8 @@
 """Signed tokens of tracked links and open pixels.
 
-A token begins with what all recipients share (kind, day, campaign, link), which is signed when a template is laid out.
-The recipient's part follows and is the same for all links of a message, so that a message costs one signature. A link
-with values of the recipient contains its URL instead.
+A token begins with the part that all recipients share (kind, day, campaign, link), which is signed when a template is
+prepared. The recipient's part follows. It is the same for all links of a message, so that each message needs only one
+signature. The token of a link that contains values of the recipient includes the URL instead.
 """
 
 import binascii
@@ -25,8 +25,8 @@ MAX_TOKEN_LENGTH: Final = 4_096
 # Part of the key derivation: changing it invalidates every link that was sent.
 _PURPOSE: Final = b"tokens to track a link"
 _PURPOSE_OF_RECIPIENT: Final = b"tokens to track a recipient"
-# Every part has a multiple of three bytes, so that parts can be joined as text. A signature of 72 bits cannot be
-# guessed over HTTP.
+# The length of every part is a multiple of three bytes, so that the base64 texts of the parts can be joined. A
+# signature of 72 bits cannot be guessed over HTTP.
 _HEAD_BYTES: Final = 9
 _LINK_BYTES: Final = 9
 _SIGNATURE_BYTES: Final = 9
@@ -43,7 +43,7 @@ class TokenKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrackingToken:
-    """What a token says. `outbox_id` is None in anonymous mode; `url` is set if the token contains it."""
+    """The content of a token. `outbox_id` is None in anonymous mode; `url` is set if the token contains the URL."""
 
     kind: TokenKind
     day: int
@@ -58,7 +58,7 @@ def day_of(time: Instant) -> int:
 
 
 def link_id_of(tenant_id: int, url: str) -> str:
-    """Return the id of a link, which depends on nothing but its content."""
+    """Return the ID of a link, which depends only on the tenant and the URL."""
     return encode(sha256(f"{tenant_id}\0{url}".encode()).digest()[:_LINK_BYTES])
 
 

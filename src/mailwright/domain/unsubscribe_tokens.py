@@ -11,13 +11,13 @@ from typing import NamedTuple
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.domain.signing import Signer, decode, encode
 
-# The list key of sources without a list: it stands for all bulk email.
+# The list key of sources without a list. It represents all bulk email.
 GENERAL = "general"
 
-# The tenant that exists from the start. Its links are signed with the secret itself and do not name the tenant.
+# The default tenant. Its links are signed with the secret itself and do not contain the tenant.
 FIRST_TENANT = 1
 
-# Far more than the longest address and list key need; longer text is rejected before any computation.
+# Far longer than the longest address and list key need. Longer texts are rejected before any computation.
 MAX_TOKEN_LENGTH = 4096
 
 _ENCODED = re.compile(r"[A-Za-z0-9_-]+")
@@ -86,9 +86,9 @@ class UnsubscribeTokens:
 
 
 def parse_amazonsender_token(token: str, secrets: Sequence[str]) -> TokenPayload:
-    """Verify a token of AmazonSender: an address and its signature, for links in emails that it has sent.
+    """Verify a token of AmazonSender (an address and its signature), for links in emails that AmazonSender sent.
 
-    It signs the encoded address, and we sign JSON, which is no encoded text: no token is valid in both formats.
+    AmazonSender signs the encoded address, and Mailwright signs JSON, so no token is valid in both formats.
     """
     payload, _, signature = token.partition(".")
     if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or not _ENCODED.fullmatch(payload):
@@ -105,9 +105,9 @@ def parse_amazonsender_token(token: str, secrets: Sequence[str]) -> TokenPayload
 
 
 def unsubscribe_link(page: str, token: str, tenant: str | None = None, message: str | None = None) -> str:
-    """Build the link; it names the tenant unless it is the first one, and the message that contains it.
+    """Build the link. It contains the tenant, unless it is the default tenant, and the message that contains the link.
 
-    The message is not signed: it only attributes an unsubscribe of this address to one of its own messages.
+    The message is not signed, because it only attributes the unsubscribe to one of the address's own messages.
     """
     link = f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
     return link if message is None else f"{link}&message={message}"

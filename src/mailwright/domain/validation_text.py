@@ -1,4 +1,4 @@
-"""Plain sentences for validation errors, so that no message shows a pattern or the name of a Python type."""
+"""Plain sentences for validation errors, so that no error shows a regular expression or the name of a Python type."""
 
 from collections.abc import Mapping
 from typing import Any, Final, get_args

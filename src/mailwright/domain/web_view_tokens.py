@@ -8,7 +8,7 @@ from mailwright.domain.unsubscribe_tokens import InvalidToken
 
 # Part of the key derivation: changing it invalidates every link that was sent.
 PURPOSE = b"tokens to view a mail"
-# Half of a SHA-256 digest: 2**128 values cannot be guessed, and the links stay short.
+# Half of a SHA-256 digest. One of 2**128 values cannot be guessed, and the links stay short.
 SIGNATURE_BYTES = 16
 
 
@@ -16,7 +16,7 @@ class WebViewTokens:
     """Create tokens with one secret, and accept retired secrets so that links in old messages keep working."""
 
     def __init__(self, secret: str, *retired: str) -> None:
-        # A separate derived key, so that a token of another kind is never valid here.
+        # Derive separate keys, so that a token of another kind is never valid here.
         self._keys = [hmac.digest(value.encode(), PURPOSE, "sha256") for value in (secret, *retired)]
 
     def make(self, outbox_id: str) -> str:

@@ -59,7 +59,7 @@ class WorkingHours:
 def parse_working_hours(text: str) -> WorkingHours:
     """Parse `09:00-18:00`, `22:00-06:00` or `Mon-Fri 09:00-18:00, Sat 10:00-14:00`. Days that are not named are closed.
 
-    Hours that end before they begin end on the next day. A ValueError says what is wrong.
+    Hours that end before they begin end on the next day. Raise a ValueError with the reason if the text is invalid.
     """
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"use at most {_MAX_LENGTH} characters")
