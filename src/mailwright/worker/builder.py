@@ -15,11 +15,11 @@ from mailwright.worker.settler import ResultSettler
 
 # Building blocks the event loop, so yield to it after this many messages.
 BUILD_BATCH = 16
-# Built messages stay in memory until their provider has them. Above this size the builder waits for the sender.
+# Maximum memory for built messages, which are kept until they are handed over. Above it, the builder waits.
 MAX_BUILT_BYTES = 64 * 1024 * 1024
-# Smaller messages cannot fill that in one window, so their sizes are not added up.
+# Smaller messages cannot fill this memory within one window, so their sizes are not counted.
 LARGE_BYTES = 256 * 1024
-# Resends that exceed the queue are deferred by this much.
+# Resends that do not fit into the queue are deferred by this much.
 RESEND_PAUSE: Instant = SECOND
 
 
@@ -29,10 +29,10 @@ class Builder:
         self._window = window
         self._queues = queues
         self._settler = settler
-        self._has_large = False  # Whether a large message was built since the built ones were last counted.
+        self._has_large = False  # Whether a large message was built since the sizes were last summed.
 
     async def run(self) -> None:
-        """Build messages, one window ahead: they are large, and recently built ones are still in the CPU cache."""
+        """Build messages at most one window ahead: they are large, and recent ones are still in the CPU cache."""
         queues, admitted = self._queues, self._queues.admitted
         while queues.is_feeding or admitted:
             priority = admitted.next_priority
@@ -71,11 +71,11 @@ class Builder:
                     rejected.append(admitted.claimed)
         for ready in await composer.sign(built, now):
             self._enqueue(ready, now)
-        with contextlib.suppress(NotDurable):  # Lost permits lower a limit and never exceed it.
+        with contextlib.suppress(NotDurable):  # Lost permits only lower a limit.
             await self._parts.gate.give_back(rejected)
 
     async def _load_raw(self, batch: Sequence[Claimed]) -> bool:
-        """Load the emails that applications wrote. Return False if the database is not reachable."""
+        """Load the raw emails of a batch. Return False if the database is not reachable."""
         try:
             await self._parts.composer.load_raw(batch)
         except NotDurable:
@@ -83,11 +83,11 @@ class Builder:
         return True
 
     def _has_enough(self, priority: int) -> bool:
-        """Return whether to wait until messages are sent. While the sender waits for suspects, all are built."""
+        """Return whether to wait until messages are sent. Never wait while the sender needs all suspects built."""
         return self._queues.ready.count_up_to(priority) >= self._window or self._is_full(priority)
 
     def _is_full(self, priority: int, building: Sequence[ReadyMessage] = ()) -> bool:
-        """Return whether the built messages that come before others of this priority fill the memory for them."""
+        """Return whether the memory is filled by built messages of this or a higher priority."""
         queues = self._queues
         if not self._has_large or queues.suspects:  # Suspects are sent only when all of them are built.
             return False
@@ -109,6 +109,6 @@ class Builder:
 
 
 def _raw_bytes(admitted: Admitted) -> int:
-    """Return the size of an email that an application wrote; 0 for any other message."""
+    """Return the size of a raw email in bytes; 0 for any other message."""
     claimed = admitted.claimed
     return int(claimed.payload.get(RAW_BYTES, 0)) if claimed.content_digest is not None else 0

@@ -1,4 +1,4 @@
-"""How many more messages each provider can carry now."""
+"""The number of additional messages that each provider can process now."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -12,12 +12,12 @@ from mailwright.providers.route import RouteMember
 # The share of a provider's capacity that bulk messages never use, so that a transactional message finds a free
 # connection even if the provider is slow.
 RESERVED_SHARE = 0.1
-# A provider with less capacity than this reserves none of it.
+# No capacity is reserved on a provider with less capacity than this.
 LEAST_TO_RESERVE = 5
 
 
 class Capacities:
-    """The free capacity of the providers, less what is taken for the attempts that begin next."""
+    """The free capacity of the providers, minus the capacity taken for the attempts that begin next."""
 
     def __init__(
         self, members: Sequence[RouteMember], in_flight: Collection[ReadyMessage], window: int, now: Instant
@@ -38,13 +38,13 @@ class Capacities:
             self._free_for_bulk[member.name] = for_bulk - _reserved(for_bulk) - bulk[member.name]
 
     def has_room(self, priority: int | None) -> bool:
-        """Return whether any provider can take a message of this priority; None means that there is no message."""
+        """Return whether a provider has capacity for a message of this priority. None means that no message waits."""
         if priority is None or self._left <= 0:
             return False
         return any(self._has_room(name, priority) for name in self._free)
 
     def take(self, provider: str, priority: int) -> bool:
-        """Take room for a message; return False if there is none."""
+        """Take capacity for a message; return False if there is none."""
         if self._left <= 0 or not self._has_room(provider, priority):
             return False
         self._left -= 1
@@ -61,7 +61,8 @@ class Capacities:
 def find_probing(members: Sequence[RouteMember], in_flight: Iterable[ReadyMessage], now: Instant) -> set[str | None]:
     """Return the providers with a probe in flight.
 
-    A send that began before the provider failed is no probe: it may never be answered. Nor is one that takes too long.
+    A send that began before the provider failed does not count as a probe, because it may never get a response. A send
+    that takes too long does not count either.
     """
     opened_at = {member.name: member.breaker.opened_at for member in members if member.breaker.opened_at is not None}
     if not opened_at:

@@ -12,9 +12,9 @@ from mailwright.outbox.ledger import Ledger
 from mailwright.policies.domains import SendSlots, window
 from mailwright.policies.reserve import keep_reserve
 
-# A message to a domain with as many messages in flight as allowed is deferred by this much.
+# A message to a domain that has reached its concurrency limit is deferred by this much.
 PAUSE: Instant = 250
-# Admit this many times the concurrency limit ahead, so that no slot is idle while the next message is built.
+# Admit this many times the concurrency limit ahead, so that no connection is idle while the next message is built.
 READY = 2
 
 
@@ -30,7 +30,7 @@ class Destinations:
         self._clock = clock
         self._ledger = ledger
         self._limits = limits
-        self._reserve_percent = reserve_percent  # What bulk messages leave for transactional ones.
+        self._reserve_percent = reserve_percent  # The share that bulk messages leave for transactional messages.
         self._slots = SendSlots()
         self._workers = 1
         # Sends started to domains with a concurrency limit, in this second and in the previous one.
@@ -72,7 +72,7 @@ class Destinations:
     def next_slot(self, claimed: Claimed, at_once: int) -> Deferral:
         """Return when to retry a message whose domain has reached its concurrency limit."""
         domain = domain_of(claimed.to_email)
-        # Assume twice the recent rate: an idle slot costs more than trying once too often.
+        # Assume twice the recent rate, because an idle slot costs more than an unnecessary retry.
         per_second = max(at_once * SECOND / PAUSE / self._workers, 2.0 * self._started_before[domain])
         slot = self._slots.take(
             claimed.lane, f"{domain} at once", per_second=per_second, earliest=self._clock.now() + PAUSE
@@ -83,7 +83,7 @@ class Destinations:
         self._started[domain_of(claimed.to_email)] += 1
 
     def start_second(self, workers: int) -> None:
-        """Begin a new second. Each worker assigns its share of a domain's slots."""
+        """Begin a new second. Each of the `workers` assigns its share of a domain's slots."""
         self._workers = max(1, workers)
         self._slots.forget_before(self._clock.now())
         self._started_before, self._started = self._started, Counter()
@@ -97,7 +97,7 @@ class Destinations:
                 yield domain, limit, group
 
     def _next_second(self, claimed: Claimed, full: LimitWindow) -> Deferral:
-        """Defer to the start of a second, so that the next poll of the worker finds all messages for that second."""
+        """Defer to the start of a second, so that one poll of the worker finds all messages for that second."""
         share = full.limit / self._workers
         slot = self._slots.take(
             claimed.lane, domain_of(claimed.to_email), per_second=share, earliest=full.deferred_until

@@ -13,9 +13,10 @@ from mailwright.worker.settler import ResultSettler
 
 # The maximum size of one claim. On SQLite, the next commit of results waits for the claim to end.
 CLAIM_BATCH = 100
-# While bulk messages fill the queues, look for transactional ones at most this often.
+# The minimum interval between claims of transactional messages while bulk messages fill the queues.
 SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
-# Before suspects are built, the worker waits this long for messages in flight: a crash would leave them in doubt.
+# Before suspects are built, the worker waits this long for messages in flight, because a crash would leave these in
+# doubt.
 SECONDS_TO_FINISH_OTHERS = 2.0
 
 
@@ -69,7 +70,7 @@ class Feeder:
         if target == 0:
             await self._wait_for_event(self._settings.poll_seconds)
             return True
-        # Claim only when half of the messages are used up: claiming many costs little more than claiming one.
+        # Claim only when half of the messages are used up, because claiming many costs little more than claiming one.
         if len(admitted) * 2 <= target:
             return await self._admit(await self._claim(min(target - len(admitted), CLAIM_BATCH)))
         await self._claim_urgent_or_wait(target)
@@ -81,7 +82,7 @@ class Feeder:
         return await self._parts.claims.claim(limit, before)
 
     async def _claim_urgent_or_wait(self, target: int) -> None:
-        """Bulk messages fill the queue: claim transactional messages, which overtake them, or wait."""
+        """Claim transactional messages, which overtake the bulk messages that fill the queue, or wait."""
         urgent = self._queues.admitted.count_up_to(Priority.BULK - 1)
         if urgent * 2 > target:
             await wait_and_clear(self._queues.feed_event)
@@ -94,28 +95,28 @@ class Feeder:
             await self._admit(await self._claim(min(target - urgent, CLAIM_BATCH), before=Priority.BULK))
 
     async def _claim_suspects(self) -> bool:
-        """Claim messages that may have crashed their worker, apart from others, so that they affect few of them."""
+        """Claim messages that may have crashed their worker separately, so that a crash affects few other messages."""
         queues = self._queues
         if not queues.suspects:
             await self._finish_others()
         elif queues.holds_suspects():
             await self._wait_for_suspects()
             return True
-        # Not more than one window: all of them are built before the first one is sent.
+        # Claim at most one window, because all of them are built before the first one is sent.
         suspects = await self._parts.claims.claim_suspects(min(self._settings.claim_batch, self._settings.window))
         queues.suspects = {claimed.message_key for claimed in suspects}
         self._parts.maintenance.has_suspects = bool(suspects)
         return await self._admit(suspects)
 
     async def _finish_others(self) -> None:
-        """Give back what is not on a connection, and wait for the rest, but not for a provider that hangs."""
+        """Release the messages that are not in flight, and wait for the others, but not long for a hanging provider."""
         queues, end_at = self._queues, asyncio.get_running_loop().time() + SECONDS_TO_FINISH_OTHERS
         while not queues.is_idle() and not queues.is_stopping and asyncio.get_running_loop().time() < end_at:
             self._settler.give_back_unsent()
             await wait_and_clear(queues.feed_event, end_at)
 
     async def _wait_for_suspects(self) -> None:
-        """Wait for the suspects. Once they are built, transactional messages are sent beside them."""
+        """Wait until the suspects are done. Once they are built, transactional messages are sent as well."""
         if self._queues.is_ready_to_send:
             await self._claim_urgent_or_wait(self._settings.window)
         else:
@@ -141,7 +142,7 @@ class Feeder:
         return bool(admitted) or self._parts.gate.has_deferred
 
     def _target(self) -> int:
-        """Return how many messages to hold: half a second of work, so that a password reset does not wait long."""
+        """Return how many messages to claim ahead: half a second of work, so that a password reset waits briefly."""
         settings, queues, route = self._settings, self._queues, self._parts.route
         if route.is_probing:
             has_probe = find_probing(route.members, queues.in_flight.values(), self._parts.clock.now())

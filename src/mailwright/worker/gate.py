@@ -1,4 +1,4 @@
-"""The gate between claim and build: ask the policies, reserve permits and defer what may not be sent yet."""
+"""The gate between claim and build: apply the policies, reserve permits and defer messages that may not be sent yet."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from mailwright.worker.pacing import lane_deferral, room_for
 
 log = logger(__name__)
 
-# A worker reads the limits again after this long, so a change takes effect soon.
+# A worker reads the limits again after this time, so that a change takes effect soon.
 LIMITS_TTL: Instant = 1_000
 # Shorter deferrals are normal pacing and are logged at debug level only.
 LOGGED_DEFERRAL: Instant = 5 * SECOND
@@ -31,7 +31,7 @@ LOGGED_DEFERRAL: Instant = 5 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class _Exhausted:
-    """The counters that had no permits left for a lane, and until when this gate deferred the lane."""
+    """The counters that had no permits left for a lane, and the end of the lane's deferral."""
 
     counters: frozenset[str]
     until: Instant
@@ -39,7 +39,7 @@ class _Exhausted:
 
 @dataclass(frozen=True, slots=True)
 class _LaneDecision:
-    """Which messages of one lane may be sent, which may not, and why not."""
+    """The messages of one lane that may be sent, those that may not, and the reason."""
 
     admitted: list[Admitted]
     waiting: list[Claimed]
@@ -97,7 +97,7 @@ class Gate:
             decision = await self._decide(await self._within_recipient_hours(list(group)))
             admitted += decision.admitted
             if decision.deferral is not None and not self._are_limits_new:
-                # If the limit was just lifted, the lane must not be deferred by its old value.
+                # If the limit was just lifted, the lane must not be deferred because of the old limit.
                 await self._read_limits(lanes)
                 decision = await self._decide(await self._within_recipient_hours(decision.waiting))
                 admitted += decision.admitted
@@ -111,7 +111,8 @@ class Gate:
     def is_still_open(self, claimed: Claimed, now: Instant) -> bool:
         """Return whether the message may still be sent.
 
-        Its permits count for their own hour and day only, and its working hours may have ended since the claim.
+        Its permits are valid only for the hour and day of their reservation, and working hours may have ended since the
+        claim.
         """
         permits = self._permits.get(claimed.message_key)
         has_permits = permits is None or all(now < window.ends_at for window in permits)
@@ -160,7 +161,7 @@ class Gate:
         self.deferred_until = deferral.until
         exhausted = self._exhausted.get(first.lane)
         await defer_lane(self._database, first.lane, deferral.reason, deferral.until)
-        # Reopen the lane if permits came back or the limit was lifted while the deferral was written.
+        # Reopen the lane if permits were returned or the limit was lifted while the deferral was written.
         has_changed = self._exhausted.get(first.lane) is not exhausted
         if has_changed or await self._have_limits_changed(first, deferral, lanes):
             await self._open(first.lane)
@@ -260,7 +261,7 @@ class Gate:
             self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in decision.deferred))
             await self.defer(decision.deferred)
             for lane in closed.keys() & {claimed.lane for claimed, _ in decision.deferred}:
-                # These messages had the last permits of the closed lane; their return makes room for others.
+                # These messages had the last permits of the closed lane. Others can use the permits when returned.
                 until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
                 await defer_lane(self._database, lane, closed[lane].reason, until)
         deferred = {claimed.message_key for claimed, _ in decision.deferred}
@@ -286,7 +287,7 @@ class Gate:
                 self._destinations.start_second(len(workers))
 
     async def _have_limits_changed(self, first: Claimed, deferral: Deferral, lanes: Collection[int]) -> bool:
-        """Return whether the limits changed before the deferral was written. Such a change did not reopen the lane."""
+        """Return whether the limits changed before the deferral was written, so that nothing reopens the lane yet."""
         if deferral.until - self._clock.now() <= LIMITS_TTL:
             return False  # The deferral ends soon anyway.
         before = self._rules.levels(first.tenant_id, first.lane)

@@ -1,4 +1,4 @@
-"""Whether the working hours of claimed messages are over, computed once per minute."""
+"""Cache whether the working hours of claimed messages are over, computed once per minute."""
 
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.message import Claimed
@@ -7,7 +7,7 @@ from mailwright.policies.hours import lane_outside_hours, recipient_outside_hour
 
 
 class WorkingHoursCache:
-    """Working hours end at whole minutes, so the results of a minute are reused until `clear` is called."""
+    """Caches results for a minute, because working hours end at whole minutes. `clear` empties the cache."""
 
     def __init__(self) -> None:
         self._minute: Instant = 0

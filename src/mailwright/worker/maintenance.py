@@ -1,4 +1,4 @@
-"""Renew leases, recover the work of lost workers, decide messages in doubt and delete old data."""
+"""Renew leases, recover the work of lost workers, resolve messages in doubt and delete old data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Maintenance:
         self._last: dict[str, Instant] = {}
         self._reported: list[tuple[object, ...]] = []  # The state of the providers that was reported last.
         self.has_suspects = False
-        self.has_decided = False  # Set when messages in doubt were decided, because their resends are due at once.
+        self.has_decided = False  # Set when messages in doubt were resolved, because resends are due at once.
         self.renewed: dict[int, Instant] = {}  # When the renewed leases end, by message.
 
     async def tick(self, leased: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
@@ -62,7 +62,7 @@ class Maintenance:
             await ensure_event_partitions(self.services.database, self._clock.now())
 
     async def recover_lost_work(self) -> None:
-        """Take over the attempts of crashed workers and decide messages in doubt."""
+        """Take over the attempts of crashed workers and resolve messages in doubt."""
         await self.services.doubts.mark_lost_attempts()
         if await self.services.doubts.decide_due():
             self.has_decided = True
@@ -82,7 +82,7 @@ class Maintenance:
             raise
 
     async def _forget_reports(self) -> None:
-        """Delete old reports. Adding a report also does this, but there may be no new reports."""
+        """Delete old reports. Adding a report also deletes old ones, but there may be no new reports."""
         for _ in range(MAX_BATCHES):
             if await forget(self.services.database, self.services.soft, self._clock.now()) < MOST_FORGOTTEN:
                 return
@@ -90,7 +90,7 @@ class Maintenance:
     def _is_time(self, duty: str, every: Instant) -> bool:
         now = self._clock.now()
         last = self._last.setdefault(duty, now if duty == "renew" else now - every)
-        # A clock that was set back must not postpone the task.
+        # If the clock was set back, run the task now instead of postponing it.
         if 0 <= now - last < every:
             return False
         self._last[duty] = now

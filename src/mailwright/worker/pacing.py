@@ -1,7 +1,7 @@
-"""Hold paced messages until their send time: begin the attempt shortly before it, and send at it.
+"""Hold paced messages until their send time: begin each attempt shortly before it, and send exactly at it.
 
-Send times are booked in the ledger, a few ahead, so that no two workers get the same one. Only one worker at a time
-uses an exact rate: it counts the next send time from when its last send really started.
+Workers book send times in the ledger, a few ahead, so that no two workers get the same one. Only one worker at a time
+uses an exact rate, because the next send time depends on the actual start of its last send.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from mailwright.worker.send_cycles import SendCycles
 
 # An attempt begins this long before its send time, which is slightly more than the minimum lead of a booking.
 NEAR: Instant = LEAD + 20
-# A clock that has not moved for this many seconds stands still, so waiting for a send time is useless.
+# A clock that has not moved for this many seconds is stopped (as in tests), so waiting for a send time is useless.
 STILL_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.06
-# Timers fire late, so the last millisecond is waited for by polling.
+# Timers fire late, so the worker polls during the last millisecond.
 TIMER_SECONDS = 0.001
 RESENDS = "resends"
 
@@ -47,12 +47,12 @@ class _Booked(SendTime):
         return self.ready.claimed.lane
 
     def is_near(self, now: Instant, real: float) -> bool:
-        if now == self.booked_at:  # If the clock stands still, the send time does not come nearer.
+        if now == self.booked_at:  # The clock is stopped, so the send time does not come nearer.
             return self.time_us - now * 1_000 <= NEAR * 1_000
         return self.starts_at - real <= NEAR / 1_000
 
     def is_late(self, now: Instant, start: float) -> bool:
-        """Return whether a send at `start` would be too late; it never is while the clock stands still."""
+        """Return whether a send at `start` would be too late. It never is while the clock is stopped."""
         return start > self.latest and now != self.booked_at
 
 
@@ -67,7 +67,7 @@ class _Missed:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """Messages of a lane that get no send time from this worker, and until when the lane is deferred."""
+    """Messages of a lane that get no send time from this worker, and the end of the lane's deferral."""
 
     messages: list[ReadyMessage]
     lane: int
@@ -113,13 +113,13 @@ class Pacing:
 
     def add(self, ready: ReadyMessage) -> None:
         if ready.claimed.resends:
-            # Resend one at a time: a message that crashes its worker must not take another resend with it.
+            # Resend one at a time, so that a message that crashes its worker does not affect another resend.
             pacing = _pacing(ready)
             ready.pacing = replace(pacing, alone=(*pacing.alone, RESENDS))
         self._lanes.setdefault(ready.claimed.lane, deque()).append(ready)
 
     def waiting(self) -> Iterator[ReadyMessage]:
-        """Iterate over the messages whose attempt has not begun."""
+        """Yield the messages whose attempt has not begun."""
         yield from (booked.ready for booked in self._booked)
         for queue in self._lanes.values():
             yield from queue
@@ -133,7 +133,7 @@ class Pacing:
             self._cycles.forget_slots(booked.pacing.alone)
         self._booked.clear()
         for queue in self._lanes.values():
-            queue.clear()  # A booking that is under way finds nothing to book.
+            queue.clear()  # A booking in progress then finds nothing to book.
         self._lanes.clear()
         return removed
 
@@ -146,7 +146,7 @@ class Pacing:
         self._booked = deque(booked for booked in self._booked if booked.lane != lane)
         queue = self._lanes.pop(lane, deque())
         cleared = [*(booked.ready for booked in removed), *queue]
-        queue.clear()  # A booking that is under way finds nothing to book.
+        queue.clear()  # A booking in progress then finds nothing to book.
         return cleared
 
     # Called by the sender.
@@ -173,14 +173,14 @@ class Pacing:
         return min(max(pause, TIMER_SECONDS), LONGEST_PAUSE_SECONDS)
 
     async def book(self) -> list[Stranded]:
-        """Book send times for waiting messages; return the lanes that get none from this worker."""
+        """Book send times for waiting messages; return the lanes that get no send time from this worker."""
         stranded = self._strand() if self._is_stranded() else []
         while self._missed:
             await self._book_again(self._missed[0])
             self._missed.popleft()
         lanes = sorted(self._lanes, key=lambda lane: (lane >> 52, lane <= self._last_lane, lane))
         for lane in lanes:
-            # Another task may give messages back while this one waits for the ledger.
+            # Another task may release messages while this one waits for the ledger.
             queue = self._lanes.get(lane)
             if queue is None:
                 continue
@@ -208,7 +208,7 @@ class Pacing:
     def due(self) -> list[ReadyMessage]:
         """Remove and return the messages whose attempt must begin now to be sent on time.
 
-        A message that waited too long for the one before it gets another send time.
+        A message that waited too long for the previous message gets another send time.
         """
         due, now, real = [], self._clock.now(), self._timer.seconds()
         for booked in [booked for booked in self._booked if booked.is_near(now, real)]:
@@ -254,7 +254,7 @@ class Pacing:
             else:
                 del self._begun[ready.claimed.message_key]
                 self._cycles.note_wait(ready.claimed.message_key, now - began)
-                # The clock stands still, so no time has passed.
+                # The clock is stopped, so no time has passed.
                 late_seconds = 0.0 if self._clock.now() == booked.booked_at else now - booked.starts_at
                 self._rates.record_start(booked.pacing, now, late_seconds)
                 if start():
@@ -265,7 +265,7 @@ class Pacing:
         check()
 
     def end(self, ready: ReadyMessage) -> None:
-        """End a message, so that messages that wait for it can start."""
+        """Record the end of a message, so that messages that wait for it can start."""
         if ready.pacing is not None:
             self._cycles.end(ready.claimed.message_key, ready.pacing.alone, self._timer.seconds())
 
@@ -306,7 +306,7 @@ class Pacing:
         self._cycles.note_slot(booked.pacing.alone, time_us)
 
     def _requeue(self, late: _Booked) -> None:
-        """Put a late message back. If its lane sends one at a time, also put back those behind it to keep the order."""
+        """Put a late message back. If its lane sends one at a time, also put back later messages to keep the order."""
         is_in_order = late.pacing.alone
         back = [booked for booked in self._booked if booked is late or (is_in_order and booked.lane == late.lane)]
         for booked in reversed(back):
@@ -321,10 +321,10 @@ class Pacing:
             return []
         return self._rates.unused({rate.name for queue in self._lanes.values() for rate in _pacing(queue[0]).rates})
 
-    # Detecting a clock that stands still.
+    # Detecting a stopped clock.
 
     def _is_stranded(self) -> bool:
-        """Return whether messages wait for a send time that does not come because the clock stands still."""
+        """Return whether messages wait for a send time that never comes because the clock is stopped."""
         now, real = self._clock.now(), self._timer.seconds()
         if now != self._clock_moved[0]:
             self._clock_moved = (now, real)
@@ -341,15 +341,15 @@ class Pacing:
         return [Stranded(messages, lane, deferral) for lane, messages in lanes.items()]
 
 
-# How many messages are admitted ahead if each one only waits for the previous one to end.
+# The number of messages to admit ahead if each one only waits for the previous one to end.
 MAX_ALONE = 32
 SHORTEST_DEFERRAL: Instant = 100
-# An idle worker polls twice a second, so a lane reopens this long before its admitted messages are used up.
+# A lane reopens this long before its admitted messages are used up, because an idle worker polls twice a second.
 EARLY: Instant = 600
 
 
 def room_for(pacing: PacingRules, ahead: int) -> int:
-    """Return how many more messages of a lane to admit, so that about one second of them, and at least one, waits."""
+    """Return how many more messages of a lane to admit, so that messages for about one second, at least one, wait."""
     most = min((max(1, int(rate.per_second)) for rate in pacing.rates), default=MAX_ALONE)
     return max(0, most - ahead)
 

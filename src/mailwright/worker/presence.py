@@ -7,8 +7,8 @@ from mailwright.providers.route import RouteMember
 
 # A provider that has not responded for this long is reported as unavailable, although its timeouts are longer.
 STALLED_AFTER: Instant = 4 * SECOND
-# After its pause a provider stays unavailable until a probe succeeds. Without anything to send there is no probe, and
-# after this long it counts as available.
+# After its pause, a provider stays unavailable until a probe succeeds. If there is no message to probe with, it counts
+# as available after this time.
 IDLE_PROBE_GRACE: Instant = 5 * SECOND
 
 
@@ -20,7 +20,7 @@ def provider_presence(
     now: Instant,
     learned_rate: float | None = None,
 ) -> WorkerPresence:
-    """Return the state of a provider. `unanswered_since` is since when messages in flight got no response."""
+    """Return the state of a provider. `unanswered_since` is the start of its silence if messages are in flight."""
     outage = member.breaker.outage()
     if outage is not None and (unanswered_since is not None or now < outage.until + IDLE_PROBE_GRACE):
         explanation = member.breaker.explanation

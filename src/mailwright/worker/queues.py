@@ -29,7 +29,7 @@ T = TypeVar("T", bound=HasClaim)
 
 
 class PriorityQueue(Generic[T]):
-    """Messages by priority, and within a priority in the order in which they came."""
+    """Messages ordered by priority and, within a priority, by arrival."""
 
     def __init__(self) -> None:
         self._by_priority: dict[int, deque[T]] = {}
@@ -47,7 +47,7 @@ class PriorityQueue(Generic[T]):
         return min((priority for priority, queue in self._by_priority.items() if queue), default=None)
 
     def count_up_to(self, priority: int) -> int:
-        """Return how many messages have this priority or come before it."""
+        """Return the number of messages with this or a higher priority."""
         return sum(len(queue) for one, queue in self._by_priority.items() if one <= priority)
 
     def append(self, message: T) -> None:
@@ -104,9 +104,9 @@ class Queues:
         # Each task of the worker waits for its event, and checks its condition again whenever the event is set.
         self.feed_event = asyncio.Event()  # Set when `admitted` shrinks, results are settled or messages arrive.
         self.build_event = asyncio.Event()  # Set when `admitted` grows or `ready` shrinks.
-        # Set when a message is built or given back, or when its provider responds or opens a connection.
+        # Set when a message is built or released, or when a provider responds or opens a connection.
         self.send_event = asyncio.Event()
-        # The suspects that were claimed last: none is sent before all of them are built, because building crashes most.
+        # The suspects that were claimed last. All are built before one is sent, because building causes most crashes.
         self.suspects: set[int] = set()
         self.is_stopping = False
         self.is_draining = False  # Stop as soon as nothing is due.
@@ -125,7 +125,7 @@ class Queues:
         return bool(self.suspects) and any(claimed.message_key in self.suspects for claimed in self.leased())
 
     def unanswered_since(self, provider: str) -> Instant | None:
-        """Return since when the provider's messages in flight got no response; None if none is in flight."""
+        """Return the start of the provider's silence while messages are in flight; None if none is in flight."""
         started = [
             ready.attempted_at for ready in self.in_flight.values() if ready.provider == provider and ready.attempted_at
         ]
@@ -146,7 +146,7 @@ class Queues:
 
     @property
     def is_ready_to_send(self) -> bool:
-        """Whether attempts may begin: suspects wait until all of them are built."""
+        """Whether attempts may begin. They may not until all suspects are built."""
         unbuilt = (*self.admitted, *self.building) if self.suspects else ()
         return not any(message.claimed.message_key in self.suspects for message in unbuilt)
 
@@ -167,7 +167,7 @@ async def wait_and_clear(event: asyncio.Event, until: float | None = None) -> No
 
 
 class Backoff:
-    """Wait longer after each failure of the database, and log it."""
+    """Waits longer after each database failure, and logs it."""
 
     def __init__(self) -> None:
         self._seconds = 0.0

@@ -9,7 +9,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.permits import PacingRules, SendRate
 from mailwright.outbox.ledger import TAKE_OVER, Booking, RateCheckpoint
 
-# How far ahead send times are booked. Booking one costs a commit, and so does booking all of these.
+# How far ahead send times are booked. Booking all of them costs one commit, as booking a single one would.
 AHEAD: Instant = 200
 
 
@@ -29,11 +29,11 @@ class RatesInUse:
         self._ahead: Counter[str] = Counter()  # Booked send times that have not passed, by rate.
         self._booked_alone: Counter[str] = Counter()  # Booked messages, by owner that sends one at a time.
         self._exact: set[str] = set()
-        self._started: dict[str, float] = {}  # When the last send of an exact rate started.
-        self._late_us: dict[str, int] = {}  # How late it started.
+        self._started: dict[str, float] = {}  # When the last send of each exact rate started.
+        self._late_us: dict[str, int] = {}  # How late that send started.
 
     def can_book(self, pacing: PacingRules, apart_us: int) -> bool:
-        """Return whether to book more. Messages that are sent one at a time follow each other after `apart_us`."""
+        """Return whether to book more. `apart_us` is the distance of messages that are sent one at a time."""
         if not pacing.rates:
             return not any(self._booked_alone[owner] > 0 for owner in pacing.alone)
         has_few = all(self._booked_alone[owner] * 2 <= _most_alone(apart_us) for owner in pacing.alone)
@@ -50,8 +50,11 @@ class RatesInUse:
             self._exact |= {rate.name} if rate.is_exact else set()
 
     def count(self, pacing: PacingRules, number: int) -> None:
-        """Count booked messages. Owners that send one at a time also book the next while one is in flight, so that
-        it can start as soon as that one ends."""
+        """Count booked messages.
+
+        An owner that sends one at a time books the next message while one is in flight, so that the next can start as
+        soon as that one ends.
+        """
         self.count_rates(pacing, number)
         self.count_alone(pacing, number)
 
@@ -63,10 +66,10 @@ class RatesInUse:
         for owner in pacing.alone:
             self._booked_alone[owner] += number
 
-    # Exact rates: the next interval counts from when the last send really started.
+    # Exact rates: the next interval begins when the last send really started.
 
     def earliest_starts(self, pacing: PacingRules, send_time: SendTime) -> Iterator[float]:
-        """Yield when the exact rates allow a message to start."""
+        """Yield the earliest start of a message by each exact rate."""
         for rate in pacing.rates:
             if rate.is_exact and (last := self._started.get(rate.name)) is not None:
                 earliest = last + rate.interval_us / 1_000_000
@@ -85,7 +88,7 @@ class RatesInUse:
                 self.checkpoints[rate.name] = RateCheckpoint(checkpoint.left_at, next_us)
 
     def note_start(self, pacing: PacingRules, now: float) -> None:
-        """Record that a send has started; the next interval of its exact rates counts from now."""
+        """Record that a send has started, so that the next interval of its exact rates begins now."""
         for rate in pacing.rates:
             if rate.is_exact:
                 self._started[rate.name] = now
@@ -101,13 +104,13 @@ class RatesInUse:
         return name in self._exact or checkpoint.next_us < checkpoint.left_at // 2
 
     def return_send_time(self, pacing: PacingRules, send_time: SendTime) -> None:
-        """Make an unused send time available to other workers, unless a later one was booked since."""
+        """Make an unused send time available to other workers, unless a later send time has been booked."""
         for rate in pacing.rates:
             if rate.batch_size == 1:  # With larger batches several messages share a send time, and others may use it.
                 self._return(rate, send_time)
 
     def return_exact_send_time(self, pacing: PacingRules, send_time: SendTime) -> None:
-        """Return an unused send time of the exact rates. Later send times of other rates may be in use by others."""
+        """Return an unused send time of the exact rates only; other workers may use later send times of other rates."""
         for rate in pacing.rates:
             if rate.is_exact:
                 self._return(rate, send_time)

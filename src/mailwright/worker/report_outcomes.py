@@ -47,12 +47,12 @@ def _observe(status: Status, group: Sequence[Outcome]) -> None:
 
 
 def _exemplar(claimed: Claimed) -> dict[str, str]:
-    """Return the exemplar's labels, which may have at most 128 characters together."""
+    """Return the exemplar's labels, which may have at most 128 characters in total."""
     return {"outboxId": claimed.outbox_id, "requestId": claimed.request_id[:64]}
 
 
 def _log_settlement(settlement: Settlement) -> None:
-    """Log every outcome except a sent message, which only its events record."""
+    """Log every outcome except sent messages, which are recorded only as events."""
     claimed = settlement.claimed
     if settlement.status is Status.RETRY_SCHEDULED:
         metrics.RETRIES.labels(settlement.error_category or "").inc()

@@ -1,7 +1,7 @@
-"""Measure how long one message occupies an owner that sends one at a time: begin, send, response.
+"""Measure the time that an owner that sends one at a time needs per message: begin, send, response.
 
-Send times that follow each other faster would pass while the previous message is still in flight, and each of them
-would have to be booked again.
+Send times at shorter intervals would pass while the previous message is still in flight, and the worker would have to
+book each of them again.
 """
 
 from collections import Counter
@@ -18,22 +18,23 @@ class SendCycles:
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}  # The moving average, by owner.
         self._last_slots: dict[str, int] = {}  # The last booked send time in microseconds, by owner.
-        self._begun_at: dict[int, float] = {}  # By message key; later by the time spent waiting for the send time.
+        self._begun_at: dict[int, float] = {}  # By message key, plus the time spent waiting for the send time.
         self._in_flight: Counter[str] = Counter()  # Number of attempts begun and not ended, by owner.
 
     # Booking.
 
     def apart_us(self, pacing: PacingRules) -> int:
-        """Return how far apart send times must be, or 0 if no message of these owners has ended.
+        """Return the distance between send times, or 0 if no message of these owners has ended yet.
 
-        A message of exact rates may start late, so its send time rather comes too early than too late.
+        With exact rates, a message may start later than its send time, so a send time that is too early is better than
+        one that is too late.
         """
         seconds = max((self._seconds.get(owner, 0.0) for owner in pacing.alone), default=0.0)
         share = EARLY_SHARE if all(rate.is_exact for rate in pacing.rates) else 1
         return int(seconds * share * 1_000_000)
 
     def earliest_us(self, pacing: PacingRules) -> int:
-        """Return the earliest send time that the owners can keep after the last one that they booked."""
+        """Return the earliest send time that the owners can meet after their last booked one."""
         return max((self._last_slots.get(owner, 0) for owner in pacing.alone), default=0) + self.apart_us(pacing)
 
     def note_slot(self, owners: Iterable[str], slot_us: int) -> None:
@@ -41,7 +42,7 @@ class SendCycles:
             self._last_slots[owner] = slot_us
 
     def forget_slots(self, owners: Iterable[str]) -> None:
-        """Forget booked send times that are not used."""
+        """Forget booked send times that will not be used."""
         for owner in owners:
             self._last_slots.pop(owner, None)
 
@@ -70,5 +71,5 @@ class SendCycles:
             self._seconds[owner] = before + NEWEST_SHARE * (now - begun_at - before)
 
     def forget_begin(self, message_key: int) -> None:
-        """Measure nothing for a message that is not sent."""
+        """Discard the measurement of a message that is not sent."""
         self._begun_at.pop(message_key, None)

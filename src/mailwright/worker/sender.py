@@ -22,9 +22,9 @@ from mailwright.worker.settler import ResultSettler
 
 log = logger(__name__)
 
-# A commit for a few results costs nearly as much as one for many. Until an eighth of the capacity or less is in flight,
-# the next commit waits this long for more results. That costs a slow provider almost nothing and saves a fast one most
-# of its commits.
+# A commit of a few results costs nearly as much as a commit of many. So while more than an eighth of the capacity is in
+# flight, the next commit waits this long for more results. With a slow provider this costs almost nothing; with a fast
+# one it saves most commits.
 GATHER_MILLISECONDS = 4
 GATHER_UNTIL = 8
 # A message that exceeds a concurrency limit is deferred by this much.
@@ -98,7 +98,7 @@ class Sender:
             self._start(ready, begun)
 
     async def _book_send_times(self) -> None:
-        """Book send times for paced messages. Give back the messages of lanes that get none."""
+        """Book send times for paced messages. Release the messages of lanes that get no send time."""
         for stranded in await self._queues.pacing.book():
             self._settler.give_back(ready.claimed for ready in stranded.messages)
             if stranded.is_kept_elsewhere:
@@ -107,7 +107,7 @@ class Sender:
                 await self._parts.gate.defer_lane(stranded.lane, stranded.deferral)
 
     def _next_attempts(self) -> list[ReadyMessage]:
-        """Choose the next messages and their providers. Each attempt records its provider."""
+        """Choose the next messages and the provider of each, which is recorded with the attempt."""
         queues, route = self._queues, self._parts.route
         if self._can_resend():
             queues.ready.put_first([queues.resends.pop()])
@@ -132,21 +132,21 @@ class Sender:
         return attempts
 
     def _choose(self, ready: ReadyMessage, capacities: Capacities) -> RouteMember | Deferral | None:
-        """Choose the provider of a message. Give it back if it may no longer be sent, and return None."""
+        """Choose the provider of a message. If the message may no longer be sent, release it and return None."""
         if self._parts.gate.is_still_open(ready.claimed, self._parts.clock.now()):
             return self._parts.route.choose(ready.claimed, capacities.probing)
         self._settler.give_back_in_order(ready)
         return None
 
     def _can_resend(self) -> bool:
-        """Return whether a resend may start. They go one at a time, because a resend may crash its worker."""
+        """Return whether a resend may start. Resends start one at a time, because a resend may crash its worker."""
         in_flight = self._queues.in_flight
         if not self._queues.resends or len(in_flight) >= self._settings.window:
             return False
         return not any(ready.claimed.resends for ready in (*in_flight.values(), *self._queues.ready))
 
     def _start(self, ready: ReadyMessage, begun: BegunAttempts) -> None:
-        """Send a message if its attempt has begun; otherwise defer it or give it back."""
+        """Send a message if its attempt has begun; otherwise defer or release it."""
         claimed, admitted = ready.claimed, ready.admitted
         if claimed.message_key in begun.over_limit and admitted.lane_limit is not None:
             self._settler.give_back_in_order(ready, begun.attempted_at + OVER_LIMIT_PAUSE)
@@ -165,8 +165,8 @@ class Sender:
             self._settler.give_back_lane(claimed.lane)
             return
         if claimed.message_key not in begun.message_keys:
-            # The recipient has just unsubscribed, or the claim was lost. A message that is given back is claimed and
-            # validated again; if the claim was lost, the claim token makes giving it back harmless.
+            # The recipient has just unsubscribed, or the claim was lost. A released message is claimed and validated
+            # again; if the claim was lost, the claim token makes the release harmless.
             self._settler.give_back([claimed])
             return
         self._parts.gate.spend(admitted)
@@ -201,7 +201,7 @@ class Sender:
 
     def _receive_future(self, ready: ReadyMessage, future: asyncio.Future[SendResult]) -> None:
         if future.cancelled():
-            return  # The worker ends without a response: the message will be treated as in doubt.
+            return  # The worker ends without a response, so the message will be treated as in doubt.
         error = future.exception()
         self._receive(ready, future.result() if error is None else self._log_exception(ready, error))
 
@@ -212,7 +212,7 @@ class Sender:
         ready.handle = None  # Break the reference cycle; otherwise the message stays in memory until collected.
         self._queues.send_event.set()
         if ready.provider is not None and result.provider != ready.provider:
-            # The attempt was recorded under the route's name, which is used to look up a message in doubt.
+            # Use the provider name that was recorded with the attempt, because messages in doubt are looked up by it.
             result = replace(result, provider=ready.provider)
         result = excuse_provider(ready, result)
         if result.code == LOCK_EXPIRED:

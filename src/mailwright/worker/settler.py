@@ -1,4 +1,4 @@
-"""Record results, begin the next attempts in the same commit, and give back messages that are not sent."""
+"""Record results, begin the next attempts in the same commit, and release messages that are not sent."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from mailwright.worker.parts import WorkerParts
 from mailwright.worker.queues import Queues
 from mailwright.worker.report_outcomes import report_outcomes
 
-# A draining worker stops waiting for a lane that was given back this often without a send.
+# A draining worker stops waiting for a lane that was released this often without a send.
 MAX_GIVE_BACKS = 8
 
 
@@ -25,10 +25,10 @@ class ResultSettler:
         self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of the results in the last second.
         self._settled_recently = 0
         self.sent_by_provider: Counter[str] = Counter()
-        # True if a message is due again at once: another provider may send it, or it missed its send time.
+        # True if a message is due again at once, because another provider may send it or it missed its send time.
         self.is_due_again = False
         self.deferred_until: Instant = 0  # The latest time that this worker deferred a message to.
-        self.lane_give_backs: Counter[int] = Counter()  # How often each lane was given back since its last send.
+        self.lane_give_backs: Counter[int] = Counter()  # How often each lane was released since its last send.
 
     # Results.
 
@@ -43,8 +43,8 @@ class ResultSettler:
                 await self._return_messages()
             begun = await self._parts.settling.exchange(outcomes, attempts)
         except BaseException:
-            # It is unknown whether the commit happened. Results are written again, which the claim token makes
-            # harmless. Attempts that were perhaps begun were not handed over, so they can be given back.
+            # It is unknown whether the commit succeeded. Write the results again; the claim token makes this harmless.
+            # Release the attempts, which may have begun but were not handed over.
             queues.outcomes[:0] = outcomes
             self.give_back(attempt.claimed for attempt in attempts)
             raise
@@ -88,7 +88,7 @@ class ResultSettler:
             self._queues.send_event.set()
 
     def give_back_in_order(self, ready: ReadyMessage, until: Instant | None = None) -> None:
-        """Give a message back. If its lane sends in order, give back what follows it, so that order is kept."""
+        """Release a message. If its lane sends in order, also release the later messages to keep the order."""
         self.give_back([ready.claimed])
         if ready.admitted.lane_limit is None:
             return
@@ -102,7 +102,7 @@ class ResultSettler:
                 self.deferred_until = max(self.deferred_until, until)
 
     def give_back_lane(self, lane: int) -> None:
-        """Give back every message of a lane whose attempt has not begun."""
+        """Release every message of a lane whose attempt has not begun."""
         queues = self._queues
         self.give_back(ready.claimed for ready in (*queues.pacing.clear_lane(lane), *queues.ready.clear_lane(lane)))
         self.give_back(message.claimed for message in queues.admitted.clear_lane(lane))
@@ -115,7 +115,7 @@ class ResultSettler:
         self._queues.send_event.set()
 
     def give_back_unsent(self) -> None:
-        """Give back every message whose attempt has not begun."""
+        """Release every message whose attempt has not begun."""
         queues = self._queues
         built = (*queues.ready.clear(), *queues.resends.clear(), *queues.pacing.clear())
         self.give_back(ready.claimed for ready in built)

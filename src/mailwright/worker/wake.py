@@ -35,7 +35,7 @@ class Wake:
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call `listener` at every signal, also while nobody waits for one."""
+        """Call `listener` at every signal, even while no task waits for one."""
         self._listen_to_others()
         self._listeners.append(listener)
         try:
@@ -46,8 +46,8 @@ class Wake:
     async def announce(self) -> None:
         """Notify every worker of new messages."""
         self.set()
-        # Do not wait: a slow Valkey must not delay the request that was just accepted. One notification at a time
-        # is enough, because a woken worker claims everything that is due.
+        # Do not wait for Valkey, because a slow one would delay the request that was just accepted. One notification at
+        # a time is enough, because a woken worker claims everything that is due.
         if self._client is not None and (self._publishing is None or self._publishing.done()):
             self._publishing = asyncio.create_task(self._publish(self._client))
 
@@ -83,7 +83,7 @@ class Wake:
     async def _listen(self, client: "Redis") -> None:
         from mailwright.outbox.valkey import UNAVAILABLE  # noqa: PLC0415 - needs the optional Valkey client
 
-        # Checked in addition to cancellation: the client may mistake a cancellation for its own timeout.
+        # Check this in addition to cancellation, because the client may mistake a cancellation for its own timeout.
         while not self._is_closed:
             try:
                 async with client.pubsub() as channel:

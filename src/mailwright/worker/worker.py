@@ -45,7 +45,8 @@ class Worker:
         self.queues.is_draining = drain
         try:
             async with asyncio.TaskGroup() as tasks:
-                # If this task fails, the worker ends: without renewed leases others would claim what it is sending.
+                # If this task fails, the worker ends, because without renewed leases other workers would claim the
+                # messages that it is sending.
                 maintenance = tasks.create_task(self._maintain(), name="maintenance")
                 duties = tasks.create_task(self._run_source_duties(), name="source duties")
                 async with asyncio.TaskGroup() as work:
@@ -60,7 +61,7 @@ class Worker:
                 await self.parts.maintenance.sign_off()
 
     def stop(self) -> None:
-        """Claim no more, give back what has not begun, and let sends in flight finish."""
+        """Stop claiming, release messages whose attempt has not begun, and let sends in flight finish."""
         self.queues.is_stopping = True
         self.queues.wake_all()
         self.parts.wake.set()
@@ -68,14 +69,14 @@ class Worker:
     async def _maintain(self) -> None:
         # The feeder and the sender already log that the database is unavailable.
         async def maintain() -> None:
-            # Before the tick: who reads in the database that a provider is unavailable finds the same in the metrics.
+            # Update metrics before the tick, so that they never lag behind the provider state in the database.
             self._update_metrics()
             await self.parts.maintenance.tick(self.queues.leased, self._presence())
 
         await run_periodically("maintenance", maintain, seconds=self.settings.maintenance_seconds, logs_expected=False)
 
     async def _run_source_duties(self) -> None:
-        """Run apart from maintenance: enqueueing a large audience must not delay the renewal of leases."""
+        """Run source duties apart from maintenance, because enqueueing a large audience would delay lease renewal."""
 
         async def run_duties() -> float | None:
             if self.queues.is_stopping or not await self.parts.source_duties.run_once():
