@@ -1,6 +1,6 @@
-"""The environment names of AmazonSender, so that an installation can move with its `.env` as it is.
+"""AmazonSender's environment variables, so that an installation can move to Mailwright with an unchanged `.env`.
 
-Names that both programs share, such as `ORG_NAME` and `SUPABASE_URL`, need no entry here.
+Names that both programs share, such as `ORG_NAME` and `SUPABASE_URL`, need no entry in this module.
 """
 
 import re
@@ -11,12 +11,15 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """`setting` is our name. If our setting holds pairs, `pair` is the one that the name gives."""
+    """An AmazonSender name for a setting. `setting` is Mailwright's name.
+
+    If the setting contains `name=value` pairs, `pair` is the name of the pair that this variable sets.
+    """
 
     setting: str
     pair: str | None = None
     convert: Callable[[str], str] = str.strip
-    # Other programs use the name too: it counts only together with a name that only AmazonSender has.
+    # True if other programs use the name too. Then it counts only together with a name that only AmazonSender has.
     is_common: bool = False
 
 
@@ -25,7 +28,7 @@ def _to_level(text: str) -> str:
 
 
 def _to_seconds(milliseconds: str) -> str:
-    """Convert a polling interval. AmazonSender does not poll if it is shorter than a second."""
+    """Convert a polling interval. AmazonSender does not poll if the interval is shorter than a second."""
     text = milliseconds.strip()
     return str(int(text) // 1_000) if text.isdecimal() else text
 
@@ -79,7 +82,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "NOTION_ERROR_RETRY_PROP": Alias(_ERROR_PROPERTIES, "retry_count"),
 }
 
-# Names without effect here, and why.
+# AmazonSender names that have no effect in Mailwright, with the reason or the replacement.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "ALLOW_NON_TEST_SEND": "a page with the status for real mailouts and without Test goes to everyone",
     "CSV_OUTPUT_DIR": "`mailwright mailout report` writes the results of a run",

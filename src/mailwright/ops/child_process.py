@@ -1,4 +1,4 @@
-"""The place of this process among those that a supervisor started; see `mailwright.app.supervisor`."""
+"""The role of this process within the process group of a supervisor; see `mailwright.app.supervisor`."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -16,15 +16,15 @@ METRICS_FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    number: int  # From 1. The first one also runs the duties that need only one process.
+    number: int  # Counted from 1. The first process also runs the tasks that only one process may run.
     count: int
-    control: int  # A socket. The supervisor holds its other end, so it closes when the supervisor ends.
+    control: int  # A socket to the supervisor. It closes when the supervisor ends.
     sends: bool = True  # Whether each process has a worker.
     listener: int | None = None  # The socket on which all processes accept connections.
     is_restart: bool = False
 
     def environment(self, metrics_folder: str) -> dict[str, str]:
-        """Return the variables from which the started process reads its place."""
+        """Return the environment variables from which the child process reads these values."""
         return {CHILD_VARIABLE: orjson.dumps(asdict(self)).decode(), METRICS_FOLDER_VARIABLE: metrics_folder}
 
     def share_of(self, limit: int, setting: str) -> int:
@@ -36,28 +36,28 @@ class ChildProcess:
         return limit // self.count + (self.number <= limit % self.count)
 
     def report_started(self) -> None:
-        """Report to the supervisor that this process works."""
+        """Report to the supervisor that this process has started."""
         os.write(self.control, b"1")
 
     def is_supervisor_lost(self) -> bool:
-        """Read from the control socket, once it is readable. Nothing is ever sent to a child but its end."""
+        """Read from the readable control socket, and return whether it is closed. The supervisor sends no data."""
         return os.read(self.control, 1) == b""
 
 
 @cache
 def this_child() -> ChildProcess | None:
-    """Return the place of this process, or None if no supervisor started it."""
+    """Return the role of this process, or None if no supervisor started it."""
     place = os.environ.get(CHILD_VARIABLE)
     return None if place is None else ChildProcess(**orjson.loads(place))
 
 
 def runs_duties() -> bool:
-    """Return whether this process runs the duties that need only one process of a group."""
+    """Return whether this process runs the tasks that only one process of the group may run."""
     child = this_child()
     return child is None or child.number == 1
 
 
 def own_share(limit: int, setting: str) -> int:
-    """Return this process's share of a limit on connections that all processes of the group keep together."""
+    """Return this process's share of a connection limit that applies to the whole process group."""
     child = this_child()
     return limit if child is None or not child.sends else child.share_of(limit, setting)

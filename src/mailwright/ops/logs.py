@@ -12,7 +12,7 @@ from mailwright.domain.address import mask
 from mailwright.ops.child_process import this_child
 
 _SECRET = re.compile(r"password|secret|token|authorization|api_?key|dsn|cookie", re.IGNORECASE)
-# Up to the last @ of the word: a password may contain any character that should be encoded.
+# Match up to the last @ of the word, because a password may contain characters that should have been encoded.
 _URL_USER = re.compile(r"://\S*@")
 _NOT_IN_ADDRESS = frozenset(" \t\r\n\"'()<>[]{},;:")
 _DOMAIN = re.compile(r"[^\s\"'()<>\[\]{},;:/@]{1,253}")
@@ -54,7 +54,7 @@ def _add_process(number: int, _logger: Any, _method: str, line: MutableMapping[s
 
 
 class _Lines:
-    """Writes lines to stderr. A log that cannot be written, for example on a full disk, must not stop the process."""
+    """Writes lines to stderr. If a line cannot be written, for example on a full disk, the process continues."""
 
     def msg(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -64,8 +64,10 @@ class _Lines:
 
 
 class _Logger:
-    """A structlog logger that imports structlog with its first line: most commands write none, and the import takes a
-    tenth of their time."""
+    """A structlog logger that imports structlog when it writes its first line.
+
+    Most commands log nothing, and the import would take a tenth of their time.
+    """
 
     __slots__ = ("_component",)
 
@@ -96,7 +98,7 @@ def logger(name: str) -> Any:
 
 
 def scrub(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Remove secrets and mask addresses: the last step before a line is written."""
+    """Remove secrets and mask addresses. This is the last step before a line is written."""
     for key, value in line.items():
         line[key] = _scrubbed(key, value)
     return line
@@ -115,7 +117,7 @@ def _scrubbed(key: str, value: Any) -> Any:
 
 
 def _masked(text: str) -> str:
-    """Mask every address in a text. Looks only around each @, so that a long text takes one pass."""
+    """Mask every address in a text. Examine only the characters around each @, so that one pass is enough."""
     before, *rest = _URL_USER.sub("://***@", text).split("@")
     shown = [before]
     for after in rest:

@@ -1,7 +1,7 @@
 """Prometheus metrics. Names and meanings are stable, because dashboards and alerts depend on them.
 
-Processes of one supervisor write their values to files that all of them can read, so each of them exports the metrics
-of all. A restarted process continues the counters of the one before.
+The processes of one supervisor write their values to shared files, so each process exports the metrics of the whole
+group. A restarted process continues the counters of its predecessor.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Run background work again and again, and survive its failures."""
+"""Run background work periodically, and continue after failures."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,10 @@ MAX_EXPONENT = 30
 
 
 def exponential(first: float, longest: float) -> Callable[[int], float]:
-    """Return the pause after the n-th failure in a row: `first` seconds, doubled each time, at most `longest`."""
+    """Return an exponential backoff: a function from the number of consecutive failures to the pause in seconds.
+
+    The pause is `first` after the first failure, doubles each time, and is at most `longest`.
+    """
     return lambda failures: min(first * 2 ** min(failures - 1, MAX_EXPONENT), longest)
 
 
@@ -30,9 +33,9 @@ async def run_periodically(
 ) -> None:
     """Run `work` until `stop` is set or the task is cancelled.
 
-    `work` returns the pause before its next run in seconds; None means `seconds`. After an expected error (logged as a
-    warning) or an unexpected one (logged with its traceback) it runs again after `retry_seconds` of the number of
-    failures in a row, or after `seconds`.
+    `work` returns the pause before its next run in seconds; None means `seconds`. An expected error is logged as a
+    warning, an unexpected one with its traceback. After an error, the pause is `retry_seconds` of the number of
+    consecutive failures, or `seconds` if `retry_seconds` is None.
     """
     failures = 0
     while stop is None or not stop.is_set():

@@ -32,7 +32,7 @@ from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
 
 CONFIG_FILE = "mailwright.toml"
-# Variables that name files with settings.
+# Environment variables with the path of a settings file.
 CONFIG_VARIABLE = "MAILWRIGHT_CONFIG"
 ENV_FILE_VARIABLE = "MAILWRIGHT_ENV_FILE"
 
@@ -60,7 +60,7 @@ class Settings(BaseSettings):
         Path,
         Field(
             alias="MAILWRIGHT_STATE",
-            description="Folder of the marker that reveals a restored database. Never restore it with the database.",
+            description="Folder of the marker that detects a restored database. Never restore the two together.",
         ),
     ] = Path("var/state")
     redis_url: Annotated[
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_SMTP_LISTEN",
             description="Address on which `serve` and `smtp` accept email over SMTP, for example `127.0.0.1:2525`. "
-            "Off by default. Other addresses than loopback need a certificate, and clients STARTTLS.",
+            "Off by default. An address other than loopback needs a certificate, and clients must use STARTTLS.",
         ),
     ] = None
     smtp_listen_tls: Annotated[
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
         PositiveInt,
         Field(
             alias="MAILWRIGHT_SMTP_LISTEN_CONNECTIONS",
-            description="Maximum number of SMTP clients of a process. One remote address may use half of it.",
+            description="Maximum number of SMTP clients per process. One remote address may use half of them.",
         ),
     ] = 500
     base_url: Annotated[
@@ -128,14 +128,14 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(
             alias="MAILWRIGHT_SECRET_KEY",
-            description="Key of stored secrets, at least 32 characters. With several (`new,old`) the first encrypts.",
+            description="Key that encrypts stored secrets, at least 32 characters. To rotate it, set `new,old`.",
         ),
     ] = None
     secret_key_file: Annotated[
         Path,
         Field(
             alias="MAILWRIGHT_SECRET_KEY_FILE",
-            description="File with this key if `MAILWRIGHT_SECRET_KEY` is not set. Created on first use.",
+            description="File with the key, used if `MAILWRIGHT_SECRET_KEY` is not set. Created on first use.",
         ),
     ] = Path("mailwright.key")
     unsubscribe_secret: Annotated[
@@ -176,14 +176,14 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="MAILWRIGHT_ROUTE",
-            description="Several providers: `ses, smtp` tries them in order, `ses=3, smtp=1` splits by weight.",
+            description="Several providers: `ses, smtp` uses them in order (failover), `ses=3, smtp=1` by weight.",
         ),
     ] = None
     dry_run: Annotated[
         bool,
         Field(
             alias="MAILWRIGHT_DRY_RUN",
-            description="Send nothing: every message goes to the local mailbox, whatever the provider settings say.",
+            description="Send nothing. Every message goes to the local mailbox, and provider settings are ignored.",
         ),
     ] = False
     mailbox: Annotated[
@@ -201,9 +201,9 @@ class Settings(BaseSettings):
         PositiveInt | None,
         Field(
             alias="MAILWRIGHT_SMTP_CONNECTIONS",
-            description="Maximum number of SMTP connections of `worker` or `serve`, with one message each. Its"
-            " processes share them. If it is not set, each process opens up to 20, and up to 20 more for transactional"
-            " messages while bulk messages use those.",
+            description="Maximum number of SMTP connections of `worker` or `serve`, shared by its processes. Each sends"
+            " one message at a time. If not set, each process opens up to 20, and up to 20 more for transactional"
+            " messages while bulk messages use the first 20.",
         ),
     ] = None
     aws_region: Annotated[
@@ -334,15 +334,15 @@ class Settings(BaseSettings):
         TrackingMode,
         Field(
             alias="MAILWRIGHT_TRACKING",
-            description="Widest tracking of opens and clicks: `off`, `anonymous` (totals of a campaign) or "
-            "`individual` (recipients who consented). Tenants, lists and campaigns can only be stricter.",
+            description="The most tracking of opens and clicks that is allowed: `off`, `anonymous` (totals of a "
+            "campaign) or `individual` (recipients who consented). Tenants, lists and campaigns can only reduce it.",
         ),
     ] = TrackingMode.OFF
     tracking_spool: Annotated[
         Path,
         Field(
             alias="MAILWRIGHT_TRACKING_SPOOL",
-            description="Folder where opens and clicks wait until the database has them.",
+            description="Folder where opens and clicks are kept until they are stored in the database.",
         ),
     ] = Path("var/tracking")
 
@@ -495,7 +495,7 @@ class Settings(BaseSettings):
     ] = None
     from_name: Annotated[
         str | None,
-        Field(alias="FROM_NAME", description="From name of mailouts for recipients without one in Supabase."),
+        Field(alias="FROM_NAME", description="Default From name of mailouts, if Supabase has none for a recipient."),
     ] = None
     reply_to_email: Annotated[
         str | None, Field(alias="REPLY_TO_EMAIL", description="Reply-To address of mailouts.")
@@ -546,8 +546,8 @@ class Settings(BaseSettings):
         bool,
         Field(
             alias="MAILWRIGHT_MAILOUT_ONE_AT_A_TIME",
-            description="Whether each message of a mailout waits for the response to the one before it. `false` "
-            "reaches `SEND_RATE_PER_SEC` also if a response takes longer than the interval between two messages.",
+            description="Whether each message of a mailout waits for the response to the previous one. With `false`, "
+            "slow responses do not reduce the rate below `SEND_RATE_PER_SEC`.",
         ),
     ] = True
     batch_size: Annotated[
@@ -613,14 +613,14 @@ class Settings(BaseSettings):
             alias="MAILWRIGHT_MAILOUT_WATCH_SECONDS",
             ge=0,
             le=86_400,
-            description="Seconds between two searches of `serve` and `worker` for mailouts to send. 0: never.",
+            description="Interval in seconds at which `serve` and `worker` look for mailouts to send. 0 turns it off.",
         ),
     ] = 0
     mailout_token: Annotated[
         SecretStr | None,
         Field(
             alias="MAILWRIGHT_MAILOUT_TOKEN",
-            description="Secret that allows `/send-mailout` in the header `x-auth-token`, and nothing else.",
+            description="Secret for the header `x-auth-token` of `/send-mailout`. It gives no other access.",
         ),
     ] = None
     supabase_url: Annotated[
@@ -638,7 +638,7 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="SUPABASE_PROJECT_REF",
-            description="Id of the Supabase project. Nothing starts if `SUPABASE_URL` belongs to another one.",
+            description="Id of the Supabase project. Mailwright does not start if `SUPABASE_URL` has another one.",
         ),
     ] = None
     mailbox_mailouts: Annotated[
@@ -695,8 +695,8 @@ class Settings(BaseSettings):
         Literal["skip", "leave"],
         Field(
             alias="MAILWRIGHT_NOTIFY_OTHER_CHANNELS",
-            description="Rows for other channels than email: `skip` marks them skipped, `leave` leaves them pending "
-            "for the program that serves them.",
+            description="What happens to rows for channels other than email: `skip` marks them as skipped, `leave` "
+            "leaves them pending for another program.",
         ),
     ] = "skip"
 
@@ -704,7 +704,7 @@ class Settings(BaseSettings):
         PositiveInt,
         Field(
             alias="MAILWRIGHT_LOCK_TTL_SECONDS",
-            description="Seconds after which the work of an unresponsive worker is taken over by another. "
+            description="Seconds after which another worker takes over the messages of an unresponsive worker. "
             "A lease on a message lasts at most 30 seconds and is renewed.",
         ),
     ] = 120
@@ -734,7 +734,7 @@ class Settings(BaseSettings):
             alias="MAILWRIGHT_METRICS_PORT",
             gt=0,
             le=65535,
-            description="Port on which `worker` serves its metrics, those of all its processes together.",
+            description="Port on which `worker` serves the metrics of all its processes.",
         ),
     ] = None
     log_level: Annotated[
@@ -758,7 +758,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = _named_file(CONFIG_VARIABLE) or Path(CONFIG_FILE)
         assert isinstance(env_settings, EnvSettingsSource)
-        # Field names are for `mailwright.toml` only: variables such as PORT and STATE belong to other programs.
+        # Field names count only in `mailwright.toml`, because variables such as PORT or STATE belong to other programs.
         names = {(field.alias or "").lower() for field in settings_cls.model_fields.values()}
         env_settings.env_vars = {name: value for name, value in env_settings.env_vars.items() if name in names}
         theirs = InitSettingsSource(settings_cls, amazonsender.translate(os.environ))
@@ -771,7 +771,7 @@ class Settings(BaseSettings):
     @classmethod
     def _require_smtp_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if value is None and info.data.get("provider") == "smtp":
-            raise ValueError("required if MAILWRIGHT_PROVIDER is smtp; for example smtp://mail.example.com:587")
+            raise ValueError("must be set if MAILWRIGHT_PROVIDER is smtp, for example to smtp://mail.example.com:587")
         return value
 
     @field_validator("dkim_key_file")
@@ -843,7 +843,7 @@ class Settings(BaseSettings):
         return not self.model_fields_set.isdisjoint({"base_url", "port"})
 
     def served_at(self, address: str) -> Self:
-        """Return a copy whose links lead to the address at which another process serves."""
+        """Return a copy whose links use the address of another process that serves the dashboard."""
         served = self.model_copy()
         served._served_at = address
         return served
@@ -854,7 +854,7 @@ class Settings(BaseSettings):
 
 
 class _AmazonSenderFirst(Settings):
-    """The settings if the names of AmazonSender had priority over ours. Where they differ, two names conflict."""
+    """The settings with AmazonSender's names before Mailwright's, to find settings that both set differently."""
 
     @classmethod
     def settings_customise_sources(
@@ -883,7 +883,7 @@ def load(**overrides: Any) -> Settings:
 
 
 def _load_env_file() -> None:
-    """Add the variables of the file to the environment, where the AWS credential chain finds them too."""
+    """Add the variables of the file to the environment, so that the AWS credential chain finds them too."""
     file = _named_file(ENV_FILE_VARIABLE)
     if file is not None:
         for name, value in read_env_file(file, case_sensitive=True).items():
@@ -900,10 +900,10 @@ def _named_file(variable: str) -> Path | None:
 
 
 def _require_agreement(ours: Settings, theirs: Settings) -> None:
-    """Refuse two names of one setting with different values: it is not clear which one is meant."""
+    """Raise an error if both names of a setting are set to different values, because the intention is unclear."""
     fields = {field.alias: name for name, field in Settings.model_fields.items()}
     conflicts = [
-        f"{name}: {alias.setting} has another value; remove one of them"
+        f"{name}: {alias.setting} is the same setting and has a different value; remove one of them"
         for name, alias in amazonsender.given_names(os.environ).items()
         if _value(ours, fields[alias.setting], alias.pair) != _value(theirs, fields[alias.setting], alias.pair)
     ]
@@ -916,7 +916,7 @@ def _value(settings: Settings, field: str, pair: str | None) -> Any:
     return value if pair is None else value.get(pair)
 
 
-# By pydantic's type of error; the values in braces are those of the field's own limits.
+# Messages by pydantic error type. The names in braces are replaced with the field's limits.
 _PROBLEMS = {
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
@@ -930,7 +930,7 @@ _PROBLEMS = {
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must consist of letters, digits and underscores, and begin with no digit",
+    "string_pattern_mismatch": "must consist of letters, digits and underscores, and must not begin with a digit",
     "literal_error": "must be {expected}",
     "date_from_datetime_parsing": "must be a date such as 2027-01-15",
     "date_parsing": "must be a date such as 2027-01-15",
@@ -950,7 +950,7 @@ def _problem(detail: Any) -> str:
 
 
 def _name_in_environment(setting: str) -> str:
-    """Return the name under which the user set it: ours, or that of AmazonSender."""
+    """Return the variable that the user has set for this setting: Mailwright's name or AmazonSender's."""
     if os.environ.get(setting):
         return setting
     given = amazonsender.given_names(os.environ)

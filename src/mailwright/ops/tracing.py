@@ -15,7 +15,7 @@ log = logger(__name__)
 
 
 def configure() -> None:
-    """Configure the exporter, if there is one. Call once, at the start of a process."""
+    """Configure the exporter, if one is set. Call once, at the start of a process."""
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return
     try:
@@ -33,7 +33,7 @@ def configure() -> None:
 
 
 def record(outcomes: Iterable[Outcome], now: Instant) -> None:
-    """Write the spans of finished attempts, with their actual times, so that sending does no work for them."""
+    """Write the spans of finished attempts with their actual times, after the fact, so that sending stays fast."""
     from opentelemetry import trace  # noqa: PLC0415 - imported only if tracing is enabled
 
     tracer = trace.get_tracer("mailwright")
@@ -56,7 +56,7 @@ def record(outcomes: Iterable[Outcome], now: Instant) -> None:
 
 def is_on() -> bool:
     """Return whether a tracer is configured."""
-    trace = sys.modules.get("opentelemetry.trace")  # Imported by every tracer.
+    trace = sys.modules.get("opentelemetry.trace")  # Every tracer imports this module.
     return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

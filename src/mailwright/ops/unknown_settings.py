@@ -1,4 +1,4 @@
-"""Find environment variables that look like settings and are none: a misspelt one would silently have no effect."""
+"""Find environment variables that look like misspelt settings, because they would silently have no effect."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
@@ -9,12 +9,13 @@ from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
-# Variables that are read in other places than the settings.
+# Variables that are valid although they are not settings, because other modules read them.
 _OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG", CHILD_VARIABLE)
-# A variable that begins like this is meant for this program, or for the one before it.
+# Prefixes of variables that are meant for Mailwright or its predecessor.
 _PREFIXES: Final = ("MAILWRIGHT_", "NOTION_", "SUPABASE_", "UNSUBSCRIBE_", "EXECUTOR_", "SES_", "SNS_", "SMTPBZ_")
-# Of other variables, only those count that differ from a setting by a slip.
+# Prefixes of other programs' variables, which are never reported.
 _FOREIGN_PREFIXES: Final = ("AWS_",)
+# Minimum similarity to a known name, for variables with one of `_PREFIXES` and for all others.
 _SIMILAR: Final = 0.75
 _NEARLY_EQUAL: Final = 0.85
 
@@ -22,7 +23,7 @@ _NEARLY_EQUAL: Final = 0.85
 @dataclass(frozen=True, slots=True)
 class UnknownSetting:
     name: str
-    problem: str  # what is wrong, and what to do
+    problem: str  # the problem and the next step
 
 
 def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSetting]:
@@ -43,6 +44,6 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
 
 
 def _nearest(name: str, known: Collection[str], cutoff: float) -> str | None:
-    """Return the known name that was probably meant. One that only lacks its end is the nearest."""
+    """Return the known name that was probably meant. Prefer a name that the given one is the beginning of."""
     longer = [each for each in known if each.startswith(f"{name}_")]
     return min(longer, default=None) or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
