@@ -1,4 +1,4 @@
-"""Record reports from emails to the bounce address. An email without our id never changes a contact."""
+"""Record reports from emails to the bounce address. An email without our message ID never changes a contact."""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -28,10 +28,10 @@ from mailwright.events.sanitize import address_key, clean_metadata
 from mailwright.events.soft_bounces import is_about_address
 from mailwright.ops.logs import logger
 
-# Bounce emails are about messages sent by SMTP.
+# The provider of the reported messages: bounce emails are about messages that were sent over SMTP.
 SOURCE = "smtp"
 MAX_ATTEMPTS = 5
-# Part of stored report keys: with another prefix, an email that is read again would count twice.
+# The prefix of stored report keys. Do not change it, otherwise an email that is read again would count twice.
 KEY_PREFIX = "letter"
 
 _TYPES = {
@@ -48,7 +48,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedBounceMail:
-    """A parsed email and what was recorded from it."""
+    """A parsed email, and the counts of the reports that were recorded from it."""
 
     email: BounceMail
     reports: tuple[Report, ...]
@@ -61,7 +61,10 @@ class BounceMailRecorder:
         self._clock = clock
 
     async def record(self, content: bytes) -> RecordedBounceMail:
-        """Parse an email and record its reports durably. Any content is accepted. Raises `NotDurable`."""
+        """Parse an email and record its reports durably. Any content is accepted.
+
+        Raise `NotDurable` if the database cannot store the reports.
+        """
         email = parse_bounce_mail(content)
         reports = reports_of(email, self._clock.now())
         counts = await self._reports.receive(reports) if reports else ReportCounts()
@@ -103,7 +106,7 @@ class BounceMailboxReader:
         return True
 
     async def _count_failure(self, email: MailboxEmail) -> None:
-        """Flag an email that fails repeatedly for a person, so that it does not block the emails behind it."""
+        """Flag an email that fails repeatedly for an operator, so that it does not block the emails after it."""
         attempts = self._failed.pop(email.identity, 0) + 1
         if attempts < MAX_ATTEMPTS:
             self._failed[email.identity] = attempts
@@ -113,7 +116,7 @@ class BounceMailboxReader:
 
 
 def reports_of(email: BounceMail, now: Instant) -> tuple[Report, ...]:
-    """Return the reports of an email; none if it is not about our messages."""
+    """Return the reports in an email. The result is empty if the email is not about our messages."""
     match email:
         case BounceReport():
             return tuple(_bounces(email, now))
@@ -153,19 +156,19 @@ def _time(email: BounceReport | FeedbackReport, now: Instant) -> Instant:
 
 
 def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
-    """Judge a recipient of an email with our id. Anyone can forge a bounce, but not guess the id."""
+    """Return the verdict about a recipient. The email has our ID, so it is not forged: nobody can guess the ID."""
     if recipient.action is not DsnAction.FAILED:
         return ContactVerdict.NOTHING
     if recipient.kind is BounceKind.HARD:
         return ContactVerdict.HARD_BOUNCE
-    # Only a stated temporary code makes a final failure temporary.
+    # A failure counts as temporary only if the report contains a temporary status code.
     code = recipient.status or str(recipient.reply_code or "")
     is_counted = is_about_address(recipient.status, recipient.diagnostic, is_permanent=not code.startswith("4"))
     return ContactVerdict.SOFT_BOUNCE if is_counted else ContactVerdict.NOTHING
 
 
 def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:
-    # The complaining recipient is often hidden, but the original recipient usually is not.
+    # Reports often hide the recipient who complained, but they usually show the original recipient.
     hidden = email.original.recipients if len(email.original.recipients) == 1 else ()
     for recipient in email.recipients or hidden or (None,):
         yield Report(

@@ -1,4 +1,4 @@
-"""Fetch from Amazon with one GET and without redirects. The HTTP library is imported on first use."""
+"""Fetch a URL from Amazon with a single GET, without following redirects. The HTTP library is imported on first use."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -36,7 +36,7 @@ class InboundWebhooks:
         signature: "SendGridSignature | None",
         fetch: AmazonFetcher,
     ) -> None:
-        """`signature` is None without a SendGrid key. `close` also closes `fetch`."""
+        """Create the receiver. `signature` is None if no SendGrid key is set. `close` also closes `fetch`."""
         self._fetch = fetch
         self._reports = reports
         self._clock = clock
@@ -44,7 +44,7 @@ class InboundWebhooks:
         self._signature = signature
 
     async def receive_sns(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
-        """Record an SES event from SNS. Raises `EventRejected` and writes nothing if it is not authentic."""
+        """Record an SES event from SNS. If it is not authentic, raise `EventRejected` and record nothing."""
         with _count_rejections():
             return await self._from_sns(headers, body)
 
@@ -73,7 +73,7 @@ class InboundWebhooks:
                 log.warning(
                     "sns_unsubscribed",
                     topic=envelope.topic,
-                    message="The topic sends no more events until it is subscribed again.",
+                    message="The topic sends no more events. To receive them, create the SNS subscription again.",
                 )
         return ReportCounts()
 
@@ -92,7 +92,7 @@ class InboundWebhooks:
 async def record_ses_event(reports: Reports, text: str, clock: Clock, *, by_address: bool) -> ReportCounts:
     """Record an SES event from a webhook or a queue.
 
-    Set `by_address` if the event comes from one of our topics: a report without a message ID may then be matched by the
+    Set `by_address` if the event comes from one of our topics. Then a report without a message ID may be matched by the
     recipient's address.
     """
     parsed = ses.parse_event(text, clock.now())

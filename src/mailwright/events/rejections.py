@@ -1,4 +1,4 @@
-"""Record bounces that an SMTP server reports during the send, as reports like any other."""
+"""Record bounces that an SMTP server reports during the send, in the same way as other reports."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ VERDICTS = {BounceKind.HARD: ContactVerdict.HARD_BOUNCE, BounceKind.SOFT: Contac
 
 
 class SmtpRejections:
-    """Records bounces in the transaction that settles the messages; called by the outbox."""
+    """Records bounces in the transaction that settles the messages. The outbox calls this."""
 
     def __init__(self, soft: SoftBounces | None = None) -> None:
         self._soft = soft or SoftBounces()
@@ -30,7 +30,7 @@ class SmtpRejections:
 def _report(settlement: Settlement, bounce: BounceKind, now: Instant) -> Report:
     claimed = settlement.claimed
     return Report(
-        # The same key if the transaction is retried.
+        # The key must be the same if the transaction is retried.
         key=f"attempt:{claimed.outbox_id}:{claimed.attempt}",
         source=settlement.provider or "smtp",
         type=EventType.BOUNCED,

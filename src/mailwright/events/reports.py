@@ -1,7 +1,7 @@
 """Record provider reports about messages, from any source. Each report counts once, in any order.
 
 A report becomes an event on the timeline of its message, settles a message in doubt, and changes the status of the
-contact. Concurrent callers share a commit, and each call returns after it.
+contact. Concurrent callers share a commit, and each call returns after that commit.
 """
 
 import asyncio
@@ -40,15 +40,15 @@ FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
 
-# The maximum of reports per transaction, which must be short because workers wait for it.
+# Maximum number of reports per transaction. The transaction must be short, because workers wait for it.
 LARGEST_COMMIT: Final = 500
 
-# How long reports are stored. No provider repeats a report after this time; a repeat would count as a new report.
+# How long reports are stored. A repeat after this time would count as a new report, but no provider repeats that late.
 KEPT_FOR: Final = 90 * DAY
 FORGET_EVERY: Final = HOUR
 MOST_FORGOTTEN: Final = 5_000
 
-# Event types that only a provider can report. Each of them proves that the provider had the message.
+# Event types that only a provider can report. Each of them proves that the provider has received the message.
 REPORTABLE: Final = frozenset(
     {
         EventType.ACCEPTED,
@@ -63,10 +63,10 @@ REPORTABLE: Final = frozenset(
 )
 
 ENGAGEMENT: Final = frozenset({EventType.OPENED, EventType.CLICKED})
-# Two sources that report the same open or click differ by less than this.
+# Deduplication window: two sources report the same open or click with times that differ by less than this.
 SAME_ENGAGEMENT: Final = MINUTE
 
-# Verdicts that change a contact without counting other reports.
+# Verdicts that change a contact at once, independently of other reports.
 DECISIVE: Final = (ContactVerdict.HARD_BOUNCE, ContactVerdict.COMPLAINT, ContactVerdict.UNSUBSCRIBE)
 
 log = logger(__name__)
@@ -75,12 +75,12 @@ log = logger(__name__)
 class Effect(Enum):
     NEW = auto()
     REPEATED = auto()
-    UNKNOWN = auto()  # about no message of ours; ignored
+    UNKNOWN = auto()  # not about one of our messages, so it is ignored
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCounts:
-    """How many reports of one call were new, repeated or unknown."""
+    """The number of new, repeated and unknown reports of one call."""
 
     new: int = 0
     repeated: int = 0
@@ -89,11 +89,11 @@ class ReportCounts:
 
 @dataclass(frozen=True, slots=True)
 class TakenReports:
-    """What became of the reports of one transaction."""
+    """The results of one transaction's reports."""
 
     effects: list[Effect]  # in the order of the reports
-    never_sent: list[Report]  # about a message here that was never handed to a provider
-    unknown: list[Report]  # about no message here
+    never_sent: list[Report]  # reports about stored messages that were never handed to a provider
+    unknown: list[Report]  # reports that match no stored message
 
 
 class Reports:
@@ -105,25 +105,28 @@ class Reports:
         *,
         has_other_subscribers: bool = False,
     ) -> None:
-        """`has_other_subscribers`: an address may be a subscriber elsewhere, although no message went to it."""
+        """Create the recorder. `has_other_subscribers` is true if an external source also has subscribers.
+
+        Then a report may be about a subscriber to whom this installation has sent no message.
+        """
         self._database = database
         self._clock = clock
         self._soft = soft or SoftBounces()
         self._has_other_subscribers = has_other_subscribers
-        # A commit holds reports of one kind of caller only.
+        # Callers with and without `by_address` use separate commits.
         self._by_address = self._group_commit(by_address=True)
         self._by_id = self._group_commit(by_address=False)
         self._forgets_at: Instant = 0
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
-        """Record reports and their consequences durably. Repeating a call is harmless.
+        """Record reports and their consequences durably. A repeated call changes nothing.
 
-        `by_address`: the source is certainly our provider. Then a report that names no message is about the latest one
-        to that address; other sources must name the message.
+        Set `by_address` if the source is certainly our provider. Then a report without a message ID is matched with the
+        latest message to its address. Reports from other sources need a message ID.
         """
         for report in reports:
             if report.type not in REPORTABLE:
-                raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
+                raise InvalidInput(f"{report.type} is not an event type that providers report", field="type")
         group_commit = self._by_address if by_address else self._by_id
         if len(reports) <= LARGEST_COMMIT:
             effects = await group_commit.submit(reports)
@@ -170,12 +173,12 @@ class Reports:
         self._forgets_at = now + FORGET_EVERY
         try:
             await forget(self._database, self._soft, now)
-        except Exception as error:  # the new reports are recorded all the same
+        except Exception as error:  # The new reports are already recorded.
             log.warning("old_reports_not_deleted", reason=type(error).__name__)
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Delete a batch of old reports, except those that still count; return their number."""
+    """Delete a batch of old reports, except those that still count. Return the number of deleted reports."""
     return await database.transact(
         lambda tx: tx.count(
             FORGET_REPORTS,
@@ -187,9 +190,9 @@ async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
 
 
 async def _keep_for_subscribers(tx: Runner, reports: Sequence[Report]) -> None:
-    """Keep reports about addresses that no message went to, until they are compared with the subscribers elsewhere.
+    """Keep reports about addresses without a message, until they are compared with the external subscribers.
 
-    A report with an unknown id of our form is about a message of another installation.
+    Skip reports whose ID has our format but is unknown, because they are about another installation's messages.
     """
     kept = {
         _key(report): {
@@ -226,7 +229,7 @@ class _Taken:
     email: str | None
     verdict: ContactVerdict
     is_proof: bool
-    was_accepted: bool  # a provider had accepted the message before
+    was_accepted: bool  # whether a provider had accepted the message before this report
 
     @property
     def name(self) -> tuple[int, str]:
@@ -242,7 +245,7 @@ async def take(
     proves: bool = True,
     by_address: bool = False,
 ) -> TakenReports:
-    """Record reports and return what became of them. `proves`: whether the provider had the messages."""
+    """Record reports and return the results. `proves`: whether they prove that the provider has the messages."""
     first: dict[str, Report] = {}
     for report in reports:
         first.setdefault(_key(report), report)
@@ -277,13 +280,13 @@ async def _understood(
 
 
 async def _messages(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, ReportedMessage]:
-    """Return the message that each report is about. The most reliable identification comes first."""
+    """Return the message that each report is about. Try the most reliable identification first."""
     found = await _by_outbox_id(tx, reports)
     missing = {key: report for key, report in reports.items() if key not in found}
     found |= await _by_provider_id(tx, missing)
     if not by_address:
         return found
-    # A report with an unknown id of our form is about a message of another installation.
+    # If the ID has our format but is unknown, the report is about another installation's message.
     missing = {key: report for key, report in missing.items() if key not in found and report.outbox_id is None}
     return found | await _by_recipient(tx, missing)
 
@@ -316,7 +319,7 @@ async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, 
 
 
 def _best(candidates: Sequence[ReportedMessage], email: str | None) -> ReportedMessage:
-    """Return the latest message to this recipient: one request may have sent messages to several."""
+    """Return the latest message to this recipient. One request may have sent messages to several recipients."""
     own = [message for message in candidates if message.to_email == email]
     return max(own or candidates, key=lambda message: message.message_key)
 
@@ -363,7 +366,10 @@ async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Ta
 
 
 async def _reported_elsewhere(tx: Runner, taken: Iterable[_Taken]) -> set[str]:
-    """Return the opens and clicks that another source has reported: our own link and the provider's see the same."""
+    """Return the opens and clicks that another source has already reported.
+
+    Our tracked links and the provider can both report the same open or click.
+    """
     rows = [
         {**{name: _report_row(one)[name] for name in ("key", "message_key", "type", "at")}, "source": one.report.source}
         for one in taken
@@ -391,7 +397,7 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
 
 
 def _bounced_messages(new: Sequence[_Taken]) -> dict[int, Instant]:
-    """Return the messages that bounced after a provider had accepted them, and when. A copy's bounce does not count."""
+    """Return when messages bounced that a provider had accepted, by message key. Bounced copies do not count."""
     bounced: dict[int, Instant] = {}
     for one in new:
         if one.was_accepted and one.report.type is EventType.BOUNCED and one.email == one.message.to_email:
@@ -408,7 +414,7 @@ async def _update_contacts(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
         if one.email and one.verdict is ContactVerdict.SOFT_BOUNCE
     ]
     if softly:
-        # Locked before counting, so that of two concurrent reports the second counts both.
+        # Lock the contacts before counting, so that the second of two concurrent reports counts both.
         await status.lock_known_contacts(tx, {fact.contact for fact in facts} | {(each[0], each[1]) for each in softly})
         facts += await status.repeated_soft_bounces(tx, softly, soft)
     await status.apply_facts(tx, facts, now)
@@ -472,7 +478,7 @@ def _masked(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Remove what no database accepts: NUL and invalid characters."""
+    """Remove the characters that databases do not accept: NUL and invalid characters."""
     if isinstance(value, str):
         return value.replace("\0", "").encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -483,7 +489,7 @@ def _plain(value: Any) -> Any:
 
 
 def _normal(text: str | None) -> str | None:
-    """Normalize an address that may have a display name, as providers repeat it from the headers."""
+    """Normalize an address. It may have a display name, because providers copy it from the headers."""
     try:
         return None if text is None else address.normal(address.split_mailbox(text)[1])
     except address.InvalidAddress:
@@ -496,5 +502,5 @@ def _in_order(reports: Sequence[Report], effects: dict[str, Effect]) -> list[Eff
         key = _key(report)
         ordered.append(effects[key])
         if effects[key] is Effect.NEW:
-            effects[key] = Effect.REPEATED  # for the next copy in this call
+            effects[key] = Effect.REPEATED  # The next copy of this report in the same call is a repeat.
     return ordered

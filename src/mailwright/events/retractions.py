@@ -1,4 +1,4 @@
-"""Record that a provider rejected a message after it had accepted it: the message bounced."""
+"""Record a bounce if a provider first accepts a message and then rejects it."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 5.0
 
 
 class Retractions:
-    """Records retractions beside the work of a worker, whose results are settled in other transactions."""
+    """Records retractions in the background. The worker settles its results in other transactions."""
 
     def __init__(self, reports: Reports, clock: Clock) -> None:
         self._reports = reports
@@ -33,14 +33,14 @@ class Retractions:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait until everything is recorded, but not long for a database that is away."""
+        """Wait until everything is recorded, but only a short time if the database is unavailable."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
         for task in tuple(self._tasks):
             task.cancel()
 
     async def _record(self, report: Report) -> None:
-        """Record a report, again after an outage of the database: nobody repeats it."""
+        """Record a report. Retry after a database outage, because the provider will not repeat this report."""
         log.warning("acceptance_retracted", outboxId=report.outbox_id, provider=report.source, **report.metadata)
         while True:
             try:
@@ -53,7 +53,7 @@ class Retractions:
 
     def _report(self, provider: str, retraction: RetractedAcceptance) -> Report:
         now, rejection = self._clock.now(), retraction.rejection
-        code = (rejection.original_code or "").partition(" ")[0]  # The message repeats the enhanced code.
+        code = (rejection.original_code or "").partition(" ")[0]  # Drop the enhanced code, which the message repeats.
         return Report(
             key=f"retracted:{retraction.outbox_id}:{uuid7(now)}",
             source=provider,

@@ -12,7 +12,7 @@ MAX_TEXT_LENGTH = 500
 
 
 def parse_time(value: Any, now: Instant) -> Instant:
-    """Parse an ISO time or Unix seconds, at most `now`; return `now` if the value is not a time."""
+    """Parse an ISO time or Unix seconds. Return `now` if the value is later than now or not a time."""
     if isinstance(value, bool):
         return now
     try:
@@ -59,7 +59,7 @@ def address_key(text: str) -> str:
 
 
 def parse_outbox_id(text: Any) -> str | None:
-    """Return our message id, given by itself or as the local part of a Message-ID."""
+    """Return our message ID. The text is either the ID itself or a Message-ID whose local part is the ID."""
     if not isinstance(text, str):
         return None
     candidate = text.strip().strip("<>").partition("@")[0]

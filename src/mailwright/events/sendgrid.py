@@ -1,4 +1,4 @@
-"""Parse SendGrid events into reports, each event by itself."""
+"""Parse SendGrid events into reports. Each event is parsed independently of the others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class _ParsedEvent:
 
 
 def _bounce(event: Mapping[str, Any]) -> _ParsedEvent:
-    """Parse a bounce. Type `blocked` rejects this message; only some of these are about the address."""
+    """Parse a bounce. With the type `blocked`, the server rejects this message; only some are about the address."""
     kind = event.get("type")
     status = event.get("status")
     classification = _short(event.get("bounce_classification"))
@@ -71,7 +71,7 @@ def _bounce(event: Mapping[str, Any]) -> _ParsedEvent:
     )
 
 
-# Verdicts by SendGrid's bounce classification. For others, status and text decide.
+# Verdicts by SendGrid's bounce classification. For other classifications, status and text decide.
 CLASSIFICATION_VERDICTS: Mapping[str, ContactVerdict] = {
     "mailbox unavailable": ContactVerdict.SOFT_BOUNCE,
     "invalid address": ContactVerdict.SOFT_BOUNCE,
@@ -87,7 +87,8 @@ def _blocked(classification: str | None, status: str | None, reason: str | None)
     return ContactVerdict.SOFT_BOUNCE if is_about_address(status, reason or "") else ContactVerdict.NOTHING
 
 
-# SendGrid did not attempt delivery. Reasons about an address stem from an earlier message.
+# Verdicts by the reason why SendGrid dropped a message without an attempt. A reason about the address comes from an
+# earlier message.
 DROP_REASON_VERDICTS: Mapping[str, ContactVerdict] = {
     "bounced address": ContactVerdict.HARD_BOUNCE,
     "invalid": ContactVerdict.HARD_BOUNCE,
@@ -178,7 +179,7 @@ def _report(event: Any, now: Instant) -> Report | str:
 
 
 def _event_id(event: Mapping[str, Any]) -> str:
-    """Return the id of SendGrid, or else a digest: copies of an event have the same fields."""
+    """Return SendGrid's event ID, or else a digest of the event, because copies of an event have the same fields."""
     given = event.get("sg_event_id")
     if isinstance(given, str) and given:
         return given if len(given) <= 200 else sha256(given.encode()).hexdigest()
@@ -186,7 +187,10 @@ def _event_id(event: Mapping[str, Any]) -> str:
 
 
 def _message_id(given: Any) -> str | None:
-    """Return the value of X-Message-Id at acceptance, the part before the first dot. Late bounces have none."""
+    """Return the part of the ID before the first dot, which was the X-Message-Id at acceptance.
+
+    Late bounces have no ID.
+    """
     return given.strip().partition(".")[0] or None if isinstance(given, str) else None
 
 

@@ -1,4 +1,4 @@
-"""Verify the signature of SendGrid webhooks over the raw body. Imported only with a configured key."""
+"""Verify the signature of SendGrid webhooks over the raw body. Imported only if a key is configured."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.rejected_events import ForgedEvent, StaleEvent
 
-# SendGrid retries for a day and may keep the first timestamp. A long window is safe: a repeated event changes nothing.
+# Maximum age of a timestamp. SendGrid retries for a day and may keep the first timestamp. A long time is safe, because
+# a repeated event changes nothing.
 MAX_AGE: Instant = 25 * HOUR
 MAX_CLOCK_SKEW: Instant = 10 * MINUTE
 

@@ -25,7 +25,7 @@ MAX_RECIPIENTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ParsedSesEvent:
-    """An event type and its reports; unknown types have none."""
+    """An event type and its reports. Unknown types have no reports."""
 
     kind: str
     reports: tuple[Report, ...] = ()
@@ -33,7 +33,7 @@ class ParsedSesEvent:
 
 
 def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
-    """Parse an event. Plain text is ignored: SES sends a sentence to new topics. Raises `MalformedEvent`."""
+    """Parse an event, or raise `MalformedEvent`. Plain text is ignored, because SES sends a sentence to new topics."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -109,7 +109,7 @@ def _bounces(message: _SesMessage, bounce: Mapping[str, Any]) -> Iterator[Report
 
 # Within a permanent bounce, single recipients may be delayed or even delivered.
 _NOT_FAILED_ACTIONS = frozenset({"delayed", "delivered", "relayed", "expanded"})
-# Verdicts of transient bounce subtypes. For others, status and text decide.
+# Verdicts by subtype of transient bounces. For other subtypes, status and text decide.
 _SUBTYPE_VERDICTS: Mapping[str, ContactVerdict] = {
     "MailboxFull": ContactVerdict.SOFT_BOUNCE,
     "MessageTooLarge": ContactVerdict.NOTHING,
@@ -169,7 +169,7 @@ def _acceptance(message: _SesMessage, _send: Mapping[str, Any]) -> Iterator[Repo
 
 
 def _rejection(message: _SesMessage, reject: Mapping[str, Any]) -> Iterator[Report]:
-    """Parse a rejection: SES accepted the message and then rejected its content, not the address."""
+    """Parse a rejection. SES accepted the message and then rejected its content, so the address is not affected."""
     yield message.report(
         EventType.BOUNCED,
         message.only_recipient,
@@ -253,7 +253,7 @@ def _subscription(message: _SesMessage, subscription: Mapping[str, Any]) -> Iter
         )
 
 
-# By event type: the field with its details, and the parser of that field.
+# For each event type, the field with its details and the parser of that field.
 EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_SesMessage, Mapping[str, Any]], Iterator[Report]]]] = {
     "Bounce": ("bounce", _bounces),
     "Complaint": ("complaint", _complaints),
@@ -269,12 +269,12 @@ EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_SesMessage, Mapping[str, Any]]
 
 
 def _feedback_id(message: _SesMessage, part: Mapping[str, Any]) -> str:
-    """Return the feedback id, the same in both formats; without it, message id and time."""
+    """Return the feedback ID, which is the same in both formats. If it is missing, return message ID and time."""
     return _optional(part, "feedbackId") or f"{message.message_id}@{part.get('timestamp')}"
 
 
 def _outbox_id(message: Mapping[str, Any]) -> str | None:
-    """Find our id. Tags come first: SES replaces the Message-ID header with its own."""
+    """Find our message ID. Check the tags first, because SES replaces the Message-ID header with its own."""
     return next((found for candidate in _possible_ids(message) if (found := parse_outbox_id(candidate))), None)
 
 

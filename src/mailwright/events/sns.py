@@ -1,6 +1,6 @@
-"""Verify SNS envelopes: signed by Amazon, from an allowed topic, and recent.
+"""Verify that SNS envelopes are signed by Amazon, come from an allowed topic, and are recent.
 
-Cheap checks come first: a certificate is fetched only for an envelope that passes all others.
+Cheap checks come first. A certificate is fetched only for an envelope that passes all other checks.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from mailwright.ops.logs import logger
 if TYPE_CHECKING:
     from mailwright.events.sns_certificate import SnsCertificate
 
-# SNS messages have up to 256 KB, and nested JSON grows.
+# Maximum size of a body. SNS messages have up to 256 KB, and escaping makes nested JSON longer.
 MAX_BODY_BYTES = 2 * 1024 * 1024
-# SNS retries for up to an hour with the first timestamp; the rest allows for clock skew. A wide window is safe because
-# a repeated event changes nothing.
+# Maximum age of an envelope. SNS retries for up to an hour with the first timestamp; the rest allows for clock skew. A
+# long time is safe, because a repeated event changes nothing.
 MAX_AGE: Instant = 2 * HOUR
 
 MAX_CERTIFICATES = 16
@@ -42,13 +42,13 @@ MAX_CERTIFICATE_BYTES = 16 * 1024
 # A certificate that could not be fetched is not requested again before this delay.
 FETCH_RETRY_DELAY: Instant = MINUTE
 
-# Different certificates being fetched or waiting; more than this at once must be made up.
+# Maximum number of certificates that are requested at once. More than this must come from forged envelopes.
 MAX_PENDING_FETCHES = 8
 
 # An AWS region. Other names before amazonaws.com may be a customer's bucket, such as `s3-us-west-2`.
 _REGION = r"[a-z]{2}(?:-[a-z]{3,5})?-(?:central|north|south|(?:north|south)?(?:east|west))-[0-9]{1,2}"
 _TOPIC = re.compile(rf"arn:aws[a-z-]{{0,20}}:sns:({_REGION}):[0-9]{{12}}:[A-Za-z0-9_.-]{{1,256}}")
-# Patterns for the complete rest of a URL, so that no user, port, query or escape can be smuggled in.
+# Patterns for the complete rest of a URL after the host, so that it cannot contain a user, port, query or escape.
 _CERTIFICATE_PATH = re.compile(r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
 _SUBSCRIBE_PATH = re.compile(r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
 
@@ -74,7 +74,7 @@ SIGNED_FIELDS: Mapping[SnsMessageType, tuple[str, ...]] = {
 _MESSAGE_TYPES = {kind.value: kind for kind in SnsMessageType}
 _OPTIONAL = frozenset({"Subject"})
 _ALWAYS = ("SignatureVersion", "Signature", "SigningCertURL")
-# The limit of every field except the message, which may be as long as the body.
+# Maximum length of every field except the message, which may be as long as the body.
 MAX_FIELD_LENGTH = 4_096
 
 
@@ -105,7 +105,7 @@ class SnsVerifier:
     def __init__(
         self, clock: Clock, certificates: CertificateSource, fetch: AmazonFetcher, topics: Collection[str] = ()
     ) -> None:
-        """Without topics, notifications of any topic are accepted and no subscription is confirmed."""
+        """Create the verifier. If `topics` is empty, accept notifications of any topic and confirm no subscription."""
         self._clock = clock
         self._certificates = certificates
         self._fetch = fetch
@@ -114,7 +114,7 @@ class SnsVerifier:
 
     @property
     def has_topics(self) -> bool:
-        """Whether topics are configured. If not, an event counts only if it names one of our messages."""
+        """Whether topics are configured. If not, an event counts only if it contains one of our message IDs."""
         return bool(self._topics)
 
     async def verify(self, body: bytes) -> SnsEnvelope:
@@ -137,7 +137,7 @@ class SnsVerifier:
         return envelope
 
     def check_topic(self, envelope: SnsEnvelope) -> None:
-        """Reject foreign topics: any AWS customer can send us correctly signed messages."""
+        """Reject topics that are not ours, because any AWS customer can send us correctly signed messages."""
         if self._topics and envelope.topic not in self._topics:
             raise TopicNotAllowed
         if not self._topics and envelope.kind is SnsMessageType.SUBSCRIPTION:
@@ -159,12 +159,12 @@ class SnsVerifier:
             "sns_topics_not_set",
             setting="SNS_TOPIC_ARNS",
             topic=envelope.topic,
-            message="Without SNS_TOPIC_ARNS, an event counts only if it names one of our messages.",
+            message="Set SNS_TOPIC_ARNS. Without it, an event counts only if it contains one of our message ids.",
         )
 
 
 def parse_envelope(body: bytes) -> SnsEnvelope:
-    """Parse an envelope: strict about every field that is signed or used, lenient about others."""
+    """Parse an envelope. Fields that are signed or used are checked strictly; other fields are ignored."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -200,7 +200,7 @@ def check_certificate_url(envelope: SnsEnvelope) -> None:
 
 
 def _path_at_sns(url: str, envelope: SnsEnvelope) -> str:
-    """Return the rest of the URL after the SNS host of this topic; empty for any other host."""
+    """Return the rest of the URL after the SNS host of this topic. Return an empty string for any other host."""
     topic = _TOPIC.fullmatch(envelope.topic)
     if topic is None:
         raise ForgedEvent("TopicArn is not a topic ARN.")
@@ -209,7 +209,7 @@ def _path_at_sns(url: str, envelope: SnsEnvelope) -> str:
 
 
 class AmazonCertificates:
-    """Fetches certificates from Amazon over TLS and caches them: a region changes its own about once a year."""
+    """Fetches certificates from Amazon over TLS and caches them. A region's certificate changes about once a year."""
 
     def __init__(self, fetch: AmazonFetcher, clock: Clock) -> None:
         self._fetch = fetch
@@ -217,11 +217,11 @@ class AmazonCertificates:
         self._cached: OrderedDict[str, SnsCertificate] = OrderedDict()
         self._unavailable: OrderedDict[str, Instant] = OrderedDict()
         self._pending: dict[str, asyncio.Task[SnsCertificate]] = {}
-        # One fetch at a time, so that many URLs at once do not cause as many requests.
+        # Fetch one certificate at a time, so that many different URLs do not cause many concurrent requests.
         self._fetch_lock = asyncio.Lock()
 
     async def find(self, url: str) -> "SnsCertificate":
-        """Return a cached certificate at once; concurrent requests for another share one fetch."""
+        """Return a certificate from the cache, or fetch it. Concurrent requests for one URL share one fetch."""
         if url in self._cached:
             self._cached.move_to_end(url)
             return self._cached[url]

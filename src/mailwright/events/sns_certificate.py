@@ -16,7 +16,8 @@ from mailwright.events.rejected_events import ForgedEvent
 
 MIN_KEY_BITS = 2_048
 
-# The accepted issuer and subject. SNS serves only the leaf certificate; the TLS connection vouches for its chain.
+# The accepted issuer and subject. SNS serves only the leaf certificate, so its chain cannot be checked. It is trusted
+# because it was fetched from SNS over TLS.
 ISSUERS = frozenset({"Amazon"})
 _SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
 _PEM = re.compile(
@@ -30,7 +31,7 @@ _PADDING = PKCS1v15()
 
 class SnsCertificate:
     def __init__(self, content: bytes) -> None:
-        # The parser would also find a certificate inside of a web page, which anyone may be able to store.
+        # Accept nothing around the certificate. The parser would also find one in a web page that anyone can publish.
         if _PEM.fullmatch(content) is None:
             raise ForgedEvent("SigningCertURL does not lead to a certificate.")
         try:
@@ -57,7 +58,7 @@ class SnsCertificate:
             raise ForgedEvent("The certificate was not issued by Amazon for SNS.")
 
     def check_signature(self, signature: bytes, text: bytes, *, version: str, now: Instant) -> None:
-        """Raise `ForgedEvent` unless the signature is valid. `version`: one of `sns.SIGNATURE_VERSIONS`."""
+        """Raise `ForgedEvent` unless the signature is valid. `version` is one of `sns.SIGNATURE_VERSIONS`."""
         begins, ends = self._validity
         if not begins <= now <= ends:
             raise ForgedEvent("The certificate is not valid at this time.")

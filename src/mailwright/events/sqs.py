@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 SERVICE = "sqs"
 HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
-# The longest long poll of SQS; it returns as soon as there is a message.
+# The maximum duration of a long poll of SQS. The poll returns as soon as there is a message.
 WAIT_SECONDS = 20
 TIMEOUT_SECONDS = WAIT_SECONDS + 10.0
-# The maximum of SQS per request. A message has up to 256 KB, and nested JSON grows: a truncated response would be
-# returned much later and be truncated again.
+# Messages per request (the maximum of SQS), and the maximum size of a response. A message has up to 256 KB, and
+# escaping makes it longer. A truncated response would be received again much later, and be truncated again.
 MAX_MESSAGES = 10
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
@@ -77,7 +77,7 @@ class SqsQueue:
         entries = [{"Id": str(number), "ReceiptHandle": each.receipt} for number, each in enumerate(messages)]
         answer = await self._call("DeleteMessageBatch", Entries=entries)
         if answer.get("Failed"):
-            # They are received again and recognized as repeated.
+            # Messages that are not deleted are received again and recognised as repeats.
             log.warning("sqs_messages_not_deleted", count=len(answer["Failed"]))
 
     async def _call(self, action: str, **arguments: Any) -> dict[str, Any]:
@@ -124,9 +124,9 @@ class SqsEventSource:
         self._topics = frozenset(topics)
 
     async def poll(self) -> int:
-        """Receive and record messages. Rejected ones stay: the redrive policy of the queue handles them."""
+        """Receive and record messages. Rejected messages stay in the queue, for its redrive policy."""
         messages = await self._queue.receive()
-        # Concurrent, so that they share a commit. A failure must not keep the recorded ones from being deleted.
+        # Process messages concurrently, so that they share a commit. If one fails, still delete the recorded ones.
         results = await asyncio.gather(*map(self._process, messages), return_exceptions=True)
         if done := [message for message, result in zip(messages, results, strict=True) if result is True]:
             await self._queue.delete(done)
@@ -149,7 +149,7 @@ class SqsEventSource:
         return True
 
     def _event_in(self, body: str) -> str:
-        """Unwrap the SNS envelope, if any. No signature is needed: the queue policy controls who may write."""
+        """Unwrap the SNS envelope, if any. No signature is checked, because the queue policy controls who may write."""
         try:
             envelope = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -170,10 +170,10 @@ def parse_queue_url(url: str, region: str | None) -> tuple[str, str]:
     host = parts.hostname or ""
     found = _HOST.fullmatch(host)
     if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
-        raise ConfigurationInvalid("the queue URL must begin with https://, as SQS shows it")
+        raise ConfigurationInvalid("the queue URL must begin with https://; copy it from the SQS console")
     signing = found[1] if found else region
     if signing is None:
-        raise ConfigurationInvalid("set AWS_REGION: the queue URL contains no region")
+        raise ConfigurationInvalid("the queue URL contains no region; set AWS_REGION")
     return f"{parts.scheme}://{parts.netloc}/", signing
 
 

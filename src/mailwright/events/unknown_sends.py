@@ -1,7 +1,7 @@
-"""Notice from trusted reports that the database is older than what was sent.
+"""Detect from trusted reports that the database was restored to an older state.
 
-A report about a message that waits for its first attempt is evidence: another state of this database sent it. A report
-about an unknown message is only recorded, because another installation may use the same provider account.
+A report about a message that still waits for its first attempt proves that a newer state of this database sent it. A
+report about an unknown message is only recorded, because another installation may use the same provider account.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ _NAME: Final = "unknown_sends"
 
 @dataclass(frozen=True, slots=True)
 class UnknownSends:
-    """Messages with an ID of our form that a provider reported and this database does not know."""
+    """Messages that a provider reported, with an ID in our format that this database does not know."""
 
     reports: int
     since: Instant
     latest: Instant
-    source: str  # of the latest report
-    outbox_id: str  # of the latest report
+    source: str  # the source of the latest report
+    outbox_id: str  # the message ID in the latest report
 
 
 async def examine(database: Database, never_sent: Sequence[Report], unknown: Sequence[Report], now: Instant) -> None:
-    """Hold sending if a trusted report is about a message that was never sent, and record unknown messages."""
+    """Put sending on hold if a trusted report is about a message that was never sent. Record unknown messages."""
     if never_sent and await find_hold(database) is None:
         report = never_sent[0]
         detail = f"{report.source} reported the message {report.outbox_id}, which this database has never sent."

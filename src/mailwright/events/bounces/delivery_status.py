@@ -10,7 +10,7 @@ from mailwright.events.bounces.model import DsnAction
 CONTENT_TYPES = frozenset({"message/delivery-status", "message/global-delivery-status"})
 MAX_GROUPS = 1_000
 
-# By the first word of the field; some servers add text in parentheses.
+# Actions by the first word of the field, because some servers add text in parentheses.
 _ACTIONS = {
     "failed": DsnAction.FAILED,
     "failure": DsnAction.FAILED,
@@ -27,10 +27,10 @@ _ACTIONS = {
     "expanded": DsnAction.EXPANDED,
 }
 
-# Most reliable first: the address of our envelope, before any forwarding.
+# Fields with the recipient, most reliable first: the address in our envelope comes before forwarded addresses.
 _RECIPIENT_FIELDS = ("original-recipient", "final-recipient", "x-actual-recipient")
 
-# Cisco gateways use a field of their own.
+# Fields with the diagnostic text. Cisco gateways use their own field.
 _DIAGNOSTIC_FIELDS = ("diagnostic-code", "x-supplementary-info")
 
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n")
@@ -38,7 +38,7 @@ _FIRST_WORD = re.compile(r"[a-z]+")
 
 
 def parse_groups(text: str) -> list[EmailHeaders]:
-    """Return the groups with at least one field; stray lines between groups are ignored."""
+    """Return the groups that have at least one field. Other lines between groups are ignored."""
     paragraphs = (parse_headers(group.encode("utf-8", "replace")) for group in _paragraphs(text))
     return [group for paragraph in paragraphs for group in _split_recipients(paragraph)]
 
@@ -56,7 +56,7 @@ def _split_recipients(paragraph: EmailHeaders) -> Iterator[EmailHeaders]:
 
 
 def has_groups(text: str) -> bool:
-    """Return whether the text contains status fields, as some servers write them into the body."""
+    """Return whether the text contains status fields, because some servers write these into the body."""
     return re.search(r"^(?:Final|Original)-Recipient[ \t]?:", text, re.IGNORECASE | re.MULTILINE) is not None
 
 
@@ -82,7 +82,7 @@ def find_reporting_mta(groups: list[EmailHeaders]) -> str | None:
 
 
 def _without_type(value: str) -> str:
-    """Remove the type: `smtp; 550 no` becomes `550 no`. Without a type, a semicolon belongs to the text."""
+    """Remove the type: `smtp; 550 no` becomes `550 no`. A semicolon without a type before it stays."""
     kind, semicolon, rest = value.partition(";")
     is_type = semicolon and re.fullmatch(r"[A-Za-z0-9-]{1,20}", kind.strip())
     return (rest if is_type else value).strip()

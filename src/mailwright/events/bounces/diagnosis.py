@@ -1,4 +1,4 @@
-"""Extract status codes and addresses from the text of mail servers and classify what happened to a recipient."""
+"""Extract status codes and addresses from mail servers' texts, and classify the outcome for each recipient."""
 
 import hashlib
 import re
@@ -27,15 +27,15 @@ _BY_CLASS = {"2": DsnAction.DELIVERED, "4": DsnAction.DELAYED}
 
 @dataclass(frozen=True, slots=True)
 class RecipientFields:
-    """What a bounce email states about one recipient, before classification."""
+    """The statements of a bounce email about one recipient, before classification."""
 
     address: str | None
     action: DsnAction | None = None
     status: str = ""
     diagnostic: str = ""
-    # The human-readable text about this recipient, used if the diagnostic explains nothing.
+    # The human-readable text about this recipient, used if the diagnostic gives no reason.
     explanation: str = ""
-    # Other text of the email, used if nothing else explains the failure: it may contain notices about viruses.
+    # Other text of the email, for example a notice about a virus. Used if nothing else gives a reason.
     context: str = ""
 
 
@@ -43,7 +43,7 @@ def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedR
     texts = [one_line(text) for text in (fields.diagnostic, fields.explanation, fields.context)]
     reason = next(filter(None, texts), "")
     action = _action(fields)
-    # In prose about a failure only failures count: "on 250 servers" must not turn it into a delivery.
+    # In prose about a failure, read only failure codes, so that "on 250 servers" does not count as a delivery.
     classes = "45" if action in (DsnAction.FAILED, DsnAction.DELAYED) else "245"
     status = _find_status(fields.status, reason, classes)
     reply_code = _find_reply_code(reason, classes) or _find_reply_code(fields.status, classes)
@@ -59,7 +59,10 @@ def classify_recipient(email_identity: str, fields: RecipientFields) -> BouncedR
 
 
 def most_telling(texts: Sequence[str]) -> str:
-    """Return the first text that states a reason in words, else as a code, on one line; empty if none does."""
+    """Return the first text with a reason in words, or else the first with a code, on one line.
+
+    Return an empty string if no text has either.
+    """
     lines = [one_line(text) for text in texts]
     stated = (line for line in lines if states_reason(line))
     coded = (line for line in lines if _find_status("", line, "45") or _find_reply_code(line, "45"))
@@ -94,7 +97,7 @@ def _deliverable(text: str) -> str | None:
 
 
 def _find_status(field: str, diagnostic: str, classes: str) -> str | None:
-    """Return the status field, or the more specific status of the diagnostic if the field is generic (x.0.0)."""
+    """Return the status field. If it is generic (x.0.0), return the more specific status in the diagnostic."""
     stated = _STATUS.search(field)
     if stated and not stated[0].endswith(".0.0"):
         return stated[0]
@@ -114,7 +117,10 @@ def _find_reply_code(text: str, classes: str) -> int | None:
 def _judgements(
     field: str, status: str | None, reply_code: int | None, texts: Sequence[str]
 ) -> Iterator[BounceKind | None]:
-    """Judge by each text, most specific first. The context counts only if the status field is no judgement."""
+    """Yield the bounce kind that each text implies, most specific first.
+
+    The context counts only if the status field implies no kind.
+    """
     *specific, context = texts
     stated = _STATUS.search(field)
     yield from (judge_bounce(status, reply_code, text) for text in specific if text)
@@ -135,9 +141,9 @@ def _bounce_kind(action: DsnAction, judgements: Iterable[BounceKind | None]) -> 
 
 
 def _action(fields: RecipientFields) -> DsnAction:
-    """Return the stated action, or the one that the status field implies.
+    """Return the stated action, or the action that the status field implies.
 
-    Text never makes a message delivered, and a failure anywhere outranks a delivery.
+    Text alone never counts as a delivery, and a failure in any field takes precedence over a delivery.
     """
     stated = _STATUS.search(fields.status)
     implied = _BY_CLASS.get(stated[0][0] if stated else "", DsnAction.FAILED)

@@ -1,4 +1,4 @@
-"""Split an untrusted email into its MIME parts. Any bytes are accepted; size, depth and number are bounded."""
+"""Split an untrusted email into its MIME parts. Any bytes are accepted. Size, depth and number of parts are limited."""
 
 import binascii
 import quopri
@@ -10,13 +10,13 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
 
-# The report and the original headers come first; what follows is our own message with its images.
+# Only the first bytes are needed: the report and the original headers come before our own message with its images.
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 8
 MAX_PARTS = 100
 MAX_HEADERS = 500
-MAX_LINES = 100  # of one header
-# The parameter parser of the standard library takes quadratic time.
+MAX_LINES = 100  # lines of one header
+# Maximum length of a header value, because the standard library's parameter parser takes quadratic time.
 MAX_VALUE = 4_000
 
 _BLANK_LINE = re.compile(rb"(?:\A|\n)\r?\n")
@@ -24,7 +24,7 @@ _DELIMITER = re.compile(
     rb"^--([^\s-][^\r\n]{0,69}|-{1,30}[^\s-][^\r\n]{0,69})[ \t\r]*\nContent-", re.MULTILINE | re.IGNORECASE
 )
 _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
-# Charsets of languages; in all of them addresses and codes are ASCII. Others, such as UTF-7, could change an address.
+# Charsets that write addresses and codes as ASCII. Others, such as UTF-7, could change an address.
 _LANGUAGE_CHARSET = re.compile(
     r"(?:iso-2022-|iso-8859-|windows-|cp12|koi8-|gb|big5|shift_jis|euc-|ks_c)", re.IGNORECASE
 )
@@ -57,7 +57,7 @@ class EmailPart:
 
 
 def split_parts(email: bytes) -> list[EmailPart]:
-    """Return the email and then all its parts, in their order."""
+    """Return the email and all its parts, in order."""
     parts: list[EmailPart] = []
     # A stack of parts to parse: (content, default type, levels of emails, levels of any nesting).
     pending = [(email[:MAX_BYTES].lstrip(b"\r\n"), "text/plain", 0, 0)]
@@ -93,7 +93,10 @@ def parse_headers(head: bytes) -> EmailHeaders:
 
 
 def decode_text(content: bytes, charset: str = "") -> str:
-    """Decode in the stated charset if it fits, else as UTF-8 or Latin-1. Japanese servers often state none."""
+    """Decode with the stated charset if that works, otherwise as ISO-2022-JP, UTF-8 or Latin-1.
+
+    Japanese servers often state no charset.
+    """
     stated = charset if _LANGUAGE_CHARSET.match(charset) else "iso-2022-jp" if b"\x1b$" in content else "utf-8"
     for encoding in (stated, "utf-8"):
         with suppress(UnicodeDecodeError, LookupError):
@@ -116,7 +119,7 @@ def _head_and_body(content: bytes) -> tuple[bytes, bytes]:
     end = _BLANK_LINE.search(content)
     head, body = (content[: end.start()], content[end.end() :]) if end else (content, b"")
     first, _, _ = head.partition(b"\n")
-    # A part without headers and without the blank line is all text. mbox files begin with "From ".
+    # If a part has neither headers nor the blank line, all of it is text. mbox files begin with "From ".
     if head and not first.startswith(b"From ") and not _FIELD_NAME.match(decode_text(first)):
         return b"", content
     return head, body
@@ -134,13 +137,13 @@ def _content_type(value: str, default: str) -> tuple[str, str | None]:
 
 
 def _guess_boundary(body: bytes) -> str | None:
-    """Return the first line with two hyphens, for servers that break the header with the boundary."""
+    """Return the boundary of the first delimiter line, for servers that damage the boundary in the header."""
     found = _DELIMITER.search(body[:MAX_VALUE])
     return decode_text(found[1]) if found else None
 
 
 def _split(body: bytes, boundary: bytes) -> Iterator[bytes]:
-    """Yield the parts between the delimiters. The closing delimiter may be missing: reports are often truncated."""
+    """Yield the parts between the delimiters. The closing one may be missing, because reports are often truncated."""
     delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t\r]*(?:\n|\Z)", re.MULTILINE)
     start: int | None = None
     for count, found in enumerate(delimiter.finditer(body)):
@@ -158,7 +161,7 @@ def _decode(encoding: str, body: bytes) -> bytes:
         case "base64":
             try:
                 return binascii.a2b_base64(body)
-            except binascii.Error:  # truncated: complete groups of four can still be decoded
+            except binascii.Error:  # If the content is truncated, complete groups of four can still be decoded.
                 characters = re.sub(rb"[^A-Za-z0-9+/]", b"", body)
                 return binascii.a2b_base64(characters[: len(characters) // 4 * 4])
         case "quoted-printable":

@@ -9,7 +9,7 @@ from mailwright.events.bounces.model import FeedbackType
 
 CONTENT_TYPE = "message/feedback-report"
 
-# The IANA registry, its predecessors and common variants. The RFC says to treat unknown types as `other`.
+# Feedback types of the IANA registry, their predecessors and common variants. RFC 5965 treats unknown ones as `other`.
 _TYPES = {
     "abuse": FeedbackType.ABUSE,
     "complaint": FeedbackType.ABUSE,
@@ -43,7 +43,7 @@ class ParsedFeedback:
 
 
 def parse_feedback(report: EmailPart) -> ParsedFeedback | None:
-    """Parse a `message/feedback-report` part; None if it states no feedback type."""
+    """Parse a `message/feedback-report` part. Return None if it has no feedback type."""
     fields = parse_headers(report.text.lstrip().encode("utf-8", "replace"))
     stated = fields.first("feedback-type")
     if not stated:

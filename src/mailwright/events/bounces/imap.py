@@ -1,4 +1,4 @@
-"""Read a bounce mailbox over IMAP: emails are fetched with PEEK and marked as seen only when they are done."""
+"""Read a bounce mailbox over IMAP. Emails are fetched with PEEK and marked as seen only after they are processed."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from mailwright.events.bounces.email_parts import MAX_BYTES
 from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
 
 TIMEOUT_SECONDS = 30.0
-# The maximum of emails per pass; the next pass continues. It bounds the length of the session and of the UID list.
+# Maximum number of emails per pass, to limit the length of the session and of the UID list. The next pass continues.
 MAX_EMAILS = 1_000
 
 
@@ -25,7 +25,7 @@ class ImapSettings:
     user: str
     password: str = field(repr=False)
     folder: str = "INBOX"
-    move_to: str | None = None  # the folder for emails that are done; None leaves them where they are
+    move_to: str | None = None  # the folder for processed emails; None keeps them in place
     ca: Path | None = None
     is_encrypted: bool = True
     timeout_seconds: float = TIMEOUT_SECONDS
@@ -37,7 +37,7 @@ class ImapMailbox:
 
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         session = _ImapSession(self._settings)
-        lock = asyncio.Lock()  # one command at a time: `mark_done` may be called concurrently
+        lock = asyncio.Lock()  # Allows one command at a time, because `mark_done` may be called concurrently.
         try:
             await asyncio.to_thread(session.open)
             for uid in await asyncio.to_thread(session.unseen):
@@ -59,7 +59,7 @@ async def _run_locked(lock: asyncio.Lock, command: Callable[[str], None], uid: s
 
 
 class _ImapSession:
-    """One connection. Its methods block, so each is called in a thread."""
+    """One connection. Its methods block, so call each of them in a thread."""
 
     def __init__(self, settings: ImapSettings) -> None:
         self._settings = settings
@@ -75,7 +75,7 @@ class _ImapSession:
             self.close()
             raise MailboxUnavailable("the connection was closed while it was being opened")
         with self._translate_errors("log in"):
-            if "AUTH=PLAIN" in imap.capabilities:  # unlike LOGIN, it supports every character
+            if "AUTH=PLAIN" in imap.capabilities:  # Unlike LOGIN, AUTHENTICATE PLAIN supports every character.
                 credentials = f"\0{settings.user}\0{settings.password}".encode()
                 imap.authenticate("PLAIN", lambda _challenge: credentials)
             else:
@@ -107,7 +107,7 @@ class _ImapSession:
             _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Flagged)"))
 
     def close(self) -> None:
-        """Close the socket without LOGOUT: another thread may be waiting for a response, and this wakes it."""
+        """Close the socket without LOGOUT, which wakes a thread that may still be waiting for a response."""
         self._is_closed = True
         imap, self._imap = self._imap, None
         if imap is not None:
@@ -131,7 +131,7 @@ class _ImapSession:
 
     @contextlib.contextmanager
     def _translate_errors(self, what: str) -> Iterator[None]:
-        """Translate errors of the library. The server's text is omitted because some servers repeat the password."""
+        """Translate errors of `imaplib`. The server's text is omitted, because some servers repeat the password."""
         where = f"{self._settings.host}:{self._settings.port}"
         try:
             yield

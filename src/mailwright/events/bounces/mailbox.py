@@ -9,10 +9,10 @@ from mailwright.domain.errors import MailwrightError
 
 @dataclass(frozen=True, slots=True)
 class MailboxEmail:
-    identity: str  # its place in the mailbox, for logs
+    identity: str  # identifies the email in the mailbox, for logs
     content: bytes  # the first `MAX_BYTES` of the email
-    mark_done: Callable[[], Awaitable[None]]  # call it once the content is recorded
-    flag: Callable[[], Awaitable[None]]  # excludes the email from later reads and flags it for a person
+    mark_done: Callable[[], Awaitable[None]]  # call this after the content is recorded
+    flag: Callable[[], Awaitable[None]]  # excludes the email from later reads and flags it for an operator
 
 
 class MailboxUnavailable(MailwrightError):

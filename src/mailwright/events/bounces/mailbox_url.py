@@ -18,7 +18,7 @@ _OPTIONS = ("move", "ca")
 
 
 def open_mailbox(url: str) -> BounceMailbox:
-    """Create the mailbox of a URL. Nothing is opened before its emails are read."""
+    """Create the mailbox for a URL. The connection is opened only when emails are read."""
     scheme = url.partition(":")[0].lower()
     if scheme == "maildir":
         return MaildirMailbox(_maildir_path(url))
@@ -65,9 +65,9 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # `from None`: the cause quotes the text, which may be part of the password.
+        # Use `from None`, because the cause quotes the text, which may be part of the password.
         raise ConfigurationInvalid("the host or port of the IMAP URL is invalid") from None
-    # An unencoded / ? or # in the password moves the rest of it into another part of the URL: do not quote that part.
+    # An unencoded / ? or # in the password moves the rest of it into another part of the URL, so never quote that part.
     if "@" in parts.path + parts.query + parts.fragment:
         raise ConfigurationInvalid("special characters in the user or password of an IMAP URL must be percent-encoded")
     if parts.fragment:

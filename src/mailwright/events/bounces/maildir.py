@@ -1,4 +1,4 @@
-"""Read a bounce mailbox from a maildir: emails in `new` move to `cur` when done, and are read again after a crash."""
+"""Read a bounce mailbox from a maildir. Processed emails move from `new` to `cur`; after a crash, the rest is read."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -28,7 +28,7 @@ class MaildirMailbox:
                 yield MailboxEmail(name, content, mark_done, flag)
 
     def _names(self) -> list[str]:
-        """Return the file names, oldest first: delivery programs begin them with the time."""
+        """Return the file names, oldest first. Their names begin with the time of delivery."""
         try:
             return sorted(file.name for file in self._new.iterdir() if not file.name.startswith(".") and file.is_file())
         except OSError as error:

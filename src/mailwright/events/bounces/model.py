@@ -1,4 +1,4 @@
-"""What an email to the bounce address can be: a bounce, feedback, an auto-reply, unrelated or unreadable."""
+"""The kinds of emails to the bounce address: bounce, feedback, auto-reply, unrelated or unreadable."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,10 +8,10 @@ from mailwright.domain.clock import Instant
 
 
 class DsnAction(StrEnum):
-    """What the reporting server did with the message (RFC 3464)."""
+    """The action of the reporting server (RFC 3464)."""
 
     FAILED = "failed"
-    DELAYED = "delayed"  # it is still trying
+    DELAYED = "delayed"  # the server is still trying
     DELIVERED = "delivered"
     RELAYED = "relayed"  # handed over to a server that sends no reports
     EXPANDED = "expanded"  # delivered to the members of a list
@@ -30,27 +30,27 @@ class FeedbackType(StrEnum):
 
     @property
     def is_complaint(self) -> bool:
-        """Whether the recipient reports the message as unwanted; not so for opt-outs, not-spam and DMARC reports."""
+        """Whether the recipient reports the message as unwanted. False for opt-outs, not-spam and DMARC reports."""
         return self in (FeedbackType.ABUSE, FeedbackType.FRAUD, FeedbackType.VIRUS, FeedbackType.OTHER)
 
 
 @dataclass(frozen=True, slots=True)
 class OriginalMessage:
-    """The message that the email is about, as far as it shows. It is one of ours if `outbox_id` is set."""
+    """The known facts about the message that a report is about. It is one of our messages if `outbox_id` is set."""
 
     outbox_id: str | None = None
     message_id: str | None = None  # with its angle brackets
-    recipients: tuple[str, ...] = ()  # of its To header
+    recipients: tuple[str, ...] = ()  # the addresses in its To header
 
 
 @dataclass(frozen=True, slots=True)
 class BouncedRecipient:
-    """What happened to the message for one recipient."""
+    """The outcome of the message for one recipient."""
 
-    identity: str  # the same whenever this email is read again
+    identity: str  # stable: the same if this email is read again
     address: str | None  # None if missing or invalid
     action: DsnAction
-    kind: BounceKind | None  # None unless it failed or is delayed
+    kind: BounceKind | None  # None unless the message failed or is delayed
     status: str | None = None  # enhanced status code such as 5.1.1
     reply_code: int | None = None
     diagnostic: str = ""
@@ -72,7 +72,7 @@ class FeedbackReport:
     identity: str
     original: OriginalMessage
     feedback_type: FeedbackType
-    recipients: tuple[str, ...]  # often none: many mailbox providers hide who complained
+    recipients: tuple[str, ...]  # often empty, because many mailbox providers hide who complained
     reporter: str | None = None
     sent_at: Instant | None = None
 

@@ -1,4 +1,4 @@
-"""Find the message that a bounce email is about, by our id wherever the email preserved it."""
+"""Find the message that a bounce email is about, by our message ID anywhere in the email."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -41,9 +41,10 @@ def find_original(
     groups: Iterable[EmailHeaders] = (),
     repeated: EmailHeaders | None = None,
 ) -> OriginalMessage:
-    """Find the original message; most reliable evidence first: envelope, our header, Message-ID, quoted text.
+    """Find the original message. Use the most reliable evidence: envelope, our header, Message-ID, quoted text.
 
-    The returned message follows the part with the report; a forwarded report has a Message-ID of its own before it.
+    Search for the returned message only after the part with the report, because a forwarded report has its own
+    Message-ID before that.
     """
     own = parts[0].headers
     returned = [repeated] if repeated else _returned_headers(parts[report + 1 :]) or _copied_headers(parts)
@@ -69,7 +70,7 @@ def _returned_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
 
 
 def _copied_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
-    """Return headers that are copied below the text of the email."""
+    """Return the original headers that some servers copy below the text of the email."""
     text = next((part.text for part in parts if part.content_type == "text/plain"), "")
     start = _COPIED_HEADERS.search(text)
     return [parse_headers(text[start.start() :].partition("\n\n")[0].encode("utf-8", "replace"))] if start else []

@@ -1,4 +1,4 @@
-"""Parse any email to the bounce address. Never raises, and takes bounded time."""
+"""Parse any email to the bounce address. Parsing never raises, and its time is limited."""
 
 import hashlib
 import html
@@ -24,7 +24,8 @@ from mailwright.events.bounces.model import (
 )
 from mailwright.events.bounces.original_message import find_original
 
-# Headers from before RFC 3834 that only personal auto-responders use. Servers also set Auto-Submitted on bounces.
+# Headers older than RFC 3834 that only personal auto-responders use. Auto-Submitted is not enough, because servers also
+# set it on bounces.
 _AUTO_REPLY_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
 _AUTO_REPLY_SUBJECT = re.compile(
     r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office|vacation|abwesen|автоответ"
@@ -53,7 +54,7 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
 
 
 def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    """Parse parts in order: a report precedes the returned message, which may itself contain a report."""
+    """Parse the first report among the parts. The returned message comes after it, and may contain another report."""
     for index, part in enumerate(parts):
         if part.content_type in delivery_status.CONTENT_TYPES:
             if parsed := _parse_delivery_status(identity, parts, index, part.text):
@@ -100,7 +101,7 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail |
         recipients = [replace(fields, address=original.recipients[0]) for fields in recipients]
     # Without a recipient or one of our messages, nothing can be recorded.
     if original.outbox_id is None and all(fields.address is None for fields in recipients):
-        return UnreadableReport(identity, "looks like a bounce but names neither a recipient nor one of our messages")
+        return UnreadableReport(identity, "looks like a bounce but has neither a recipient nor one of our message ids")
     return _bounce(identity, original, recipients, None)
 
 
@@ -120,7 +121,7 @@ def _is_vacation(headers: EmailHeaders) -> bool:
 
 def _parse_other(identity: str, headers: EmailHeaders) -> BounceMail:
     if _REPORT_TYPE.search(headers.first("content-type")):
-        return UnreadableReport(identity, "declared as a report but contains none")
+        return UnreadableReport(identity, "is declared as a report but contains no report")
     return UnrelatedEmail(identity)
 
 
@@ -155,6 +156,6 @@ def _sent_at(headers: EmailHeaders) -> Instant | None:
 
 
 def _identity(email: bytes, headers: EmailHeaders) -> str:
-    """Identify the email by its Message-ID: copies on other routes have different Received headers."""
+    """Identify the email by its Message-ID, because copies over other routes have different Received headers."""
     own = headers.first("message-id")
     return digest("message-id", own) if own else digest("content", hashlib.sha256(email).hexdigest())

@@ -14,7 +14,7 @@ from mailwright.events.bounces.diagnosis import (
 from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
 from mailwright.events.bounces.model import DsnAction
 
-# Text beyond this is the returned message.
+# Maximum number of characters that are read. Text after that is the returned message.
 MAX_TEXT_LENGTH = 32_000
 MAX_RECIPIENTS = 100
 
@@ -54,7 +54,7 @@ _STILL_TRYING = re.compile(
     re.IGNORECASE,
 )
 
-# Where the server's text ends and the returned message begins.
+# Lines that separate the server's text from the returned message.
 _RETURNED = re.compile(
     r"^[ \t]*-{2,}[ ]?(?:Below this line is|This is a copy|Original message|Returned (?:message|mail)|Unsent message"
     r"|The (?:header|body) of the (?:original|message)|Forwarded message|Undelivered message"
@@ -81,14 +81,14 @@ _NAMED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
-# A list of failed recipients without a word about them.
+# A list of failed recipients without reasons.
 _LISTED = re.compile(rf"^<{ADDRESS}>:", re.MULTILINE)
 _NOT_RECIPIENT = re.compile(
     r"^(?:post_?master|mailer-?daemon|abuse|hostmaster|admin(?:istrator)?|support|help)@", re.IGNORECASE
 )
 # Exchange repeats the headers of the message above this line.
 _HEADING = re.compile(r"did not reach the following recipient(?:\(s\)|s|):", re.IGNORECASE)
-# Lines about someone else: the sender, a contact person or another address of the same person.
+# Lines about other addresses: the sender, a contact person or another address of the same person.
 _OTHER_LINE = re.compile(
     r"^[ \t*>]*(?:from|sender|reply-to|return-path|cc|system contact|received|date|subject|\w*-?id)[ \t]*:",
     re.IGNORECASE,
@@ -96,7 +96,7 @@ _OTHER_LINE = re.compile(
 
 
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
-    """Return whether sender and wording are those of a bounce. People also write about failures."""
+    """Return whether both sender and wording are those of a bounce. Wording alone is not enough."""
     subject, beginning = decode_words(headers.first("subject")), body[:2_000]
     mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
     is_server = (
@@ -127,9 +127,9 @@ def find_recipients(headers: EmailHeaders, body: str) -> list[RecipientFields]:
 
 
 def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
-    """Return the addresses in the text other than those of servers and of the sender.
+    """Return the addresses in the text, without those of servers and of the sender.
 
-    Reports count only for recipients of the message itself, so an address of a third person has no effect.
+    A report counts only for recipients of the message itself, so an unrelated address has no effect.
     """
     text = _HEADING.split(text)[-1]
     lines = [line for line in text.splitlines() if not _OTHER_LINE.match(line)]
@@ -139,7 +139,7 @@ def _mentioned(headers: EmailHeaders, text: str) -> tuple[str, ...]:
 
 
 class Reasons:
-    """What a text says about each recipient. Text about one recipient must not be attributed to another."""
+    """The parts of a text that are about each recipient. Text about one recipient is not attributed to another."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -159,7 +159,7 @@ class Reasons:
         return tuple(self._near)
 
     def explain(self, fields: RecipientFields, *, is_only: bool) -> RecipientFields:
-        """Add the texts about the recipient, for the only recipient also the whole text."""
+        """Add the texts about the recipient. If it is the only recipient, also add the whole text."""
         key = (fields.address or "", is_only)
         if key not in self._explained:
             far = [*self._far.get(key[0], ()), self._text if is_only else ""]
@@ -177,6 +177,6 @@ def strip_returned_message(body: str) -> str:
 
 
 def _near(named: re.Match[str], following: str) -> tuple[str, ...]:
-    # "The mailbox is full: <a@example.com>" gives the reason before the address.
+    # In "The mailbox is full: <a@example.com>", the reason comes before the address.
     before = (named[0].partition("<")[0],) if named.lastindex == 5 else ()
     return (*before, following.partition("\n")[0], following.partition("\n\n")[0])

@@ -20,7 +20,7 @@ _KINDS = ("notificationType", "eventType")
 
 @dataclass(frozen=True, slots=True)
 class SesNotice:
-    headers: EmailHeaders  # of the original message, as far as SES includes them
+    headers: EmailHeaders  # the headers of the original message that SES includes
     recipients: tuple[RecipientFields, ...] = ()
     feedback: ParsedFeedback | None = None
     reporting_mta: str | None = None

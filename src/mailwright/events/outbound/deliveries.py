@@ -1,7 +1,7 @@
 """Store webhook deliveries: claim them under a lease, settle them, and keep their log.
 
-A lease that expires makes the delivery due again under the same id, so delivery is at least once. After the lease, a
-failure is ignored, but a success still counts.
+When a lease expires, the delivery is due again under the same ID, so each event is delivered at least once. A failure
+that is reported after the lease has expired is ignored, but a success still counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ PENDING: Final = "PENDING"
 DELIVERED: Final = "DELIVERED"
 FAILED: Final = "FAILED"
 TEST: Final = "test"
-# The part of an event's metadata that names its campaign.
+# The metadata field with an event's campaign.
 CAMPAIGN: Final = "campaign"
 
-# Three days in total: a receiver that breaks on Friday evening has until Monday.
+# Retry delays, three days in total, so that a receiver that fails on Friday evening can be repaired on Monday.
 SCHEDULE: Final = RetryPolicy(
     "webhooks",
     12,
@@ -48,10 +48,10 @@ SCHEDULE: Final = RetryPolicy(
         DAY,
     ),
 )
-# After a failure the endpoint backs off, then gets a single request before full batches.
+# Backoff of an endpoint after failures. Then it gets a single request before full batches.
 ENDPOINT_BACKOFF: Final[tuple[Instant, ...]] = (SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE)
 PAUSE_AFTER: Final[Instant] = 3 * DAY
-# Longer than the request timeout; otherwise a slow receiver would get the delivery twice.
+# Duration of a lease. It must exceed the request timeout, otherwise a slow receiver would get the delivery twice.
 LEASE: Final[Instant] = MINUTE
 BATCH_SIZE: Final = 20
 RETENTION: Final[Instant] = 30 * DAY
@@ -95,7 +95,7 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """A complete response; a status of 2xx is a success."""
+    """A complete HTTP response. A status of 2xx is a success."""
 
     status: int
     excerpt: str
@@ -108,7 +108,7 @@ class ReceiverResponse:
 
 @dataclass(frozen=True, slots=True)
 class NoReceiverResponse:
-    """No complete response was received, and why."""
+    """The outcome if no complete response was received, with the cause."""
 
     cause: str
     milliseconds: int
@@ -116,7 +116,7 @@ class NoReceiverResponse:
 
 @dataclass(frozen=True, slots=True)
 class ClaimExpired:
-    """The lease expired before the request was sent; another process makes the delivery."""
+    """The outcome if the lease expired before the request was sent. Another process will make the delivery."""
 
 
 DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired
@@ -127,7 +127,7 @@ class WebhookDeliveries:
         self._database = database
         self._clock = clock
 
-    # Used by the API, the CLI and the dashboard.
+    # The API, the CLI and the dashboard use these methods.
 
     async def list_deliveries(
         self, endpoint: WebhookEndpoint, *, limit: int, before: int = NEWEST, status: str | None = None
@@ -163,7 +163,7 @@ class WebhookDeliveries:
             return await _find(tx, delivery_id, tenant_id)
 
     async def create_test(self, endpoint: WebhookEndpoint, *, actor: str) -> WebhookDelivery:
-        """Create a test delivery, which is about no message."""
+        """Create a test delivery, which belongs to no message."""
         now = self._clock.now()
         async with self._database.write() as tx:
             delivery_id = uuid7(now)
@@ -185,7 +185,7 @@ class WebhookDeliveries:
             await self._audit(tx, actor, "test", delivery)
         return delivery
 
-    # Used by the dispatcher.
+    # The dispatcher uses these methods.
 
     async def has_active_endpoints(self) -> bool:
         """Return whether any endpoint is active."""
@@ -194,7 +194,7 @@ class WebhookDeliveries:
             return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))
 
     async def due_endpoints(self, *, limit: int) -> list[WebhookEndpoint]:
-        """Return endpoints with due deliveries, the longest waiting first."""
+        """Return endpoints with due deliveries. The endpoint that has waited longest comes first."""
         now, e, d = self._clock.now(), webhook_endpoints.c, webhook_deliveries.c
         has_due = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
         query = select(webhook_endpoints).where(
@@ -205,7 +205,7 @@ class WebhookDeliveries:
         return [endpoint_from_row(row) for row in rows]
 
     async def claim(self, endpoint: WebhookEndpoint, *, only: int | None = None) -> list[ClaimedDelivery]:
-        """Claim due deliveries of an endpoint; only one while it is failing. `only` restricts it to this delivery."""
+        """Claim due deliveries of an endpoint, or one while it fails. `only` restricts the claim to one delivery."""
         now, d = self._clock.now(), webhook_deliveries.c
         due = and_(d.endpoint_key == endpoint.key, d.status == PENDING, d.due_at <= now)
         if only is not None:
@@ -243,7 +243,7 @@ class WebhookDeliveries:
             rows = await tx.execute(select(webhook_endpoints).where(mine).with_for_update())
             for claimed, outcome in outcomes:
                 await _settle(tx, claimed, outcome, now)
-            # If the endpoint was edited meanwhile, these outcomes say nothing about its present settings.
+            # If the endpoint was edited in the meantime, these outcomes do not apply to its current settings.
             unchanged = [
                 current for current in map(endpoint_from_row, rows) if current.updated_at == endpoint.updated_at
             ]
@@ -277,7 +277,7 @@ async def _settle(tx: Transaction, claimed: ClaimedDelivery, outcome: DeliveryOu
     d = webhook_deliveries.c
     rows = await tx.execute(select(d.log).where(d.id == claimed.key).with_for_update())
     if not rows:
-        return  # the endpoint was removed
+        return  # The endpoint was removed.
     own_claim = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
     attempts = claimed.attempts + 1
     log = {"log": _append_log(rows[0].log, outcome, attempts, now), "attempts": attempts}
@@ -297,7 +297,7 @@ async def _settle(tx: Transaction, claimed: ClaimedDelivery, outcome: DeliveryOu
 
 
 def _endpoint_changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
-    """Return the changes to the endpoint. One success resets its failures."""
+    """Return the changed columns of the endpoint. One success resets its failures."""
     failures = [outcome for outcome in outcomes if not isinstance(outcome, ClaimExpired) and not _is_success(outcome)]
     if any(_is_success(outcome) for outcome in outcomes):
         return {"failures": 0, "failing_since": None, "deferred_until": 0} if endpoint.failures else {}
@@ -345,7 +345,7 @@ def _append_log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant)
 
 
 def _payload_query(condition: ColumnElement[bool]) -> Select[Any]:
-    """Select deliveries with the present event and message, so that erased contacts are not included."""
+    """Select deliveries with the current event and message, so that data of erased contacts is not included."""
     d, e, m = webhook_deliveries.c, events.c, messages.c
     joined = webhook_deliveries.outerjoin(messages, m.id == d.message_key).outerjoin(
         events, and_(e.id == d.event_key, e.created_at == d.event_at)

@@ -1,7 +1,7 @@
 """Create webhook deliveries from events, once per event and endpoint, in the order of events.
 
-A cursor reads the events that are written anyway, so sending costs nothing extra. The cursor moves in the transaction
-that writes the deliveries: after a crash the next process continues where the last one stopped.
+A cursor reads the events that are stored anyway, so webhooks do not slow down sending. The cursor moves in the
+transaction that writes the deliveries, so after a crash the next process continues where the last one stopped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries, webhook_endpoints
 
 CURSOR: Final = "events"
-# Event keys per transaction: it must be short because workers wait for it.
+# Maximum number of event keys per transaction. The transaction must be short, because workers wait for it.
 BATCH_SIZE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class _EndpointFilter:
-    """The event types of one endpoint, and the event after which they count."""
+    """The event types of one endpoint, and the key of the last event before it was created."""
 
     endpoint_key: int
     types: frozenset[str]
@@ -33,7 +33,7 @@ class _EndpointFilter:
 
 
 async def derive_deliveries(database: Database, clock: Clock) -> bool:
-    """Process one batch of events; return whether there may be more. Any number of processes may call it."""
+    """Process one batch of events, and return whether there may be more. Several processes may call this at once."""
     async with database.read() as tx:
         filters = await _endpoint_filters(tx)
         now_visible = await event_horizon(tx) if filters else None
@@ -59,7 +59,7 @@ async def derive_deliveries(database: Database, clock: Clock) -> bool:
 
 
 def _reach(cursor: Row[Any], position: int, visible: EventHorizon) -> int:
-    """Return the event key up to which no event can still appear."""
+    """Return the highest event key up to which no transaction can still insert an event."""
     if visible.is_quiet:
         return visible.newest
     is_over = visible.oldest_running >= cursor.seen_before
@@ -67,7 +67,7 @@ def _reach(cursor: Row[Any], position: int, visible: EventHorizon) -> int:
 
 
 def _next_wait(cursor: Row[Any], reach: int, visible: EventHorizon) -> dict[str, int]:
-    """Return what the cursor waits for next, once the previous wait is over."""
+    """Return the transactions that the cursor must wait for next, after the previous wait is over."""
     if cursor.seen > reach or visible.newest <= reach:
         return {}
     return {"seen": visible.newest, "seen_before": visible.next_to_run}
@@ -95,7 +95,7 @@ async def _create_cursor(database: Database, position: int) -> None:
             values = {"name": CURSOR, "position": position, "seen": 0, "seen_before": 0}
             await tx.execute(insert(webhook_cursor).values(**values))
     except IntegrityError:
-        pass  # another process created it at the same time
+        pass  # Another process created the cursor at the same time.
 
 
 async def _insert_deliveries(

@@ -20,18 +20,18 @@ from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient
 from mailwright.storage.database import Database
 
-# A receiver should store the event and respond; longer work belongs after the response.
+# Request timeout. A receiver should store the event, respond, and do longer work afterwards.
 TIMEOUT_SECONDS: Final = 15.0
 MAX_RESPONSE_BYTES: Final = 4 * 1024
 MAX_CONCURRENT_ENDPOINTS: Final = 16
-# Afterwards the endpoint is loaded again: it may have been edited or removed.
+# Maximum number of batches before the endpoint is loaded again, because it may have been edited or removed.
 MAX_BATCHES: Final = 25
 
 log = logger(__name__)
 
 
 class WebhookDispatcher:
-    """Sends due deliveries. `http` must check resolved addresses and follow no redirects."""
+    """Sends due deliveries. `http` must check resolved addresses and must not follow redirects."""
 
     def __init__(
         self, database: Database, clock: Clock, http: HttpClient, *, timeout_seconds: float = TIMEOUT_SECONDS
@@ -44,11 +44,11 @@ class WebhookDispatcher:
         self._in_progress: dict[int, asyncio.Task[None]] = {}
 
     async def dispatch_due(self) -> bool:
-        """Create deliveries from new events and start sending due ones; return whether there may be more events."""
+        """Create deliveries from new events, and start to send due ones. Return whether there may be more events."""
         has_more = await derive_deliveries(self._database, self._clock)
         room = MAX_CONCURRENT_ENDPOINTS - len(self._in_progress)
         if room > 0:
-            # Endpoints in progress may be among the due ones while they have more than one batch.
+            # The due endpoints can include endpoints that are already in progress and have more than one batch.
             for endpoint in await self._deliveries.due_endpoints(
                 limit=MAX_CONCURRENT_ENDPOINTS + len(self._in_progress)
             ):
@@ -71,7 +71,7 @@ class WebhookDispatcher:
         await self.send_claimed(endpoint, await self._deliveries.claim(endpoint, only=delivery_key))
 
     async def close(self) -> None:
-        """Cancel requests in progress. Their leases expire, and the deliveries are made again."""
+        """Cancel requests in progress. When their leases expire, the deliveries are made again."""
         tasks = list(self._in_progress.values())
         for task in tasks:
             task.cancel()
@@ -88,11 +88,11 @@ class WebhookDispatcher:
             for _ in range(MAX_BATCHES):
                 if await self.send_claimed(endpoint, await self._deliveries.claim(endpoint)) < BATCH_SIZE:
                     return
-        except Exception as error:  # the leases expire; other endpoints are not affected
+        except Exception as error:  # Other endpoints continue, and these deliveries are due again after their leases.
             log.warning("webhook_dispatch_failed", webhook=endpoint.webhook_id, reason=type(error).__name__)
 
     async def send_claimed(self, endpoint: WebhookEndpoint, claimed: list[ClaimedDelivery]) -> int:
-        """Send claimed deliveries and settle them; return the number of successes."""
+        """Send claimed deliveries and settle them. Return the number of successes."""
         if not claimed:
             return 0
         outcomes = await asyncio.gather(*(self._post(endpoint, delivery) for delivery in claimed))

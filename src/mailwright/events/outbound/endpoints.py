@@ -44,7 +44,7 @@ WEBHOOK_EVENT_TYPES: Final = (
 )
 MAX_ENDPOINTS: Final = 20
 MAX_URL_LENGTH: Final = 2_000
-# How long a replaced secret also signs.
+# How long requests are also signed with a replaced secret.
 SECRET_OVERLAP: Final[Instant] = DAY
 
 
@@ -91,7 +91,7 @@ class WebhookEndpoint:
         return "failing" if self.failures else "active"
 
     def keys(self, now: Instant) -> list[str]:
-        """Return the secrets that sign now, newest first and encrypted."""
+        """Return the secrets that sign requests now, newest first. They are encrypted."""
         return [secret.secret for secret in self.secrets if secret.is_valid(now)]
 
 
@@ -107,13 +107,13 @@ class WebhookEndpointInput:
 
 class WebhookEndpoints:
     def __init__(self, database: Database, clock: Clock, *, allows_private: bool = False) -> None:
-        """`allows_private` also accepts http and private addresses, for receivers in the same network."""
+        """Create the store. `allows_private` permits http and private addresses, for receivers in the same network."""
         self._database = database
         self._clock = clock
         self._allows_private = allows_private
 
     async def create(self, tenant_id: int, values: WebhookEndpointInput, *, actor: str) -> tuple[WebhookEndpoint, str]:
-        """Create an endpoint that receives events from now on; return it with its secret, which is not shown again."""
+        """Create an endpoint for events from now on. Return it with its secret, which is not shown again."""
         self._check(values)
         now, secret = self._clock.now(), make_secret()
         async with self._database.write() as tx:
@@ -149,14 +149,14 @@ class WebhookEndpoints:
         return [endpoint_from_row(row) for row in rows]
 
     async def find(self, webhook_id: str, *, tenant_id: int | None) -> WebhookEndpoint:
-        """Find an endpoint. `tenant_id` None searches all tenants, for operators."""
+        """Find an endpoint. If `tenant_id` is None, which is for operators only, search all tenants."""
         async with self._database.read() as tx:
             return await _find(tx, webhook_id, tenant_id)
 
     async def edit(
         self, webhook_id: str, values: WebhookEndpointInput, *, tenant_id: int | None, actor: str
     ) -> WebhookEndpoint:
-        """Replace the editable fields. A paused endpoint is resumed; its pending deliveries are sent first."""
+        """Replace the editable fields. If the endpoint is paused, resume it and send its pending deliveries first."""
         self._check(values)
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, for_update=True)
@@ -170,7 +170,7 @@ class WebhookEndpoints:
         return after
 
     async def rotate(self, webhook_id: str, *, tenant_id: int | None, actor: str) -> tuple[WebhookEndpoint, str]:
-        """Create a new secret; the previous one also signs for a day, so that receivers have time to switch."""
+        """Create a new secret. For a day, requests are also signed with the old one, so that receivers can switch."""
         now, secret = self._clock.now(), make_secret()
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, for_update=True)
@@ -180,7 +180,7 @@ class WebhookEndpoints:
                 if old.is_valid(now)
             ]
             encrypted = await self._database.secret_box.encrypt(tx, secret)
-            # Limits the signatures of a request, however often the secret is rotated.
+            # Limit the number of signatures of a request if the secret is rotated often.
             changes = {"secrets": _secrets_json([SigningSecret(encrypted), *previous[:2]]), "updated_at": now}
             await tx.execute(update(webhook_endpoints).where(webhook_endpoints.c.id == before.key).values(**changes))
             after = await _find(tx, webhook_id, tenant_id)
@@ -215,7 +215,7 @@ class WebhookEndpoints:
 
 
 def url_without_query(url: str) -> str:
-    """Remove the query, which may contain a secret, for logs and the audit log."""
+    """Remove the query from a URL for logs and the audit log, because it may contain a secret."""
     return url.partition("?")[0]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 SIGNATURE_HEADER: Final = "Mailwright-Signature"
 ID_HEADER: Final = "Mailwright-Delivery"
-# The prefix identifies leaked secrets.
+# The prefix of secrets, so that secret scanners recognise leaked ones.
 PREFIX: Final = "whsec_"
 
 
@@ -21,5 +21,5 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def signature_header(keys: Iterable[str], timestamp: int, body: bytes) -> str:
-    """Return `t=1800000000,v1=…` with one `v1` per secret: during a rotation either secret verifies."""
+    """Return `t=1800000000,v1=…` with one `v1` per secret, so that either secret verifies during a rotation."""
     return ",".join([f"t={timestamp}", *(f"v1={sign(key, timestamp, body)}" for key in keys)])

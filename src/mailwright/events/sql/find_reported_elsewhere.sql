@@ -1,4 +1,4 @@
--- Opens and clicks that another source reported about the same message at about the same time.
+-- Finds opens and clicks that another source reported about the same message at about the same time.
 SELECT p.key
 FROM rows(:reports: key text, message_key bigint, type text, at bigint, source text) AS p
 WHERE EXISTS (

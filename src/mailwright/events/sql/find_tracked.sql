@@ -1,4 +1,5 @@
--- What decides whether an open or click of a message is recorded. CROSS JOIN fixes the join order for SQLite.
+-- Loads the facts that decide whether an open or click of a message is recorded. CROSS JOIN fixes the join order for
+-- SQLite.
 SELECT m.outbox_id, m.campaign_key, c.consents_to_tracking, t.tracking, COALESCE(d.sent_at, d.attempted_at) AS attempted_at
 FROM rows(:wanted: outbox_id text) AS wanted
 CROSS JOIN messages AS m

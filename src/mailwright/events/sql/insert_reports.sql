@@ -5,7 +5,7 @@ SELECT r.tenant_id, r.key, r.message_key, r.email, r.type, r.verdict, r.at, CAST
 FROM rows(:reports: tenant_id bigint, key text, message_key bigint, email text, type text, verdict text, at bigint,
   is_proof int) AS r
 WHERE true
--- Always in the same order: two processes that insert the same reports would otherwise wait for each other.
+-- Insert always in the same order, so that two processes that insert the same reports cannot deadlock.
 ORDER BY r.tenant_id, r.key
 ON CONFLICT (tenant_id, key) DO NOTHING
 RETURNING tenant_id, key

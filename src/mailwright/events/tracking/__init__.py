@@ -1,1 +1,1 @@
-"""First-party opens and clicks: redirects, the spool that survives a crash, and their way into the events."""
+"""Our own tracking of opens and clicks: redirects, the crash-safe spool, and the task that stores its lines."""

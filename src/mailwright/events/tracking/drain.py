@@ -43,7 +43,7 @@ class SpoolDrain:
         self._is_warm = False
 
     async def run(self) -> None:
-        """Store what was recorded, until cancelled. What is left, the next process stores."""
+        """Store recorded opens and clicks until cancelled. The next process stores the rest."""
         await run_periodically("tracking", self._warm_and_drain, seconds=DRAIN_SECONDS)
 
     async def _warm_and_drain(self) -> None:
@@ -56,7 +56,7 @@ class SpoolDrain:
             self._deletes_at = self._clock.now() + DAY
 
     async def drain(self) -> int:
-        """Store the lines of all finished files and return their number. Repeating an interrupted call is harmless."""
+        """Store the lines of all finished files and return their number. An interrupted call can be repeated safely."""
         stored = 0
         for file in self._redirects.spool.finished():
             hits = await asyncio.to_thread(file.hits)
@@ -74,7 +74,7 @@ class SpoolDrain:
         await self._add_totals(file, [hit for hit in hits if hit.outbox_id is None])
 
     async def _accepted(self, file: FinishedFile, named: Sequence[tuple[int, TrackedHit]]) -> list[Report]:
-        """Return reports of the hits of messages whose recipients still consent."""
+        """Return reports for those hits whose messages' recipients still consent."""
         if not named:
             return []
         ids = sorted({hit.outbox_id for _, hit in named if hit.outbox_id})
@@ -106,7 +106,7 @@ class SpoolDrain:
                 await tx.execute(insert(installation).values(name=marker, value=""))
                 await add_link_tallies(tx, counts)
         except IntegrityError:
-            pass  # A process that was killed afterwards had added them.
+            pass  # A process added these totals and was killed before it deleted the file.
         file.delete()
         async with self._database.write() as tx:
             await tx.execute(delete(installation).where(installation.c.name == marker))

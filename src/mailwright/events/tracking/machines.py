@@ -1,4 +1,4 @@
-"""Recognise opens and clicks of programs: image proxies that load in advance, link scanners and previews."""
+"""Recognise opens and clicks by programs: image proxies, link scanners and link previews."""
 
 import re
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from typing import Final
 
 from mailwright.domain.clock import SECOND, Instant
 
-# Nobody reads an email and clicks this soon after it was handed over; scanners do.
+# An open or click this soon after the handover comes from a scanner, because nobody reads an email that fast.
 TOO_SOON: Final[Instant] = 5 * SECOND
 
-# Apple Mail Privacy Protection loads every image in advance and names nothing but this.
+# The complete user agent of Apple Mail Privacy Protection, which loads every image in advance.
 _APPLE_PROXY: Final = "mozilla/5.0"
 _PROGRAMS: Final = re.compile(
     # Image proxies of mailbox providers.
@@ -26,9 +26,10 @@ _PROGRAMS: Final = re.compile(
     r"|ruby|perl|scrapy|http_request|winhttp|microsoft office existence discovery",
     re.IGNORECASE,
 )
-# Headers with which programs say that no person asked for this page.
+# Headers by which programs indicate that no person requested the page, such as prefetching.
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
-# Exchange Online Protection, which opens links for Safe Links: the ranges that Microsoft publishes, and the one beside.
+# Networks of Exchange Online Protection, which opens links for Safe Links: the ranges that Microsoft publishes, and an
+# adjacent one.
 _SCANNER_NETWORKS: Final = tuple(
     ip_network(text)
     for text in (
@@ -42,21 +43,21 @@ _SCANNER_NETWORKS: Final = tuple(
 )
 
 
-# User agents repeat, and searching one takes longer than the rest of a redirect.
+# Results are cached, because user agents repeat and the search takes longer than the rest of a redirect.
 @lru_cache(maxsize=4_096)
 def is_machine_agent(user_agent: str) -> bool:
-    """Return whether a program that is not a browser has this user agent. No user agent is a program's too."""
+    """Return whether a program other than a browser has this user agent. An empty user agent counts as a program."""
     agent = user_agent.strip()
     return not agent or agent.lower() == _APPLE_PROXY or _PROGRAMS.search(agent) is not None
 
 
 def is_machine_report(user_agent: object) -> bool:
-    """Return whether the user agent that a provider reported is a program's. Without one, nothing is known."""
+    """Return whether a provider's report has a program's user agent. A missing user agent does not count."""
     return isinstance(user_agent, str) and bool(user_agent.strip()) and is_machine_agent(user_agent)
 
 
 def is_machine_request(headers: Mapping[str, str], address: str | None) -> bool:
-    """Return whether a program sent the request. `headers` have names in lower case."""
+    """Return whether a program sent the request. The names in `headers` are in lower case."""
     if is_machine_agent(headers.get("user-agent", "")):
         return True
     if any("prefetch" in headers.get(name, "").lower() or "preview" in headers.get(name, "") for name in _PREFETCH):

@@ -1,4 +1,4 @@
-"""Resolve the tokens of tracked links, without the database as far as possible."""
+"""Resolve the tokens of tracked links, mostly from a cache without the database."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_
 from mailwright.outbox.tracked_links import find_link, newest_links
 from mailwright.storage.database import Database
 
-# About 20 MB. The links that were sent last are loaded at the start, so that a redirect needs no database.
+# Maximum number of cached links, about 20 MB. The latest links are loaded at the start, so that most redirects do not
+# need the database.
 MAX_CACHED_LINKS: Final = 50_000
-# Characters that a Location header may contain; browsers encode the others in the same way.
+# Characters that a Location header may contain unencoded. Other characters are encoded as browsers do.
 _URL_CHARACTERS: Final = "!#$%&'()*+,/:;=?@[]~-._"
 
 log = logger(__name__)
@@ -39,7 +40,7 @@ class Redirects:
         secret: str | None = None,
         retired: tuple[str, ...] = (),
     ) -> None:
-        """`secret`: that of the settings; None if the installation generated one."""
+        """Create the resolver. `secret` comes from the settings; None means that the installation has generated one."""
         self.spool = Spool(folder)
         self._database = database
         self._clock = clock
@@ -74,23 +75,23 @@ class Redirects:
         return found
 
     def record(self, token: TrackingToken, url: str | None, headers: Mapping[str, str], address: str | None) -> None:
-        """Write an open or a click to the spool, unless tracking was switched off meanwhile."""
+        """Write an open or a click to the spool, unless tracking has been turned off in the meantime."""
         if self._mode is TrackingMode.OFF or (token.outbox_id and self._mode is not TrackingMode.INDIVIDUAL):
             return
         is_machine = is_machine_request(headers, address)
         if token.url is not None:
-            url = link_without_query(token.url)  # Its values belong to the recipient.
+            url = link_without_query(token.url)  # The query may contain personal values.
         hit = TrackedHit(self._clock.now(), token.campaign_key, token.outbox_id, url, is_machine)
         try:
             self.spool.append(hit)
-        except OSError as error:  # The recipient still reaches the page.
+        except OSError as error:  # Redirect the recipient even if the click cannot be recorded.
             log.error("tracking_spool_not_written", reason=error.strerror or str(error))
 
     def close(self) -> None:
         self.spool.close()
 
     async def _load_tokens(self) -> TrackingTokens:
-        """Use the same secrets as the other links of recipients."""
+        """Load the secrets, which are the same as for the other links in emails."""
         if self._secret is None:
             secrets = [await get_or_create_secret(self._database, UNSUBSCRIBE_SECRET), *self._retired]
         else:
@@ -101,7 +102,7 @@ class Redirects:
 
 
 def location_of(url: str) -> str:
-    """Return a URL as a header may contain it: the characters that are not allowed are encoded."""
+    """Encode the characters of a URL that a Location header may not contain."""
     return quote(url, safe=_URL_CHARACTERS)
 
 

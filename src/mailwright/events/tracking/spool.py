@@ -1,7 +1,7 @@
-"""A local append-only file of opens and clicks: each is written before its response, and stored a moment later.
+"""A local append-only file of opens and clicks. Each is written before the response, and later stored in the database.
 
-Each process has a file of its own, which it locks. A process that can lock a file may store its lines and delete it:
-the process itself after it has begun the next file, or another process after a crash.
+Each process locks its own file. A process that can lock a file may store its lines and delete it. This is the writing
+process itself, after it has begun the next file, or another process after a crash.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ SUFFIX: Final = ".spool"
 
 @dataclass(frozen=True, slots=True)
 class TrackedHit:
-    """An open (without a URL) or a click. `outbox_id` is None if the link names nobody."""
+    """A click, or an open if `url` is None. `outbox_id` is None if the link does not identify a recipient."""
 
     at: Instant
     campaign_key: int | None
@@ -42,7 +42,7 @@ class Spool:
         self._file: int | None = None
 
     def append(self, hit: TrackedHit) -> None:
-        """Write a line. It survives the end of the process; a power failure can lose the last second."""
+        """Write a line. It survives a crash of the process, but a power failure can lose the last second."""
         if self._file is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / f"{uuid7(hit.at)}{SUFFIX}"
@@ -74,7 +74,7 @@ class FinishedFile:
         return self.path.stem
 
     def hits(self) -> list[TrackedHit]:
-        """Return the lines. One that was cut by a full disk is left out."""
+        """Return the lines, without a line that was cut off by a full disk."""
         lines = self.path.read_bytes().split(b"\n")
         return [hit for line in lines if (hit := _read(line)) is not None]
 
@@ -84,7 +84,7 @@ class FinishedFile:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """Lock a file; yield None if another process has it or has deleted it."""
+    """Lock a file. Yield None if another process has locked or deleted it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
