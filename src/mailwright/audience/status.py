@@ -208,7 +208,7 @@ async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, 
 async def subscribe(
     tx: Runner, tenant_id: int, emails: Iterable[str], list_key: str, *, source: str, now: Instant
 ) -> int:
-    """Subscribe addresses to a list, also after an unsubscribe from it, and return how many are new.
+    """Subscribe addresses to a list, even after an unsubscribe from it, and return the number of new subscriptions.
 
     A contact who unsubscribed from all bulk email, bounced or complained still receives nothing.
     """
@@ -300,7 +300,7 @@ async def lock_known_contacts(tx: Runner, addresses: Iterable[tuple[int, str]]) 
 
 
 async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now: Instant) -> None:
-    """Create missing contacts, also erased ones, and lock all of them until the transaction ends."""
+    """Create missing contacts, including erased ones, and lock all of them until the transaction ends."""
     rows = [_contact_row(contact) for contact in sorted(addresses)]
     if not rows:
         return

@@ -21,7 +21,7 @@ COMMANDS: Final = (
     ("Run", "demo", "Send sample emails into a local mailbox and serve the dashboard."),
     ("Run", "serve", "Serve the API and the dashboard, with a worker in the same process."),
     ("Run", "worker", "Send due messages until stopped or drained."),
-    ("Run", "smtp", "Accept email over SMTP, in a process of its own."),
+    ("Run", "smtp", "Accept email over SMTP in a separate process."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "backup", "Back up the installation while it runs."),

@@ -471,7 +471,7 @@ def limits_command(
     if as_json:
         print_json(campaign.definition.limits.model_dump(mode="json", by_alias=True))
     else:
-        out.print(", ".join(limits(campaign)) or "No limits of its own; the tenant's limits apply.", markup=False)
+        out.print(", ".join(limits(campaign)) or "The campaign has no limits. The tenant's limits apply.", markup=False)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`mailwright demo`: a complete installation with sample data, in a folder of its own."""
+"""`mailwright demo`: a complete installation with sample data, in a separate folder."""
 
 import asyncio
 import json

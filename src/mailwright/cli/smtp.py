@@ -1,4 +1,4 @@
-"""`mailwright smtp`: accept email over SMTP, in a process of its own."""
+"""`mailwright smtp`: accept email over SMTP in a separate process."""
 
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import Processes, command

@@ -222,7 +222,7 @@ async def load_campaign_tallies(
 
 
 async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[str, int]:
-    """Return the number of messages with each type of event, as far as they are tallied."""
+    """Return the number of messages with each type of event. Events that are not tallied yet are not included."""
     c = campaign_tallies.c
     query = select(c.type, func.sum(c.unique_messages).label("unique_messages")).where(
         c.campaign_key == campaign_key, c.bucket_ms == HOUR
@@ -231,7 +231,7 @@ async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[st
 
 
 async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str, int]:
-    """Return the number of events of each type, as far as they are tallied."""
+    """Return the number of events of each type. Events that are not tallied yet are not included."""
     c = campaign_tallies.c
     query = select(c.type, func.sum(c.events).label("events")).where(
         c.campaign_key == campaign_key, c.bucket_ms == HOUR
