@@ -37,12 +37,12 @@ async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int)
             killed.append(_kill(chance.choice(children)))
             continue
         supervisor.kill()
-        orphans_left += await _count_left(children)
+        orphans_left += await count_left(children)
         supervisor = start(stage) if turn < kills else stage.worker()
     await stage.all_done(PATIENCE_SECONDS)
     children = working(supervisor)
     supervisor.kill()
-    orphans_left += await _count_left(children)
+    orphans_left += await count_left(children)
 
     doubts = await doubts_by_worker(stage)
     figures.note("kills", kills)
@@ -71,7 +71,8 @@ def _kill(child: psutil.Process) -> int:
     return int(child.pid)
 
 
-async def _count_left(orphans: list[psutil.Process]) -> int:
+async def count_left(orphans: list[psutil.Process]) -> int:
+    """Wait for the end of processes, and kill and count those that do not end."""
     _, alive = await asyncio.to_thread(psutil.wait_procs, orphans, timeout=PATIENCE_SECONDS)
     for orphan in alive:
         orphan.kill()

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import urllib.request
+from pathlib import Path
 
 import orjson
 import pytest
@@ -105,6 +106,50 @@ async def test_server_goes_on_while_a_process_restarts(file_stage: Stage) -> Non
     assert second.is_running()
     api.signal(signal.SIGTERM)
     assert await api.ended(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.promise("processes-supervised")
+@pytest.mark.parametrize("command", ["serve", "worker"])
+async def test_processes_of_a_killed_supervisor_end(file_stage: Stage, command: str) -> None:
+    options = ["--port", "0"] if command == "serve" else []
+    supervisor = file_stage.start(command, [command, *options, "--processes", "2"], TMPDIR=file_stage.folder)
+    await until(lambda: supervisor.said.count("worker_started") == 2, PATIENCE_SECONDS, "both processes")
+    children = supervised.working(supervisor)
+    assert len(children) == 2
+    supervisor.kill()
+    assert await supervised.count_left(children) == 0
+    assert supervisor.said.count("supervisor_lost") == 2
+
+
+@pytest.mark.promise("processes-supervised")
+async def test_unread_report_does_not_hide_a_killed_supervisor(file_stage: Stage) -> None:
+    supervisor = file_stage.start("serve", ["serve", "--port", "0", "--processes", "2"], TMPDIR=file_stage.folder)
+    await until(lambda: bool(supervised.working(supervisor)), PATIENCE_SECONDS, "a process")
+    supervisor.signal(signal.SIGSTOP)
+    await supervisor.says("worker_started", PATIENCE_SECONDS)
+    children = supervised.working(supervisor)
+    supervisor.kill()
+    assert await supervised.count_left(children) == 0
+
+
+async def test_next_start_deletes_metrics_of_a_killed_supervisor(file_stage: Stage) -> None:
+    def folders() -> set[Path]:
+        return set(file_stage.folder.glob("mailwright-metrics-*"))
+
+    first = supervised.start(file_stage, processes=2, TMPDIR=file_stage.folder)
+    await first.says("supervisor_started", PATIENCE_SECONDS)
+    left = folders()
+    assert len(left) == 1
+    children = supervised.working(first)
+    first.kill()
+    assert await supervised.count_left(children) == 0
+    second = supervised.start(file_stage, processes=2, TMPDIR=file_stage.folder)
+    await second.says("supervisor_started", PATIENCE_SECONDS)
+    assert len(folders()) == 1
+    assert not folders() & left
+    second.signal(signal.SIGTERM)
+    assert await second.ended(PATIENCE_SECONDS) == 0
+    assert not folders()
 
 
 def _events(said: str, event: str) -> list[dict[str, object]]:

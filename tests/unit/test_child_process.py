@@ -7,7 +7,9 @@ from mailwright.ops.child_process import ChildProcess, own_share, runs_duties, t
 
 
 def shares(limit: int, count: int) -> list[int]:
-    return [ChildProcess(number, count, control=0).share_of(limit, "LIMIT") for number in range(1, count + 1)]
+    return [
+        ChildProcess(number, count, control=0, lifeline=0).share_of(limit, "LIMIT") for number in range(1, count + 1)
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -27,7 +29,7 @@ def test_fewer_connections_than_processes_are_refused() -> None:
 def test_child_reads_its_place_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, number: int, sends: bool, share: int
 ) -> None:
-    place = ChildProcess(number, 3, control=5, sends=sends)
+    place = ChildProcess(number, 3, control=5, lifeline=6, sends=sends)
     for name, value in place.environment("/folder").items():
         monkeypatch.setenv(name, value)
     this_child.cache_clear()

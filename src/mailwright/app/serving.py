@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import uvicorn
@@ -26,7 +27,7 @@ from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
 from mailwright.events.tracking.drain import SpoolDrain
-from mailwright.ops.child_process import ChildProcess, runs_duties, this_child
+from mailwright.ops.child_process import runs_duties, this_child
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
@@ -58,7 +59,7 @@ class Shutdown:
         for number in SIGNALS:
             loop.add_signal_handler(number, self._receive, number)
         if (child := this_child()) is not None:
-            loop.add_reader(child.control, self._notice_lost_supervisor, child)
+            loop.add_reader(child.lifeline, self._notice_lost_supervisor, child.lifeline)
 
     def calls(self, stop: Callable[[], None]) -> None:
         """Call `stop` at the first signal, or at once if a signal has already arrived."""
@@ -71,12 +72,11 @@ class Shutdown:
         for stop in self._stops:
             stop()
 
-    def _notice_lost_supervisor(self, child: ChildProcess) -> None:
+    def _notice_lost_supervisor(self, lifeline: int) -> None:
         """Shut down as after a signal, because nothing would restart, measure or stop this process."""
-        if child.is_supervisor_lost():
-            asyncio.get_running_loop().remove_reader(child.control)
-            log.error("supervisor_lost", message="Finishing work in progress.")
-            self.request()
+        asyncio.get_running_loop().remove_reader(lifeline)
+        log.error("supervisor_lost", message="Finishing work in progress.")
+        self.request()
 
     def _receive(self, number: signal.Signals) -> None:
         if self._is_requested:
@@ -233,9 +233,11 @@ async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> N
     log.info("worker_stopped")
 
 
+@cache
 def _report_started() -> None:
+    """Report once per process, whatever starts first in it."""
     if (child := this_child()) is not None:
-        with contextlib.suppress(OSError):  # The supervisor has ended, and the control socket stops this process.
+        with contextlib.suppress(OSError):  # The supervisor has ended, and the lifeline stops this process.
             child.report_started()
 
 

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +19,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from mailwright.ops.child_process import ChildProcess
 from mailwright.ops.logs import logger
 from mailwright.ops.metrics import shared_registry
+from mailwright.ops.metrics_folder import MetricsFolder, open_metrics_folder
 from mailwright.ops.periodic import exponential
 from mailwright.ops.settings import Settings
 
@@ -53,10 +53,10 @@ def core_count() -> int:
 
 def supervise(group: ProcessGroup, settings: Settings) -> int:
     """Run the processes until they are stopped or have finished, and return the exit code."""
-    with tempfile.TemporaryDirectory(prefix="mailwright-metrics-") as folder:
+    with open_metrics_folder() as metrics:
         if settings.metrics_port is not None and group.listener is None:
-            start_http_server(settings.metrics_port, settings.host, shared_registry(folder))
-        return asyncio.run(Supervisor(group, folder, settings.shutdown_grace_seconds).run())
+            start_http_server(settings.metrics_port, settings.host, shared_registry(metrics.path))
+        return asyncio.run(Supervisor(group, metrics, settings.shutdown_grace_seconds).run())
 
 
 @dataclass(slots=True)
@@ -64,6 +64,7 @@ class _Child:
     number: int
     process: asyncio.subprocess.Process
     control: socket.socket  # Readable when the child has started or ended.
+    lifeline: int  # The writing end of the pipe that closes when this process ends.
     has_started: bool = False
 
     async def wait_until_started(self) -> bool:
@@ -73,6 +74,7 @@ class _Child:
     async def wait(self) -> int:
         code = await self.process.wait()
         self.control.close()
+        os.close(self.lifeline)
         return code
 
     def send(self, number: signal.Signals) -> None:
@@ -81,9 +83,9 @@ class _Child:
 
 
 class Supervisor:
-    def __init__(self, group: ProcessGroup, metrics_folder: str, grace_seconds: float) -> None:
+    def __init__(self, group: ProcessGroup, metrics: MetricsFolder, grace_seconds: float) -> None:
         self._group = group
-        self._metrics_folder = metrics_folder
+        self._metrics = metrics
         self._grace_seconds = grace_seconds
         self._children: dict[int, _Child] = {}
         self._has_started = asyncio.Event()  # Whether any process has ever started.
@@ -116,7 +118,7 @@ class Supervisor:
                 self._has_started.set()
             code = await child.wait()
             del self._children[number]
-            mark_process_dead(number, self._metrics_folder)  # type: ignore[no-untyped-call]
+            mark_process_dead(number, str(self._metrics.path))  # type: ignore[no-untyped-call]
             if self._is_stopping.is_set() or (self._group.drains and code == 0):
                 self._note_end(child, code)
                 return
@@ -129,24 +131,26 @@ class Supervisor:
     async def _start(self, number: int, *, is_restart: bool) -> _Child:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        end, lifeline = os.pipe()
         listener = None if self._group.listener is None else self._group.listener.fileno()
         place = ChildProcess(
             number,
             self._group.count,
             theirs.fileno(),
+            end,
             sends=self._group.sends,
             listener=listener,
             is_restart=is_restart,
         )
-        with theirs:
+        with theirs, os.fdopen(end):
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "mailwright", *self._group.arguments),
-                env=os.environ | place.environment(self._metrics_folder),
+                env=os.environ | place.environment(str(self._metrics.path)),
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno(), *([] if listener is None else [listener])],
+                pass_fds=[theirs.fileno(), end, self._metrics.lock, *([] if listener is None else [listener])],
                 process_group=0,  # Ctrl-C then reaches only the supervisor, which forwards it once.
             )
-        child = self._children[number] = _Child(number, process, ours)
+        child = self._children[number] = _Child(number, process, ours, lifeline)
         if self._is_stopping.is_set():
             child.send(signal.SIGTERM)
         return child

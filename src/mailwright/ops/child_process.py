@@ -18,7 +18,10 @@ METRICS_FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 class ChildProcess:
     number: int  # Counted from 1. The first process also runs the tasks that only one process may run.
     count: int
-    control: int  # A socket to the supervisor. It closes when the supervisor ends.
+    control: int  # A socket on which this process reports to the supervisor.
+    # The reading end of a pipe. Nothing is ever written to it, so it becomes readable only when the supervisor ends. It
+    # is not the control socket, because an unread report would turn the end of that into an error.
+    lifeline: int
     sends: bool = True  # Whether each process has a worker.
     listener: int | None = None  # The socket on which all processes accept connections.
     is_restart: bool = False
@@ -38,10 +41,6 @@ class ChildProcess:
     def report_started(self) -> None:
         """Report to the supervisor that this process has started."""
         os.write(self.control, b"1")
-
-    def is_supervisor_lost(self) -> bool:
-        """Read from the readable control socket, and return whether it is closed. The supervisor sends no data."""
-        return os.read(self.control, 1) == b""
 
 
 @cache
