@@ -52,7 +52,9 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     advice = next(number for number, line in enumerate(explained) if line.startswith("What you can do"))
     assert explained[advice + 1] == f"  mailwright campaign limits {campaign_id} --daily-limit N"
 
-    assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("No limits")
+    assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith(
+        "The campaign has no limits."
+    )
     await here.ok("worker", "--drain")
     watched = await here.ok("campaign", "show", campaign_id, "--watch")
     assert ("✓ SENT" in watched.out, "3 of 3 sent" in watched.out) == (True, True)
