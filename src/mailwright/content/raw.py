@@ -14,6 +14,10 @@ from mailwright.domain.errors import InvalidInput
 MAX_RAW_BYTES: Final = 25 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 256 * 1024
 MAX_SUBJECT: Final = 998
+# Parsing takes time in proportion to the length, or more, so longer values are cut or refused first.
+MAX_ENCODED: Final = 4 * 1024
+MAX_FROM: Final = 4 * 1024
+MAX_RECIPIENT_HEADERS: Final = 32 * 1024
 
 _FIELD_START: Final = re.compile(rb"\r\n(?![ \t])")
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,76})[ \t]*:(.*)", re.DOTALL)
@@ -56,16 +60,28 @@ class RawEmail:
     @property
     def sender(self) -> Mailbox:
         """The mailbox in the From header; the first one if there are several."""
-        boxes = _mailboxes(self.values("from"))
+        boxes = _mailboxes(self.values("from"), MAX_FROM)
         if not boxes:
             raise InvalidEmail("The email needs a From header with an address, for example From: shop@example.com.")
         return boxes[0]
 
     @property
+    def resender(self) -> str | None:
+        """The sender of the last resending: Resent-Sender, otherwise Resent-From."""
+        block = self._resent_block()
+        for name in ("resent-sender", "resent-from"):
+            if boxes := _mailboxes([field.value for field in block if field.name == name], MAX_FROM):
+                return boxes[0].address
+        return None
+
+    @property
     def recipients(self) -> list[str]:
-        """The addresses in To, Cc and Bcc."""
-        named = [box.address for name in ("to", "cc", "bcc") for box in _mailboxes(self.values(name))]
-        return list(dict.fromkeys(named))
+        """The addresses in To, Cc and Bcc; for an email that was resent, those of the last resending."""
+        block = self._resent_block()
+        fields, prefix = (block, "resent-") if block else (self.fields, "")
+        wanted = [prefix + name for name in ("to", "cc", "bcc")]
+        values = [field.value for name in wanted for field in fields if field.name == name]
+        return list(dict.fromkeys([box.address for box in _mailboxes(values, MAX_RECIPIENT_HEADERS)]))
 
     @property
     def subject(self) -> str:
@@ -83,12 +99,24 @@ class RawEmail:
         start = next((number for number, field in enumerate(self.fields) if field.name not in _TRACE), 0)
         return self.to_bytes(self.fields[start:])
 
+    def _resent_block(self) -> list[HeaderField]:
+        """Return the first block of Resent- headers: the last resending, because each one is prepended (RFC 5322)."""
+        block: dict[str, HeaderField] = {}
+        for field in self.fields:
+            if field.name.startswith("resent-") and field.name not in block:
+                block[field.name] = field
+            elif block:
+                break
+        return list(block.values())
+
     def to_bytes(self, fields: Collection[HeaderField] | None = None) -> bytes:
         return b"\r\n".join([*[field.source for field in (self.fields if fields is None else fields)], self.rest])
 
 
 def parse_raw(content: bytes) -> RawEmail:
     """Parse an email whose lines end in CRLF. Raises `InvalidEmail` if it cannot be sent unchanged."""
+    if not content.strip():
+        raise InvalidEmail("The email is empty.")
     _check_lines(content)
     head, _, body = content.partition(b"\r\n\r\n")
     if len(head) > MAX_HEADER_BYTES:
@@ -114,9 +142,11 @@ def with_crlf(content: bytes) -> bytes:
 
 
 def decode_words(value: str) -> str:
-    """Decode RFC 2047 words; leave undecodable text as it is."""
+    """Decode RFC 2047 words; leave undecodable text as it is. A very long text is cut."""
     if "=?" not in value:
         return value
+    if len(value) > MAX_ENCODED:
+        value = value[:MAX_ENCODED].rsplit(None, 1)[0]
     try:
         return str(make_header(decode_header(value)))
     except (ValueError, LookupError):
@@ -163,10 +193,16 @@ def _split(values: Collection[str]) -> Iterator[tuple[str | None, str]]:
             yield from getaddresses([value])
 
 
-def _mailboxes(values: Collection[str]) -> list[Mailbox]:
+def _mailboxes(values: Collection[str], max_length: int) -> list[Mailbox]:
     """Parse mailboxes. Split before decoding, because an encoded comma is not a separator."""
+    if sum(map(len, values)) > max_length:
+        raise InvalidEmail(f"The addresses in a header are longer than {max_length // 1024} KB. Name fewer addresses.")
+    try:
+        split = list(_split(values))
+    except RecursionError as error:
+        raise InvalidEmail("The addresses in a header have too many nested comments. Remove the comments.") from error
     found = []
-    for name, email in _split(values):
+    for name, email in split:
         try:
             found.append(Mailbox(address.deliverable(email), readable_line(name or "") or None))
         except address.InvalidAddress as error:

@@ -249,13 +249,14 @@ class Composer:
         )
 
     def _outgoing_raw(self, claimed: Claimed, sender: Mailbox, to: Mailbox) -> OutgoingMessage:
-        """Return the application's own bytes; a bulk message also gets the list headers that it lacks."""
+        """Return the application's own bytes after our header; bulk messages also get the list headers they lack."""
         content = self._raw.get(claimed.message_key)
         if content is None:
             raise InvalidTemplate("The content of this message no longer exists.")
         if claimed.is_bulk:
             missing = _missing_list_headers(claimed, sender, content, self._unsubscribe_url(claimed))
             content = b"".join([*missing, content])
+        content = f"{opaque('X-Mailwright-Message', claimed.outbox_id, field='outbox_id')}\r\n".encode() + content
         # Keep the empty envelope sender of an auto-reply, so that no server replies to it.
         given = claimed.payload.get(ENVELOPE_FROM, sender.address)
         envelope = address.deliverable(self._identity.envelope_sender(claimed.outbox_id, given)) if given else ""

@@ -61,6 +61,15 @@ async def sent_by(bench: Bench, *contents: bytes, query: Any = None) -> Scripted
     return provider
 
 
+def contents(provider: ScriptedProvider) -> set[bytes]:
+    """Return the different bytes that left, after the header that names each message."""
+    ours = {
+        message.outbox_id: f"X-Mailwright-Message: {message.outbox_id}\r\n".encode() for message in provider.messages
+    }
+    assert all(message.content.startswith(ours[message.outbox_id]) for message in provider.messages)
+    return {message.content.removeprefix(ours[message.outbox_id]) for message in provider.messages}
+
+
 async def count_contents(database: Database) -> int:
     async with database.read() as tx:
         return int((await tx.execute(select(func.count()).select_from(raw_contents)))[0][0])
@@ -69,7 +78,7 @@ async def count_contents(database: Database) -> int:
 @pytest.mark.promise("raw-unchanged")
 async def test_bytes_leave_unchanged_to_each_recipient(bench: Bench) -> None:
     provider = await sent_by(bench, EMAIL)
-    assert {message.content for message in provider.messages} == {EMAIL}
+    assert contents(provider) == {EMAIL}
     assert sorted(message.recipients for message in provider.messages) == [
         ("ada@example.com",),
         ("bob@example.com",),
@@ -90,7 +99,7 @@ async def test_signature_is_the_only_change(engine: DatabaseAddress, tmp_path: P
     async with a_bench(engine.url, clock, **signing) as bench:
         provider = await sent_by(bench, EMAIL, query={"to": "ada@example.com"})
     [message] = provider.messages
-    assert message.content.endswith(EMAIL)
+    assert message.content.endswith(f"\r\nX-Mailwright-Message: {message.outbox_id}\r\n".encode() + EMAIL)
     assert message.content.startswith(b"DKIM-Signature: ")
     public = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -104,11 +113,39 @@ async def test_envelope_decides_and_bcc_is_removed(bench: Bench) -> None:
     hidden = b"Bcc: secret@example.com,\r\n spy@example.com\r\n" + EMAIL
     by_headers = await sent_by(bench, hidden)
     assert len(by_headers.messages) == 5
-    assert {message.content for message in by_headers.messages} == {EMAIL}
+    assert contents(by_headers) == {EMAIL}
     query = [("from", "bounces@example.com"), ("to", "x@example.com"), ("to", "X@EXAMPLE.com"), ("to", "y@example.com")]
     by_query = await sent_by(bench, hidden, query=query)
     assert [message.recipients for message in by_query.messages] == [("X@example.com",), ("y@example.com",)]
     assert {message.sender for message in by_query.messages} == {"bounces@example.com"}
+
+
+RESENT = (
+    b"Resent-From: Help <help@example.com>\r\nResent-To: new@example.com\r\nResent-Cc: copy@example.com\r\n"
+    b"Resent-Date: Mon, 16 Nov 2026 11:00:00 +0000\r\n"
+)
+
+
+@pytest.mark.promise("raw-envelope")
+async def test_resent_email_goes_to_its_last_resending(bench: Bench) -> None:
+    older = b"Received: by relay\r\nResent-From: old@example.com\r\nResent-To: old@example.com\r\n"
+    hidden = b"Resent-Bcc: secret@example.com\r\n"
+    provider = await sent_by(bench, b"Return-Path: <evil@example.org>\r\n" + hidden + RESENT + older + EMAIL)
+    assert [message.recipients[0] for message in provider.messages] == [
+        *("new@example.com", "copy@example.com", "secret@example.com")
+    ]
+    assert {message.sender for message in provider.messages} == {"help@example.com"}
+    assert contents(provider) == {RESENT + older + EMAIL}
+
+
+@pytest.mark.promise("raw-envelope")
+async def test_envelope_decides_for_resent_email(bench: Bench) -> None:
+    hidden = b"Resent-Bcc: secret@example.com\r\n"
+    provider = await sent_by(bench, hidden + RESENT + EMAIL, query={"to": "x@example.com"})
+    assert [(message.sender, message.recipients) for message in provider.messages] == [
+        ("shop@example.com", ("x@example.com",))
+    ]
+    assert contents(provider) == {RESENT + EMAIL}
 
 
 async def test_bounce_address_names_each_message(engine: DatabaseAddress, clock: ManualClock) -> None:
@@ -122,8 +159,10 @@ async def test_missing_date_and_message_id_are_prepended(bench: Bench) -> None:
     [message] = (await sent_by(bench, bare)).messages
     added, _, rest = message.content.partition(b"From: ")
     assert b"From: " + rest == bare.replace(b"\n", b"\r\n")
-    assert message_from_bytes(added).keys() == ["Message-ID", "Date"]
-    assert f"<{message.outbox_id}@example.com>".encode() in added
+    headers = message_from_bytes(added)
+    assert headers.keys() == ["X-Mailwright-Message", "Message-ID", "Date"]
+    assert (headers["X-Mailwright-Message"], headers["Message-ID"][-13:]) == (message.outbox_id, "@example.com>")
+    assert message.outbox_id not in headers["Message-ID"]
 
 
 @pytest.mark.promise("raw-idempotent")
@@ -169,7 +208,7 @@ async def test_options_are_read_and_removed(api: Api, clock: ManualClock) -> Non
     source = await render_message(
         engine.database, engine.templates, engine.identity, outbox_id, tenant_id=1, at=clock.now()
     )
-    assert source == EMAIL
+    assert source == f"X-Mailwright-Message: {outbox_id}\r\n".encode() + EMAIL
 
 
 async def test_bulk_email_gets_list_headers(bench: Bench) -> None:
@@ -184,7 +223,7 @@ async def test_bulk_email_gets_list_headers(bench: Bench) -> None:
     await bench.drain(provider)
     for message in provider.messages:
         added, _, _ = message.content.partition(EMAIL)
-        names = ["List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Feedback-ID"]
+        names = ["X-Mailwright-Message", "List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Feedback-ID"]
         assert message_from_bytes(added).keys() == names
 
 
@@ -197,7 +236,7 @@ async def test_suppressed_recipient_gets_no_raw_email(bench: Bench) -> None:
 async def test_large_emails_are_built_one_after_another(bench: Bench) -> None:
     large = EMAIL + b"".join([b"%076d\r\n" % number for number in range(20_000)])
     provider = await sent_by(bench, large)
-    assert {message.content for message in provider.messages} == {large}
+    assert contents(provider) == {large}
 
 
 @pytest.mark.promise("from-foreign")
@@ -249,6 +288,11 @@ BAD = {
     "past": b"X-Mailwright-Send-At: 2001-01-01T00:00:00Z\r\n" + EMAIL,
     "tracking": b"X-Mailwright-Tracking: links\r\n" + EMAIL,
     "provider command": b'X-SMTPAPI: {"to": ["eve@example.com"]}\r\n' + EMAIL,
+    "deeply nested comments in From": EMAIL.replace(b"Shop", b"\r\n ".join([b"(" * 900] * 20)),
+    "deeply nested comments in To": EMAIL.replace(b"Ada", b"\r\n ".join([b"(" * 900] * 20)),
+    "long From": EMAIL.replace(b"Shop", b"Shop <a@example.com>,\r\n " * 6_500),
+    "long To": EMAIL.replace(b"Ada", b"Ada <a@example.com>,\r\n " * 6_500),
+    "resent to nobody": b"Resent-From: shop@example.com\r\n" + EMAIL,
     "no recipients": EMAIL.replace(b"To:", b"X-To:").replace(b"Cc:", b"X-Cc:"),
 }
 

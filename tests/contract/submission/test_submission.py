@@ -63,7 +63,9 @@ async def test_email_of_smtplib_leaves_with_its_bytes(bench: Bench) -> None:
     await bench.drain(provider)
     del email["X-Mailwright-Tags"]
     expected = email.as_bytes(policy=email.policy.clone(linesep="\r\n"))
-    assert {message.content for message in provider.messages} == {expected}
+    assert [message.content for message in provider.messages] == [
+        f"X-Mailwright-Message: {message.outbox_id}\r\n".encode() + expected for message in provider.messages
+    ]
     assert [message.recipients for message in provider.messages] == [("ada@example.com",), ("hidden@example.com",)]
 
 
@@ -284,6 +286,18 @@ async def test_dropped_connection_stores_nothing(submission: Submission) -> None
             client.writer.write(script[:end])
             await client.writer.drain()
     await submission.server.stop(5)
+    assert await submission.stored() == []
+
+
+@pytest.mark.promise("smtp-bad-input")
+async def test_unusable_email_is_refused_permanently(submission: Submission) -> None:
+    nested = EMAIL.replace(b"shop@", b"\r\n ".join([b"(" * 900] * 20) + b"shop@")
+    async with a_dialogue(submission) as client:
+        for content in (nested, b"", b"\r\n"):
+            await client.begin()
+            reply = await client.ask(content + b".\r\n")
+            assert reply.startswith("554 5.6.0")
+    assert "The email is empty." in reply
     assert await submission.stored() == []
 
 

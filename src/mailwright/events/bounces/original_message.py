@@ -31,7 +31,9 @@ _TAGGED = re.compile(_TAG, re.IGNORECASE)
 _MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]", re.IGNORECASE)
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
 _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:\s{{0,20}}({_UUID})|{_TAG}", re.IGNORECASE)
-_COPIED_HEADERS = re.compile(r"^(?:Return-Path|Received|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE)
+_COPIED_HEADERS = re.compile(
+    r"^(?:Return-Path|Received|X-Mailwright-Message|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE
+)
 
 
 def find_original(

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -34,9 +35,11 @@ log = logger(__name__)
 
 MAX_RECIPIENTS: Final = 100
 PREFIX: Final = "x-mailwright-"
-# Emails that Mailwright built have this header. It is not an option, so a raw email keeps it.
+# Mailwright prepends this header to each message. Forwarded emails may have one; it is removed, and is not an option.
 OUR_ID: Final = "x-mailwright-message"
 HEADER_PREFIX: Final = "X-Mailwright-"
+# Headers that would show hidden recipients, or that only the last mail server writes.
+_REMOVED: Final = frozenset({"bcc", "resent-bcc", "return-path"})
 
 
 def _split_tags(value: Any) -> Any:
@@ -162,7 +165,7 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
         check_schedule(options.send_at, now, f"{HEADER_PREFIX}Send-At")
     outbox_ids = uuid7s(now, len(envelope.recipients))
     key = context.idempotency_key or options.idempotency_key or email.identity
-    raw = _raw_content(email, outbox_ids[0], submission.author, now)
+    raw = _raw_content(email, submission.author, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)
     key_digest = hashlib.sha256(key.encode()).hexdigest()[:40] if key else None
@@ -194,12 +197,18 @@ def _envelope(email: RawEmail, author: Mailbox, sender: str | None, recipients: 
     chosen = list(recipients) or email.recipients
     if not chosen:
         raise RequestInvalid(
-            [FieldError("to", "REQUIRED", "is required: the email names no recipient in To, Cc or Bcc")]
+            [
+                FieldError(
+                    "to", "REQUIRED", "is required: the email names no recipient in To, Cc or Bcc (Resent-To if resent)"
+                )
+            ]
         )
     if len(chosen) > MAX_RECIPIENTS:
         raise RequestInvalid([FieldError("to", "TOO_MANY", f"has more than {MAX_RECIPIENTS} recipients")])
     wanted = {address.normal(valid): valid for valid in (parse_recipient(text, "to") for text in chosen)}
-    return Envelope(author.address if sender is None else parse_sender(sender), tuple(wanted.values()))
+    resender = None if recipients else email.resender
+    chosen_sender = (resender or author.address) if sender is None else parse_sender(sender)
+    return Envelope(chosen_sender, tuple(wanted.values()))
 
 
 def parse_sender(text: str) -> str:
@@ -229,22 +238,19 @@ def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
     return values
 
 
-def _raw_content(email: RawEmail, outbox_id: str, author: Mailbox, now: Instant) -> RawContent:
+def _raw_content(email: RawEmail, author: Mailbox, now: Instant) -> RawContent:
     """Return the bytes to send. Only whole header fields are removed or prepended."""
-    kept = [field for field in email.fields if field.name != "bcc" and not _is_option(field)]
+    kept = [field for field in email.fields if field.name not in _REMOVED and not field.name.startswith(PREFIX)]
     added = []
     if email.identity is None:
-        added.append(message_id_line(message_id(outbox_id, address.domain_of(author.address))))
+        # All recipients share it, so it must not be the id of one message, to which bounces would be attributed.
+        added.append(message_id_line(message_id(str(uuid4()), address.domain_of(author.address))))
         kept = [field for field in kept if field.name != "message-id"]
     if not email.first("date"):
         added.append(date_line(now))
         kept = [field for field in kept if field.name != "date"]
     content = b"".join([*[f"{line}\r\n".encode() for line in added], email.to_bytes(kept)])
     return RawContent(hashlib.sha256(content).hexdigest(), content)
-
-
-def _is_option(field: HeaderField) -> bool:
-    return field.name.startswith(PREFIX) and field.name != OUR_ID
 
 
 def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
