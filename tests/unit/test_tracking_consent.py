@@ -88,8 +88,11 @@ def test_email_without_consent_is_byte_identical(parts: list[str], name: str, ha
     fields: dict[str, Any] = {"payload": {"variables": {"name": name}}, "template_key": 1}
     if not has_template:
         fields = {"payload": {"subject": "News", "html": html, "tracking": "individual"}}
+    undecided = a_claim(consents_to_tracking=None, **fields)
+    assert content_of(undecided, html, TrackingMode.INDIVIDUAL) == content_of(undecided, html, None)
     refused = a_claim(consents_to_tracking=False, **fields)
-    assert content_of(refused, html, TrackingMode.INDIVIDUAL) == content_of(refused, html, None)
+    for mode in TrackingMode:
+        assert content_of(refused, html, mode) == content_of(refused, html, None)
     agreed = a_claim(consents_to_tracking=True, **fields)
     assert content_of(agreed, html, TrackingMode.INDIVIDUAL) != content_of(agreed, html, None)
 
@@ -110,4 +113,5 @@ def test_transactional_message_without_setting_is_off() -> None:
 
 def test_anonymous_mode_needs_a_campaign_and_no_consent() -> None:
     assert tracking_of(TrackingMode.ANONYMOUS, a_claim()) is TrackingMode.ANONYMOUS
+    assert tracking_of(TrackingMode.ANONYMOUS, a_claim(consents_to_tracking=False)) is TrackingMode.OFF
     assert tracking_of(TrackingMode.ANONYMOUS, a_claim(campaign_key=None)) is TrackingMode.OFF

@@ -9,10 +9,11 @@ from mailwright.domain import locales
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationText:
-    """`{list}` is the name of the list."""
+    """`{list}` is the name of the list, `{wording}` that of the consent to tracking."""
 
     subject: str
     request: str
+    consent: str
     button: str
     ignore: str
 
@@ -21,18 +22,21 @@ TEXTS: Final[Mapping[str, ConfirmationText]] = {
     locales.DEFAULT_LOCALE: ConfirmationText(
         subject="Confirm your subscription: {list}",
         request="You, or someone using your address, signed up for {list}. Please confirm your subscription.",
+        consent="By confirming, you also agree to this: {wording}",
         button="Confirm subscription",
         ignore="If this was not you, ignore this email. You will not receive any more emails about it.",
     ),
     "ru": ConfirmationText(
         subject="Подтвердите подписку: {list}",
         request="Вы или кто-то с вашим адресом подписались на «{list}». Пожалуйста, подтвердите подписку.",
+        consent="Подтверждая подписку, вы соглашаетесь и с этим: {wording}",
         button="Подтвердить подписку",
         ignore="Если это были не вы, просто проигнорируйте это письмо: больше писем об этом не будет.",
     ),
     "pt": ConfirmationText(
         subject="Confirme sua inscrição: {list}",
         request="Você, ou alguém com o seu endereço, se inscreveu em {list}. Confirme sua inscrição.",
+        consent="Ao confirmar, você também concorda com o seguinte: {wording}",
         button="Confirmar inscrição",
         ignore="Se não foi você, ignore este e-mail. Não enviaremos mais mensagens sobre isso.",
     ),

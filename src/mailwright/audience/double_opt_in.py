@@ -46,15 +46,11 @@ class ConfirmationLinks:
     public_url: str
     tokens: UnsubscribeTokens
 
-    def confirmation_link(self, request: DoubleOptInRequest, tenant: str) -> str:
-        token = confirmation_tokens(self.tokens, request.tenant_id).make(request.email, request.list_key)
+    def confirmation_link(self, request: DoubleOptInRequest, tenant: str, *, with_consent: bool) -> str:
+        tokens = self.tokens.for_tenant(request.tenant_id).for_confirmation(with_consent=with_consent)
+        token = tokens.make(request.email, request.list_key)
         is_first = request.tenant_id == FIRST_TENANT
         return unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
-
-
-def confirmation_tokens(tokens: UnsubscribeTokens, tenant_id: int) -> UnsubscribeTokens:
-    """Return tokens that only confirm: they cannot unsubscribe, and unsubscribe tokens cannot confirm."""
-    return tokens.for_tenant(tenant_id).for_confirmation()
 
 
 class DoubleOptIn:
@@ -82,39 +78,56 @@ class DoubleOptIn:
             return await self.request_confirmation(tx, request, source=source)
 
     async def request_confirmation(
-        self, tx: Transaction, request: DoubleOptInRequest, *, source: str, locale: str | None = None
+        self,
+        tx: Transaction,
+        request: DoubleOptInRequest,
+        *,
+        source: str,
+        locale: str | None = None,
+        consent_wording: str | None = None,
     ) -> bool:
-        """Ask for a confirmation, even if the list requires none. Return False if the contact is already subscribed."""
+        """Ask for a confirmation, even if the list requires none. Return False if the contact is already subscribed.
+
+        The confirmation email asks for the consent to tracking too if the form contained it.
+        """
         now = self._clock.now()
         # Lock the contact before reading, so that a concurrent request sees this one.
         await status.ensure_contacts(tx, [(request.tenant_id, request.email)], now)
         if await _is_subscribed(tx, request):
             return False
-        if await _set_pending(tx, request, source, now):
+        if await _set_pending(tx, request, source, consent_wording, now):
             await set_missing_locale(tx, request, locale)
-            await accept(tx, [await self._confirmation_email(tx, request, now)], now)
+            await accept(tx, [await self._confirmation_email(tx, request, consent_wording, now)], now)
         return True
 
-    async def confirm(self, tenant_id: int, email: str, list_key: str) -> bool:
+    async def confirm(self, tenant_id: int, email: str, list_key: str, *, with_consent: bool = False) -> bool:
         """Confirm a pending subscription. Return whether the contact is now subscribed.
 
-        An old link does not undo a later unsubscribe.
+        An old link does not undo a later unsubscribe. `with_consent` if the link came with the wording of the consent
+        to tracking: it counts unless a later request, which anyone can make, was without it.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
             await status.lock_contact(tx, tenant_id, request.email, now)
             waiting = and_(subscription_condition(request), subscriptions.c.is_pending.is_(True))
-            if await tx.execute(select(subscriptions.c.id).where(waiting)):
+            if rows := await tx.execute(select(subscriptions.c.requested_consent).where(waiting)):
                 async with status.recording_subscription_events(tx, tenant_id, request.email, source=SOURCE, now=now):
                     await status.subscribe(tx, tenant_id, [request.email], list_key, source=SOURCE, now=now)
-                await tx.execute(update(subscriptions).where(subscription_condition(request)).values(confirmed_at=now))
-                await confirm_consent(tx, tenant_id, request.email, now)
+                confirmed = {"confirmed_at": now, "requested_consent": None}
+                await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**confirmed))
+                if with_consent and (wording := rows[0].requested_consent):
+                    await confirm_consent(tx, tenant_id, request.email, wording, now)
             return await _is_subscribed(tx, request)
 
-    async def _confirmation_email(self, tx: Transaction, request: DoubleOptInRequest, now: Instant) -> NewMessage:
+    async def _confirmation_email(
+        self, tx: Transaction, request: DoubleOptInRequest, consent_wording: str | None, now: Instant
+    ) -> NewMessage:
         row = await _load_names(tx, request)
-        text, link = text_for(row.locale), self._links.confirmation_link(request, row.tenant)
+        link = self._links.confirmation_link(request, row.tenant, with_consent=consent_wording is not None)
+        text = text_for(row.locale)
         body, subject = text.request.format(list=row.name), text.subject.format(list=row.name)
+        if consent_wording is not None:
+            body = f"{body} {text.consent.format(wording=consent_wording)}"
         html = (
             f"<p>{escape(body)}</p>"
             f'<p><a href="{escape(link)}">{escape(text.button)}</a></p>'
@@ -146,10 +159,13 @@ async def set_missing_locale(tx: Transaction, request: DoubleOptInRequest, local
         await tx.execute(update(contacts).where(matching, contacts.c.locale.is_(None)).values(locale=locale))
 
 
-async def _set_pending(tx: Transaction, request: DoubleOptInRequest, source: str, now: Instant) -> bool:
+async def _set_pending(
+    tx: Transaction, request: DoubleOptInRequest, source: str, consent_wording: str | None, now: Instant
+) -> bool:
     """Mark the subscription as pending, and return whether to send the confirmation email now."""
     rows = await tx.execute(select(subscriptions).where(subscription_condition(request)))
     values = {"is_pending": True, "confirmed_at": None, "subscribed_at": now, "source": source}
+    values["requested_consent"] = consent_wording
     if not rows:
         matching = and_(contacts.c.tenant_id == request.tenant_id, contacts.c.email == request.email)
         contact_key = (await tx.execute(select(contacts.c.id).where(matching)))[0].id
@@ -157,8 +173,12 @@ async def _set_pending(tx: Transaction, request: DoubleOptInRequest, source: str
         await tx.execute(insert(subscriptions).values(**named, **values))
         return True
     was_asked = rows[0].is_pending and now - (rows[0].subscribed_at or 0) < RESEND_INTERVAL
-    if not was_asked:
-        await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**values))
+    if was_asked and consent_wording is None:
+        # The last request is without consent, so the email that was sent for the one before must not give it.
+        values = {"requested_consent": None}
+    elif was_asked:
+        return False
+    await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**values))
     return not was_asked
 
 

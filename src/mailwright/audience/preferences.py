@@ -16,7 +16,7 @@ from mailwright.audience.status import (
     unsubscribe,
 )
 from mailwright.audience.suppressions import ALL_MESSAGES
-from mailwright.audience.tracking_consent import TrackingConsent, set_consent
+from mailwright.audience.tracking_consent import TrackingConsent, discard_requests, set_consent
 from mailwright.domain.clock import Clock, Instant
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
@@ -79,6 +79,8 @@ async def update_preferences(
         consent = choice.tracking_consent
         if consent is not None and consent.is_given != bool(before.consents_to_tracking):
             await set_consent(tx, tenant_id, email, consent, now)
+        if consent is not None and not consent.is_given:
+            await discard_requests(tx, tenant_id, email)
         after = await load_preferences(tx, tenant_id, email)
         await subscription_events.record_changes(
             tx,

@@ -20,7 +20,6 @@ from mailwright.audience.double_opt_in import (
     set_missing_locale,
     subscription_condition,
 )
-from mailwright.audience.tracking_consent import TrackingConsent, confirm_consent, request_consent
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.network import network_of
@@ -50,7 +49,7 @@ class SignUpRequest:
     remote_address: str  # the network address of the sender
     locale: str | None = None
     honeypot: str = ""
-    tracking_consent: TrackingConsent | None = None
+    consent_wording: str | None = None  # the consent to tracking, which counts only once the contact confirms it
 
 
 class SignUpService:
@@ -79,20 +78,19 @@ class SignUpService:
         async with self._database.write() as tx:
             await lists.require(tx, request.tenant_id, request.list_key)
             await status.lock_contact(tx, request.tenant_id, request.email, now)
-            if form.tracking_consent is not None:
-                await request_consent(tx, request.tenant_id, request.email, form.tracking_consent, now)
             must_confirm = await requires_confirmation(
                 tx, request.tenant_id, request.list_key
             ) or await _has_unsubscribed(tx, request)
             if must_confirm:
-                await self._double_opt_in.request_confirmation(tx, request, source=SOURCE, locale=form.locale)
+                await self._double_opt_in.request_confirmation(
+                    tx, request, source=SOURCE, locale=form.locale, consent_wording=form.consent_wording
+                )
                 return
             contact = (request.tenant_id, [request.email], request.list_key)
             async with status.recording_subscription_events(
                 tx, request.tenant_id, request.email, source=SOURCE, now=now
             ):
                 await status.subscribe(tx, *contact, source=SOURCE, now=now)
-            await confirm_consent(tx, request.tenant_id, request.email, now)
             await set_missing_locale(tx, request, form.locale)
 
     async def _is_within_limit(self, remote_address: str) -> bool:

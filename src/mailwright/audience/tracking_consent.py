@@ -11,11 +11,12 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import contacts, lists, tenants
+from mailwright.storage.tables import contacts, lists, subscriptions, tenants
 
 MAX_WORDING_LENGTH: Final = 1_000
 MAX_SOURCE_LENGTH: Final = 200
 REFUSED: Final = "no"
+SIGN_UP_FORM: Final = "sign-up form"
 _REFUSALS: Final = frozenset([REFUSED, "false", "0", "нет", "não", "nao", "withdrawn"])
 _BARE_CONSENTS: Final = frozenset(["yes", "true", "1", "да", "sim", "x", "y"])
 
@@ -52,21 +53,18 @@ def normalize_consent(text: str) -> str | None:
     return line or None
 
 
-async def request_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
-    """Record a consent from a form that anyone can fill in for any address.
-
-    It takes effect only after `confirm_consent`, and never replaces a decision that the contact has made.
-    """
-    asked = {**consent.columns(now), "consents_to_tracking": None}
+async def confirm_consent(tx: Transaction, tenant_id: int, email: str, wording: str, now: Instant) -> None:
+    """Record the consent of a sign-up form that the contact confirmed. It never replaces an earlier decision."""
     undecided = (*_contact(tenant_id, email), contacts.c.consents_to_tracking.is_(None))
-    await tx.execute(update(contacts).where(*undecided).values(**asked))
+    if await tx.execute(select(contacts.c.id).where(*undecided)):
+        consent = TrackingConsent(is_given=True, wording=wording, source=SIGN_UP_FORM)
+        await set_consent(tx, tenant_id, email, consent, now)
 
 
-async def confirm_consent(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Put a requested consent into effect, after the contact has subscribed and, if required, confirmed."""
-    requested = (contacts.c.consents_to_tracking.is_(None), contacts.c.tracking_consent_wording.is_not(None))
-    given = {"consents_to_tracking": True, "tracking_consent_at": now}
-    await tx.execute(update(contacts).where(*_contact(tenant_id, email), *requested).values(**given))
+async def discard_requests(tx: Transaction, tenant_id: int, email: str) -> None:
+    """Discard the consents of sign-up forms that the contact has not confirmed."""
+    own = select(contacts.c.id).where(*_contact(tenant_id, email)).scalar_subquery()
+    await tx.execute(update(subscriptions).where(subscriptions.c.contact_key == own).values(requested_consent=None))
 
 
 async def set_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:

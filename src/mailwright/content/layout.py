@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from html import unescape
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from mailwright.content import headers, mime
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
+from mailwright.content.attribute_entities import unescape_attribute
 from mailwright.content.bounded_cache import BoundedCache
 from mailwright.content.headers import Mailbox, UnsubscribeTargets
 from mailwright.content.mime import Enclosure
@@ -35,7 +35,14 @@ from mailwright.content.template import (
     lookup,
     split_marks,
 )
-from mailwright.content.tracked_links import LinkRewriter, TrackedRecipient, replace_hrefs, url_of, with_pixel
+from mailwright.content.tracked_links import (
+    LinkRewriter,
+    TrackedRecipient,
+    clean_url,
+    replace_hrefs,
+    url_of,
+    with_pixel,
+)
 from mailwright.domain.clock import Instant
 
 __all__ = [
@@ -254,7 +261,7 @@ class _TrackedHtml:
             )
             if scheme := html_rules.dangerous_url(finished):
                 raise UnsafeValue(f"The value of {'.'.join(url.paths[0])} is a {scheme} URL.")
-            found[path[0]] = self.links.personal_href(url_of(finished), recipient)
+            found[path[0]] = self.links.personal_href(clean_url(finished), recipient)
         return found
 
 
@@ -413,7 +420,7 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
         if not end or is_own_page or not (begins_with_value or links.is_tracked(url)):
             return None
         path = (f"{_PERSONAL_LINK}{len(personal)}",)
-        personal[path] = FlatTemplate(tuple(unescape(piece) for piece in pieces), own)
+        personal[path] = FlatTemplate(tuple(unescape_attribute(piece) for piece in pieces), own)
         paths.append(path)
         return f"{MARK_START}{len(paths) - 1}{MARK_END}"
 

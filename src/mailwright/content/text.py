@@ -10,6 +10,7 @@ from html import unescape
 from operator import length_hint
 
 from mailwright.content import text_lines
+from mailwright.content.attribute_entities import unescape_attribute
 from mailwright.content.text_lines import BREAK, LINK_END, LINK_START, LINK_TEXT, MARKS
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -28,8 +29,6 @@ _OPEN_QUOTE = re.compile(r"""=\s*+["']""")
 _WHOLE_TAG = re.compile(r"""[^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)[^>=]*+)*+>""")
 # Maximum number of `<` in the attributes of a tag. Browsers have no limit, but show nothing of such an email either.
 _MAX_JOINED = 20
-# In attributes, a name without a semicolon is not an entity: `?a=1&copy=2`.
-_ENTITY = re.compile(r"&(?:#\w+;?|\w+;)")
 _STYLE = re.compile(r"display\s*:\s*(none|block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
 _LINK = re.compile(f"{LINK_START}([^{LINK_TEXT}]*){LINK_TEXT}([^{LINK_START}{LINK_END}]*)(?:{LINK_END})?")
 _BREAKS = re.compile(f"{BREAK}.")
@@ -237,12 +236,8 @@ def _attribute(tag: str, name: str) -> str:
 
 
 def _address(href: str) -> str:
-    address = (_ENTITY.sub(_resolve, href) if "&" in href else href).strip()
+    address = unescape_attribute(href).strip()
     return "" if address.lower().startswith(_NOWHERE) else address.removeprefix("mailto:")
-
-
-def _resolve(entity: re.Match[str]) -> str:
-    return unescape(entity[0])
 
 
 def _readable(text: str) -> str:

@@ -7,9 +7,11 @@ anchors, and the recipient's own pages such as the unsubscribe page.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape, unescape
+from html import escape
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from mailwright.content.attribute_entities import unescape_attribute
 
 # Longer links are not tracked, because some email programs would truncate them once they contain a token.
 MAX_URL_LENGTH: Final = 1_500
@@ -21,9 +23,13 @@ _ATTRIBUTE: Final = re.compile(
     rf"""[\s/]*+([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]{{0,{_MAX_VALUE}}}+)"|'([^']{{0,{_MAX_VALUE}}}+)'|([^\s"'=<>`]++)))?+"""
 )
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
-# Browsers remove these characters from a URL.
+# Browsers remove these characters from a URL, and control characters and spaces around it.
 _REMOVED: Final = dict.fromkeys(map(ord, "\t\r\n"))
-_END_OF_BODY: Final = re.compile(r"</body\s*>", re.IGNORECASE)
+_AROUND: Final = "".join(map(chr, range(33)))
+# Comments, which may be unclosed, and the ends of the body outside of them.
+_END_OF_BODY: Final = re.compile(
+    r"(?P<comment><!--(?:-?>|.*?(?:--!?>|(?P<open>\Z))))|</body\s*>", re.IGNORECASE | re.DOTALL
+)
 
 
 class Href(NamedTuple):
@@ -36,18 +42,21 @@ class Href(NamedTuple):
 
 def find_hrefs(html: str) -> Iterator[Href]:
     """Yield the `href` of every link. Tags that cannot be parsed are skipped, so their links stay unchanged."""
+    position = 0
     for tag in _TAG.finditer(html):
-        position = tag.end()
+        if tag.start() < position:  # It is text in an attribute of the previous tag.
+            continue
+        position, has_href = tag.end(), False
         for _ in range(_MAX_ATTRIBUTES):
             attribute = _ATTRIBUTE.match(html, position)
             if attribute is None:
                 break
             position = attribute.end()
-            if attribute[1].lower() == "href":
+            if attribute[1].lower() == "href" and not has_href:
+                has_href = True
                 group = next((number for number in (2, 3, 4) if attribute[number] is not None), None)
                 if group is not None:
                     yield Href(*attribute.span(group), attribute[group])
-                break
 
 
 def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
@@ -63,14 +72,20 @@ def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
 
 def url_of(value: str) -> str:
     """Return the URL that a browser gets from the value of an attribute."""
-    return unescape(value).strip().translate(_REMOVED)
+    return clean_url(unescape_attribute(value))
+
+
+def clean_url(url: str) -> str:
+    """Remove the characters that browsers remove from a URL."""
+    return url.strip(_AROUND).translate(_REMOVED)
 
 
 def with_pixel(html: str, source: str) -> str:
-    """Add an invisible image at the end of the body."""
+    """Add an invisible image at the end of the body, outside of comments."""
     image = f'<img src="{source}" width="1" height="1" alt="" style="display:block;border:0">'
-    ends = [*_END_OF_BODY.finditer(html)]
-    position = ends[-1].start() if ends else len(html)
+    found = [*_END_OF_BODY.finditer(html)]
+    unclosed = [end.start() for end in found if end["open"] is not None]
+    position = [len(html), *unclosed, *(end.start() for end in found if not end["comment"])][-1]
     return f"{html[:position]}{image}{html[position:]}"
 
 

@@ -125,7 +125,7 @@ class Claimed:
     tenant_tracking: str | None = None
     list_tracking: str | None = None
     tracking_host: str | None = None
-    consents_to_tracking: bool = False
+    consents_to_tracking: bool | None = None  # None if the contact has not decided
 
     @property
     def priority(self) -> int:

@@ -35,9 +35,9 @@ def strictest(installation: TrackingMode, *others: TrackingMode | None) -> Track
 
 
 def tracking_of(installation: TrackingMode, claimed: Claimed) -> TrackingMode:
-    """Return the tracking mode of this message. Without consent, the recipient gets the author's unchanged links."""
+    """Return the tracking mode of this message. A recipient who refused gets the author's unchanged links."""
     own = parse_mode(claimed.payload.get("tracking"))
-    if own is None and not claimed.is_bulk:
+    if (own is None and not claimed.is_bulk) or claimed.consents_to_tracking is False:
         return TrackingMode.OFF
     mode = strictest(installation, parse_mode(claimed.tenant_tracking), parse_mode(claimed.list_tracking), own)
     if mode is TrackingMode.INDIVIDUAL:

@@ -52,9 +52,9 @@ class UnsubscribeTokens:
         """Return the tokens that only undo an unsubscribe."""
         return self._for("tokens to return")
 
-    def for_confirmation(self) -> "UnsubscribeTokens":
-        """Return the tokens that only confirm a subscription."""
-        return self._for("tokens to confirm")
+    def for_confirmation(self, *, with_consent: bool = False) -> "UnsubscribeTokens":
+        """Return the tokens that only confirm a subscription, or also the consent to tracking."""
+        return self._for("tokens to confirm with consent" if with_consent else "tokens to confirm")
 
     def make(self, email: str, list_key: str = GENERAL) -> str:
         """Create the token for an email address and a list; the same input gives the same token."""

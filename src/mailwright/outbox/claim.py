@@ -182,7 +182,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         tenant_tracking=row.tenant_tracking,
         list_tracking=row.list_tracking,
         tracking_host=row.tracking_host,
-        consents_to_tracking=bool(row.consents_to_tracking),
+        consents_to_tracking=None if row.consents_to_tracking is None else bool(row.consents_to_tracking),
     )
 
 

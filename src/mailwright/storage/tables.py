@@ -178,6 +178,8 @@ subscriptions = Table(
     # True until the contact confirms the subscription (double opt-in).
     Column("is_pending", Boolean, nullable=False, server_default=text("false")),
     Column("confirmed_at", Timestamp),
+    # The wording of the consent to tracking that the last sign-up form contained, until the contact confirms it.
+    Column("requested_consent", Text),
     UniqueConstraint("contact_key", "list_key"),
     # The subscribers of a list, in the order in which they are enqueued.
     partial_index(

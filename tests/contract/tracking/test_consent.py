@@ -1,6 +1,8 @@
 """Where contacts give and withdraw their consent to tracking."""
 
+import re
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +11,15 @@ from sqlalchemy import select, update
 
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, lists, subscriptions, tenants
+from mailwright.storage.tables import audit_log, contacts, lists, subscriptions, tenants
 from mailwright.web.app import create_app
 from mailwright.web.public.subscribers import link_secrets
 from tests.api import an_engine, client_of
 from tests.campaigns import NEWS, a_list, join
-from tests.tracking import Tracking, a_tracking
+from tests.tracking import Tracking, a_tracking, html_of
 
 ANN = "ann@example.com"
 WORDING = "You may record which of your emails I open and which links I click. I can withdraw this at any time."
@@ -102,25 +104,92 @@ async def test_page_asks_only_if_individuals_can_be_tracked(
         await engine.close()
 
 
-async def test_sign_up_records_consent(tracking: Tracking) -> None:
-    await a_list(tracking.bench.database)
-    assert WORDING in (await tracking.api.anonymous.get(f"/subscribe/{NEWS}")).text
-    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
-    consent = await consent_of(tracking)
-    assert consent is not None
-    assert (consent["isGiven"], consent["wording"], consent["source"]) == (True, WORDING, "sign-up form")
+async def sign_up(tracking: Tracking, *, ticked: bool) -> None:
+    data = {"email": ANN, **({"tracking": "yes"} if ticked else {})}
+    answer = await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data=data)
+    assert answer.status_code == 200
 
 
-async def test_consent_counts_only_after_double_opt_in(tracking: Tracking) -> None:
+async def confirmations(tracking: Tracking) -> list[str]:
+    """Return the confirmation emails that the contact received, oldest first."""
+    await tracking.bench.drain(tracking.provider)
+    return [html_of(sent.content) for sent in tracking.provider.messages]
+
+
+async def follow(tracking: Tracking, email: str) -> None:
+    [link] = re.findall(r'href="[^"]*(/confirm[^"]*)"', email)
+    page = (await tracking.api.anonymous.get(unescape(link))).text
+    [action] = re.findall(r'action="(confirm[^"]*)"', page)
+    answer = await tracking.api.anonymous.post(f"/{unescape(action)}")
+    assert answer.status_code == 200
+
+
+@pytest.fixture
+async def careful(tracking: Tracking) -> Tracking:
+    """Tracking with a list that requires double opt-in."""
     await a_list(tracking.bench.database)
     async with tracking.bench.database.write() as tx:
         await tx.execute(update(lists).values(requires_confirmation=True))
-    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
-    assert await consent_of(tracking) is None
-    await (await tracking.api.engine.double_opt_in()).confirm(1, ANN, NEWS)
-    consent = await consent_of(tracking)
+    return tracking
+
+
+async def test_consent_counts_after_its_confirmation(careful: Tracking) -> None:
+    assert WORDING in (await careful.api.anonymous.get(f"/subscribe/{NEWS}")).text
+    await sign_up(careful, ticked=True)
+    assert await consent_of(careful) is None
+    [email] = await confirmations(careful)
+    assert WORDING in email
+    await follow(careful, email)
+    consent = await consent_of(careful)
     assert consent is not None
-    assert consent["isGiven"] is True
+    assert (consent["isGiven"], consent["wording"], consent["source"]) == (True, WORDING, "sign-up form")
+    async with careful.bench.database.read() as tx:
+        audited = await tx.execute(select(audit_log.c.subject).where(audit_log.c.action == "contact.tracking_consent"))
+    assert [row.subject for row in audited] == [ANN]
+
+
+@pytest.mark.parametrize("is_subscribed", [True, False])
+async def test_form_without_double_opt_in_never_gives_consent(tracking: Tracking, is_subscribed: bool) -> None:
+    await (join(tracking.bench.database, [ANN]) if is_subscribed else a_list(tracking.bench.database))
+    assert WORDING not in (await tracking.api.anonymous.get(f"/subscribe/{NEWS}")).text
+    await sign_up(tracking, ticked=True)
+    assert await consent_of(tracking) is None
+
+
+@pytest.mark.parametrize("wait", [1, 40 * 24 * 60])
+@pytest.mark.parametrize("forms", [(True, False), (False, True), (True, False, True)])
+@pytest.mark.parametrize("is_last_link", [True, False])
+async def test_consent_needs_the_link_of_its_own_request(
+    careful: Tracking, wait: int, forms: tuple[bool, ...], is_last_link: bool
+) -> None:
+    for ticked in forms:
+        await sign_up(careful, ticked=ticked)
+        careful.clock.advance(wait * MINUTE)
+    emails = await confirmations(careful)
+    followed = emails[-1 if is_last_link else 0]
+    await follow(careful, followed)
+    is_last_request_ticked = forms[-1] and wait > 1  # A form right after another one sends no email.
+    expected = is_last_request_ticked and WORDING in followed
+    assert (await consent_of(careful) is not None) is expected
+
+
+async def test_unticked_preferences_discard_requested_consent(careful: Tracking) -> None:
+    await sign_up(careful, ticked=True)
+    [email] = await confirmations(careful)
+    form = {"shown": NEWS, "asked": "en"}
+    assert (await careful.api.anonymous.post(await preferences_of(careful), data=form)).status_code == 200
+    await follow(careful, email)
+    assert await consent_of(careful) is None
+
+
+async def test_confirmation_does_not_undo_a_withdrawal(careful: Tracking) -> None:
+    await sign_up(careful, ticked=True)
+    [email] = await confirmations(careful)
+    await careful.api.client.put(f"/v1/contacts/{ANN}", json={"trackingConsent": {"isGiven": False}})
+    await follow(careful, email)
+    consent = await consent_of(careful)
+    assert consent is not None
+    assert consent["isGiven"] is False
 
 
 async def test_stranger_cannot_undo_a_withdrawal(tracking: Tracking) -> None:

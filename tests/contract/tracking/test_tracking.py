@@ -96,6 +96,12 @@ async def test_anonymous_links_are_the_same_for_everyone(tracking: Tracking) -> 
         assert not await tx.execute(select(events.c.id).where(events.c.type.in_(["open", "click"])))
 
 
+async def test_contact_who_refused_is_not_counted_anonymously(tracking: Tracking) -> None:
+    await tracking.send(ANN, consents=False, tracking="anonymous")
+    content = tracking.content_to(ANN)
+    assert (links_of(content)[0], pixel_of(content)) == (SHOP, None)
+
+
 async def test_withdrawn_consent_stops_recording_and_keeps_the_link(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN)
     await tracking.consent(ANN, given=False)

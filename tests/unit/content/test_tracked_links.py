@@ -2,12 +2,15 @@
 
 import re
 import time
+from html.entities import html5
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
 
+from mailwright.content.attribute_entities import unescape_attribute
 from mailwright.content.headers import Mailbox
 from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
 from mailwright.content.tracked_links import (
@@ -18,6 +21,7 @@ from mailwright.content.tracked_links import (
     fixed_urls,
     replace_hrefs,
     url_of,
+    with_pixel,
 )
 from mailwright.domain.clock import DAY
 from mailwright.domain.tracking_tokens import TrackingTokens, link_id_of
@@ -153,3 +157,60 @@ def test_replacing_keeps_the_order_of_pieces() -> None:
 )
 def test_parameters_are_added_without_other_changes(url: str, expected: str) -> None:
     assert add_parameters(url, {"utm_source": "n"}) == expected
+
+
+def browser_value(value: str) -> str | None:
+    found = LexborHTMLParser(f'<a href="{value}">x</a>').css_first("a")
+    return None if found is None else found.attributes["href"]
+
+
+def test_entities_in_attributes_are_resolved_as_in_browsers() -> None:
+    names = {name.removesuffix(";") for name in html5}
+    numbers = ["#106", "#x6A", "#X6a", "#128", "#y"]
+    values = [
+        f"https://a.example/?q=1&{name}{after}"
+        for name in [*names, *numbers]
+        for after in ("=1", "x", "1", ";", ";=1", "", " ", "&b=2", "_", "é", "-")
+    ]
+    assert [value for value in values if unescape_attribute(value) != browser_value(value)] == []
+
+
+@pytest.mark.parametrize("wrapper", ["{}", "{{% if name %}}{}{{% endif %}}"])
+@pytest.mark.parametrize(
+    "query", ["region=eu&currency=usd", "a=1&amp;copy=2&amp;section=3", "a=&amp;amp;b", "a=1&copy;"]
+)
+def test_links_with_values_lead_where_the_browser_would(wrapper: str, query: str) -> None:
+    html = f'<p>{{{{ name }}}} <a href="https://a.example/?n={{{{ name }}}}&amp;{query}">x</a></p>'
+    name = "A&lt;&copy=1"
+    link = links_of(tracked_email(wrapper.format(html), name=name))[0]
+    assert target_of(link) == f"https://a.example/?n={name}&{browser_value(query)}"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        """<a title='see <a href="https://q.example/">' href="https://x.example/">""",
+        """<a href="https://x.example/" title='see <a href="https://q.example/">'>""",
+        """<a href="https://x.example/" href="https://q.example/">""",
+    ],
+)
+def test_tag_inside_an_attribute_is_no_link(tag: str) -> None:
+    assert (
+        replace_hrefs(f"<p>{tag}x</a></p>", lambda _: "NEW")
+        == f"<p>{tag.replace('https://x.example/', 'NEW')}x</a></p>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>a</p>", "<p>a</p>@"),
+        ("<body>a</body></html>", "<body>a@</body></html>"),
+        ("<body>a</body><!-- </body> -->", "<body>a@</body><!-- </body> -->"),
+        ("<body>a<!-- </body> -->b", "<body>a<!-- </body> -->b@"),
+        ("<body>a<!-- unclosed </body>", "<body>a@<!-- unclosed </body>"),
+        ("<!--><body>a</BODY >", "<!--><body>a@</BODY >"),
+    ],
+)
+def test_pixel_is_never_inside_a_comment(html: str, expected: str) -> None:
+    assert re.sub("<img[^>]*>", "@", with_pixel(html, "https://mail.example/t/1")) == expected

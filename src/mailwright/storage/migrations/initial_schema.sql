@@ -109,6 +109,7 @@ CREATE TABLE subscriptions (
   source TEXT NOT NULL,
   is_pending BOOLEAN DEFAULT false NOT NULL,
   confirmed_at BIGINT,
+  requested_consent TEXT,
   CONSTRAINT pk_subscriptions PRIMARY KEY (id),
   CONSTRAINT uq_subscriptions_contact_key_list_key UNIQUE (contact_key, list_key)
 );

@@ -32,7 +32,9 @@ async def show(request: Request, engine: EngineDep) -> Response:
 async def confirm(request: Request, engine: EngineDep) -> Response:
     """Confirm the subscription, or report that the address cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, confirms=True)
-    is_on = await (await engine.double_opt_in()).confirm(recipient.tenant_id, recipient.email, recipient.list_key)
+    is_on = await (await engine.double_opt_in()).confirm(
+        recipient.tenant_id, recipient.email, recipient.list_key, with_consent=recipient.confirms_consent
+    )
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience.sign_up import SignUpRequest, SignUpResult, SignUpService
-from mailwright.audience.tracking_consent import TrackingConsent, can_track
+from mailwright.audience.tracking_consent import can_track
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.public.forms import read_form
@@ -22,7 +22,6 @@ from mailwright.web.state import EngineDep
 # The form may be framed by other sites: it shows no personal data and has no session.
 FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
 RETRY_SECONDS = "3600"
-CONSENT_SOURCE = "sign-up form"
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
@@ -45,7 +44,7 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
         remote_address=request.client.host if request.client else "",
         locale=language,
         honeypot=form.get("website", [""])[0],
-        tracking_consent=_consent(language) if asks and "tracking" in form else None,
+        consent_wording=LANGUAGES[language].tracking_consent if asks and "tracking" in form else None,
     )
     secret, *_ = await link_secrets(engine)
     service = SignUpService(engine.database, engine.clock, await engine.double_opt_in(), secret)
@@ -73,12 +72,11 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
 
 
 async def _asks_for_consent(engine: EngineDep, public_list: PublicList) -> bool:
+    """Return whether the form asks for consent. Without double opt-in, anyone could give it for anyone."""
+    if not public_list.list.requires_confirmation:
+        return False
     async with engine.database.read() as tx:
         return await can_track(tx, engine.settings.tracking, public_list.tenant_id, public_list.list.list_key)
-
-
-def _consent(language: str) -> TrackingConsent:
-    return TrackingConsent(is_given=True, wording=LANGUAGES[language].tracking_consent, source=CONSENT_SOURCE)
 
 
 def _form(
@@ -101,7 +99,7 @@ def _form(
         is_invalid=wrong is not None,
         entered_email="" if wrong is None else wrong.email[:254],
         asks_for_consent=asks,
-        consents=wrong is not None and wrong.tracking_consent is not None,
+        consents=wrong is not None and wrong.consent_wording is not None,
     )
 
 

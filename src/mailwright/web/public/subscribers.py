@@ -61,6 +61,7 @@ class LinkRecipient:
     list_key: str
     links: SubscriberLinks
     message_id: str | None = None  # the message that contained the link
+    confirms_consent: bool = False  # whether the confirmation link is also for the consent to tracking
 
     @property
     def masked(self) -> str:
@@ -76,7 +77,7 @@ async def recipient_of(
     tenant_id = await tenant_named(engine, name)
     tokens = UnsubscribeTokens(*await link_secrets(engine)).for_tenant(tenant_id)
     try:
-        purpose = tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens
+        purpose = tokens.for_resubscribe() if returns else _confirmation(tokens, token) if confirms else tokens
         leaving = purpose.parse(token)
     except InvalidToken:
         if returns or confirms or "tenant" in request.query_params:
@@ -90,6 +91,7 @@ async def recipient_of(
     except address.InvalidAddress as error:
         raise InvalidToken from error
     tenant = None if tenant_id == FIRST_TENANT else name
+    confirmation = _confirmation(tokens, token)
     leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
     named = request.query_params.get("message", "")
     message = named if is_uuid(named) else None
@@ -97,9 +99,21 @@ async def recipient_of(
         unsubscribe=unsubscribe_link("unsubscribe", leave, tenant, message),
         resubscribe=unsubscribe_link("resubscribe", back, tenant, message),
         preferences=unsubscribe_link("preferences", leave, tenant, message),
-        confirm=unsubscribe_link("confirm", tokens.for_confirmation().make(*leaving), tenant),
+        confirm=unsubscribe_link("confirm", confirmation.make(*leaving), tenant),
     )
-    return LinkRecipient(tenant_id, email, leaving.list_key, links, message)
+    return LinkRecipient(
+        tenant_id, email, leaving.list_key, links, message, confirmation is tokens.for_confirmation(with_consent=True)
+    )
+
+
+def _confirmation(tokens: UnsubscribeTokens, token: str) -> UnsubscribeTokens:
+    """Return the tokens with which a confirmation link was made: with the consent to tracking, or without."""
+    with_consent = tokens.for_confirmation(with_consent=True)
+    try:
+        with_consent.parse(token)
+    except InvalidToken:
+        return tokens.for_confirmation()
+    return with_consent
 
 
 def recipient_page(
