@@ -12,14 +12,20 @@ from typing import Final
 from sqlalchemy import Connection
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotDurable
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.installation import get_or_create_secret
 from mailwright.outbox.restore_guard import DATABASE_ID
 from mailwright.storage.backup import load_tables, write_tables
-from mailwright.storage.backup_encryption import can_decrypt, decrypted, encrypted
-from mailwright.storage.backup_file import BackupContents, BackupHeader, BackupInvalid, BackupReader, BackupWriter
+from mailwright.storage.backup_encryption import can_decrypt, decrypted, encrypted, is_backup
+from mailwright.storage.backup_file import (
+    BackupContents,
+    BackupHeader,
+    BackupInvalid,
+    BackupNotWritten,
+    BackupReader,
+    BackupWriter,
+)
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import create_schema, known_revision, upgrade
 
@@ -45,13 +51,19 @@ async def back_up(
     clock: Clock,
     target: Path,
     *,
-    key: Path | None,
-    keep: int | None,
-    on_rows: Progress,
+    key: Path | None = None,
+    keep: int | None = None,
+    force: bool = False,
+    on_rows: Progress = lambda count: None,
 ) -> Backup:
-    """Write a backup while all processes run, read it back and audit the copy. Delete the backup if this fails."""
-    header = await _header(database, clock.now())
-    file = _file(target, header.created_at)
+    """Write a backup while all processes run, read it back and audit the copy. Delete the backup if this fails.
+
+    `force`: replace an existing backup. Any other existing file is never replaced.
+    """
+    now = clock.now()
+    file = _file(target, now)
+    _require_replaceable(file, force=force)
+    header = await _header(database, now)
     with _partial_file(file) as partial:
         with _output(partial, key, header) as writer:
             await write_tables(database, writer, on_rows)
@@ -59,7 +71,7 @@ async def back_up(
         found = await audit_of(partial, key) if key is None or can_decrypt(key) else None
         if found is not None and not found.ok:
             raise BackupInvalid("The audit of the backup failed. Run `mailwright audit` on the database.")
-        partial.replace(file)
+        _publish(partial, file, force=force)
     deleted = _rotate(target, keep) if keep is not None and file != target else []
     return Backup(file, file.stat().st_size, writer.contents, found, deleted)
 
@@ -111,7 +123,7 @@ def opened(file: Path, key: Path | None) -> Iterator[BackupReader]:
 async def _header(database: Database, now: Instant) -> BackupHeader:
     revision = await known_revision(database)
     if revision is None:
-        raise NotDurable("The database is empty, so there is nothing to back up.")
+        raise BackupNotWritten("The database is empty, so there is nothing to back up.")
     return BackupHeader(now, revision, database.dialect, await get_or_create_secret(database, DATABASE_ID))
 
 
@@ -127,13 +139,34 @@ def _output(file: Path, key: Path | None, header: BackupHeader) -> Iterator[Back
             os.fsync(target.fileno())
     except OSError as error:
         reason = error.strerror or error
-        raise NotDurable(f"The backup could not be written ({reason}). The partial file was deleted.") from error
+        raise BackupNotWritten(f"The backup could not be written ({reason}). The partial file was deleted.") from error
 
 
 def _write_images(folder: Path, writer: BackupWriter) -> None:
     for image in sorted(folder.glob("*")) if folder.is_dir() else ():
         if image.is_file():
             writer.write_file(image.name, image.read_bytes())
+
+
+def _require_replaceable(file: Path, *, force: bool) -> None:
+    if not file.exists() and not file.is_symlink():
+        return
+    if not is_backup(file):
+        raise BackupNotWritten(
+            f"The file {file} exists and is not a backup, so it is not replaced. Choose another name."
+        )
+    if not force:
+        raise BackupNotWritten(f"The backup {file} exists. Choose another name, or replace it with --force.")
+
+
+def _publish(partial: Path, file: Path, *, force: bool) -> None:
+    if force:
+        partial.replace(file)
+        return
+    try:
+        os.link(partial, file)  # Unlike a rename, this never replaces a file that appeared meanwhile.
+    except FileExistsError:
+        raise BackupNotWritten(f"The file {file} appeared meanwhile. Choose another name.") from None
 
 
 @contextmanager
@@ -144,7 +177,9 @@ def _partial_file(file: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise NotDurable(f"The folder {file.parent} cannot be written ({error.strerror}).") from error
+        if isinstance(error, FileNotFoundError):
+            raise BackupNotWritten(f"The folder {file.parent} does not exist. Create it first.") from error
+        raise BackupNotWritten(f"The folder {file.parent} cannot be written ({error.strerror}).") from error
     try:
         yield partial
     finally:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mailwright.app.sending import stop_article_runs
 from mailwright.domain.clock import Clock, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.periodic import run_periodically
@@ -20,9 +21,14 @@ def make_guard(settings: Settings, database: Database, clock: Clock, valkey: "Re
     return RestoreGuard(database, clock, markers)
 
 
-async def run_guard(guard: RestoreGuard) -> None:
+async def check_for_restore(guard: RestoreGuard, database: Database, clock: Clock) -> None:
+    if await guard.check() is not None:
+        await stop_article_runs(database, clock)
+
+
+async def run_guard(guard: RestoreGuard, database: Database, clock: Clock) -> None:
     async def check() -> None:
-        await guard.check()
+        await check_for_restore(guard, database, clock)
 
     await run_periodically("restore_guard", check, seconds=ADVANCE_SECONDS, logs_expected=False)
 

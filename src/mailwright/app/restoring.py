@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, delete, text
 
-from mailwright.app.backups import audit_of, load, opened
+from mailwright.app.backups import SUFFIX, audit_of, back_up, load, opened
+from mailwright.app.restore_checks import make_guard
+from mailwright.app.sending import stop_article_runs
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.sending_hold import HOLD, HoldReason, SendingHold, insert_hold
+from mailwright.outbox.valkey import valkey_client
 from mailwright.outbox.workers import list_present
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid
 from mailwright.storage.database import Database, parse_url
@@ -23,10 +27,16 @@ from mailwright.storage.migrate import current_revision
 from mailwright.storage.sqlite_file import replace_file
 from mailwright.storage.tables import installation
 
+# Sessions of other processes: this one has a single connection while it asks.
+_OTHER_SESSIONS: Final = (
+    "SELECT count(*) AS sessions FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'mailwright' AND pid <> pg_backend_pid()"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore. `kept` is the path of the replaced SQLite file."""
+    """The result of a restore. `kept` is the replaced SQLite file, or a backup of the replaced PostgreSQL content."""
 
     created_at: Instant
     audit: Audit
@@ -54,10 +64,11 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
         kept = await _replace_file(Path(str(url.database)), file, key, hold)
     else:
         async with _opened(settings) as database:
-            await _require_no_worker(database, clock)
+            kept = await _keep_content(settings, database, clock, file.parent)
             await load(database, file, key, partial(_hold_in, hold))
     images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:
+        await _acknowledge(settings, database, clock)
         return Restored(header.created_at, await audit(database), images, kept)
 
 
@@ -78,12 +89,38 @@ def _hold(header: BackupHeader, clock: Clock) -> SendingHold:
     return SendingHold(HoldReason.RESTORED, clock.now(), detail)
 
 
-async def _require_no_worker(database: Database, clock: Clock) -> None:
+async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> None:
+    """Tell the markers outside the database that it was restored, so that they do not hold sending a second time."""
+    valkey = valkey_client(settings.redis_url) if settings.redis_url else None
+    try:
+        await make_guard(settings, database, clock, valkey).check()
+    finally:
+        if valkey is not None:
+            await valkey.aclose()
+    await stop_article_runs(database, clock)
+
+
+async def _keep_content(settings: Settings, database: Database, clock: Clock, folder: Path) -> Path | None:
+    """Back up what PostgreSQL holds now, unless it is empty. Raise if another process uses it."""
     if await current_revision(database) is None:
-        return
-    if present := await list_present(database, clock.now()):
+        return None
+    await _require_alone(database, clock)
+    if not (await audit(database)).accepted:
+        return None
+    kept = folder / f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}{SUFFIX}"
+    await back_up(settings, database, clock, kept)
+    return kept
+
+
+async def _require_alone(database: Database, clock: Clock) -> None:
+    """Require that no other process of Mailwright uses the database: it would lose what it accepts now."""
+    workers = {presence.worker for presence in await list_present(database, clock.now())}
+    async with database.read() as tx:
+        [others] = await tx.execute(text(_OTHER_SESSIONS))
+    if workers or others.sessions:
+        found = f"the worker {min(workers)}" if workers else f"{others.sessions} connections"
         raise NotPossibleNow(
-            f"The worker {present[0].worker} is running. Stop all Mailwright processes, wait 30 seconds, then "
+            f"Other processes use the database ({found}). Stop all Mailwright processes, wait 30 seconds, then "
             "restore again."
         )
 

@@ -7,7 +7,7 @@ from mailwright.domain.clock import Clock
 from mailwright.outbox.defer import record_lane_deferral
 from mailwright.outbox.sending_hold import DueMessages, release_hold
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaigns, queue_entries
+from mailwright.storage.tables import campaign_runs, campaigns, queue_entries
 
 _RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
 
@@ -15,11 +15,26 @@ _RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
 async def release_sending(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> tuple[int, int]:
     """Resume sending; return the numbers of messages put in doubt and of campaigns paused.
 
-    With `in-doubt`, campaigns are paused first, because their remaining audience may have received them after the
-    backup was made.
+    All running and scheduled campaigns are paused first: recipients who have no message yet may have received them
+    after the backup.
     """
-    paused = await _pause_campaigns(database, clock) if due is DueMessages.IN_DOUBT else 0
+    paused = await _pause_campaigns(database, clock)
     return await release_hold(database, clock, actor=actor, due=due), paused
+
+
+async def list_running_campaigns(database: Database) -> list[str]:
+    """Return the names of the campaigns that a release of sending will pause."""
+    async with database.read() as tx:
+        running = select(campaigns.c.name).where(campaigns.c.status.in_(_RUNNING)).order_by(campaigns.c.id)
+        return [row.name for row in await tx.execute(running)]
+
+
+async def stop_article_runs(database: Database, clock: Clock) -> None:
+    """Stop article runs that still add recipients: those may have received the article after the backup."""
+    failure = "The database was restored while this run was adding recipients. Start another run for the rest."
+    async with database.write() as tx:
+        is_open = campaign_runs.c.enqueue_ended_at.is_(None)
+        await tx.execute(update(campaign_runs).where(is_open).values(enqueue_ended_at=clock.now(), failure=failure))
 
 
 async def _pause_campaigns(database: Database, clock: Clock) -> int:

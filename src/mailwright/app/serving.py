@@ -22,7 +22,7 @@ from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
-from mailwright.app.restore_checks import make_guard, run_guard
+from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
 from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
@@ -106,7 +106,7 @@ async def serve(
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
             _run_until_stopped(tasks, _run_background_duties(engine), shutdown)
-            _run_until_stopped(tasks, run_guard(guard), shutdown)
+            _run_until_stopped(tasks, run_guard(guard, engine.database, engine.clock), shutdown)
             _run_until_stopped(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         is_worker_alive = (lambda: not working.done()) if working else None
@@ -151,7 +151,9 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
         await _drain(engine, worker, shutdown)
         return False
     async with asyncio.TaskGroup() as tasks:
-        duties = (_run_background_duties(engine), run_guard(guard)) if runs_duties() else ()
+        duties = (
+            (_run_background_duties(engine), run_guard(guard, engine.database, engine.clock)) if runs_duties() else ()
+        )
         background = [_run_until_stopped(tasks, duty, shutdown) for duty in duties]
         following = _run_until_stopped(tasks, _follow(engine, worker), shutdown)
         await _work(worker, shutdown)
@@ -164,7 +166,7 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
 async def _checked_guard(engine: Engine) -> RestoreGuard:
     """Create the restore guard, and compare the database with its markers before anything is sent."""
     guard = make_guard(engine.settings, engine.database, engine.clock, engine.valkey)
-    await guard.check()
+    await check_for_restore(guard, engine.database, engine.clock)
     return guard
 
 

@@ -11,13 +11,14 @@ from mailwright.cli.audit import print_identity
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json
+from mailwright.domain.sizes import size_text
 from mailwright.storage.backup_encryption import create_key
 
 app = command()
 
 
 @app.command()
-def backup(
+def backup(  # noqa: PLR0917 - one parameter for each option
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to write, or a folder for a file named after the time.")
     ],
@@ -25,12 +26,16 @@ def backup(
         Path | None,
         typer.Option(
             metavar="KEYFILE",
-            help="Encrypt with the age or SSH keys in this file. If the file does not exist, a new key is created.",
+            help="Encrypt with the age or SSH keys in this file.",
         ),
     ] = None,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Create KEYFILE with a new key first. Keep a copy of it elsewhere.")
+    ] = False,
     keep: Annotated[
         int | None, typer.Option(min=1, help="Keep only this many backups in the folder, and delete older ones.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing backup.")] = False,
     as_json: Json = False,
 ) -> None:
     """Back up the database and the images while everything runs, then audit the copy.
@@ -40,9 +45,7 @@ def backup(
     """
     if keep is not None and not file.is_dir():
         raise typer.BadParameter("--keep needs a folder as FILE.")
-    if encrypt_to is not None and not encrypt_to.exists():
-        create_key(encrypt_to)
-        aside.print(f"Created the key {encrypt_to}. Keep a copy elsewhere. Only this key can decrypt the backup.")
+    _prepare_key(encrypt_to, new_key=new_key)
 
     async def work(at: Installation) -> Backup:
         with Progress(TextColumn("{task.completed:,} rows"), console=aside, transient=True) as shown:
@@ -54,6 +57,7 @@ def backup(
                 file,
                 key=encrypt_to,
                 keep=keep,
+                force=force,
                 on_rows=lambda count: shown.advance(task, count),
             )
 
@@ -61,14 +65,28 @@ def backup(
     if as_json:
         print_json(_as_json(written))
         return
-    rows, size = sum(written.contents.rows.values()), written.size_bytes / 1_000_000
-    out.print(f"✓ {written.file}: {rows:,} rows, {written.contents.files:,} images, {size:,.1f} MB.", soft_wrap=True)
+    rows, size = sum(written.contents.rows.values()), size_text(written.size_bytes)
+    out.print(f"✓ {written.file}: {rows:,} rows, {written.contents.files:,} images, {size}.", soft_wrap=True)
     if written.audit is None:
         out.print("  Not audited, because only the holder of the secret key can read an encrypted backup.")
     else:
         print_identity(written.audit)
     for old in written.deleted:
         out.print(f"  Deleted {old}.", soft_wrap=True)
+
+
+def _prepare_key(file: Path | None, *, new_key: bool) -> None:
+    if file is None:
+        if new_key:
+            raise typer.BadParameter("--new-key needs --encrypt-to KEYFILE.")
+        return
+    if new_key and file.exists():
+        raise typer.BadParameter(f"The key {file} exists. Leave out --new-key to use it, or choose another name.")
+    if new_key:
+        create_key(file)
+        aside.print(f"Created the key {file}. Keep a copy elsewhere: only it can decrypt the backup.")
+    elif not file.exists():
+        raise typer.BadParameter(f"There is no key {file}. Correct the name, or create a key with --new-key.")
 
 
 def _as_json(written: Backup) -> dict[str, Any]:

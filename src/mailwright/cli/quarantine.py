@@ -1,6 +1,6 @@
 """`mailwright quarantine`: messages that may have been sent between a backup and its restore."""
 
-from mailwright.app.sending import release_sending
+from mailwright.app.sending import list_running_campaigns, release_sending
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
 from mailwright.cli.output import out, print_json, table
@@ -17,16 +17,19 @@ app = group("After a restore: list, send or drop the messages that may have been
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
     """List the messages that may have been sent since the backup, and show whether sending is on hold."""
-    found = run(_find)
+    found, campaigns = run(_find_all)
     if as_json:
-        print_json(_as_json(found))
+        print_json({**_as_json(found), "campaigns": campaigns})
         return
+    if campaigns and found.hold is not None:
+        names = ", ".join(campaigns)
+        out.print(f"These campaigns are running or scheduled, and will be paused when sending resumes: {names}.")
     if found.hold is not None:
         out.print(f"Sending has been on hold since {isoformat(found.hold.since)}: {found.hold.detail}")
     if not found.messages:
-        out.print("No message may have been sent since the backup.")
+        out.print("No waiting message can have been sent since the backup.")
         return
-    shown = table("TENANT", "SOURCE", "CAMPAIGN", "MAY HAVE BEEN SENT#", "REPORTED AS SENT#")
+    shown = table("Tenant", "Source", "Campaign", "May have been sent#", "Reported as sent#")
     for each in found.messages:
         shown.add_row(each.tenant, each.source, each.campaign_id or "–", f"{each.messages:,}", f"{each.reported:,}")
     out.print(shown)
@@ -38,26 +41,33 @@ def list_command(as_json: Json = False) -> None:
 def release(yes: Yes = False) -> None:
     """Resume sending, and send the messages that may have been sent. Some recipients may get an email twice.
 
-    Messages that a provider has reported as sent are not sent again.
+    Messages that a provider has reported as sent are not sent again. Running and scheduled campaigns are paused. Resume
+    each after you have checked its report.
     """
     count = _unreported(run(_find))
     confirm(f"Send again the messages that may have been sent before ({count:,})?", yes=yes)
-    resent = run(_release)
-    out.print(f"Sending resumed. Messages in doubt that will be sent again: {resent:,}.")
+    resent, paused = run(lambda at: _resume(at, Resolution.RESEND))
+    out.print(f"Sending resumed. Messages that will be sent again: {resent:,}.")
+    _print_paused(paused)
 
 
 @app.command()
 def drop(yes: Yes = False) -> None:
     """Resume sending without the messages that may have been sent. Some recipients may get no email.
 
-    These messages are closed as unknown. Running campaigns are paused. Resume each after you have checked its report.
+    These messages are closed as unknown. Running and scheduled campaigns are paused. Resume each after you have checked
+    its report.
     """
     count = _unreported(run(_find))
     confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
-    dropped, paused = run(_drop)
+    dropped, paused = run(lambda at: _resume(at, Resolution.CLOSE))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
-    if paused:
-        out.print(f"Campaigns paused: {paused:,}. List them with `mailwright campaign list`.")
+    _print_paused(paused)
+
+
+def _print_paused(campaigns: int) -> None:
+    if campaigns:
+        out.print(f"Campaigns paused: {campaigns:,}. List them with `mailwright campaign list`.")
 
 
 def _unreported(found: Quarantine) -> int:
@@ -66,22 +76,20 @@ def _unreported(found: Quarantine) -> int:
     return sum(each.messages - each.reported for each in found.messages)
 
 
+async def _find_all(at: Installation) -> tuple[Quarantine, list[str]]:
+    return await find_quarantine(at.database), await list_running_campaigns(at.database)
+
+
 async def _find(at: Installation) -> Quarantine:
     return await find_quarantine(at.database)
 
 
-async def _release(at: Installation) -> int:
-    resent = await resolve_quarantined(at.database, at.clock, Resolution.RESEND, actor=CONSOLE)
-    if (await find_quarantine(at.database)).hold is not None:
-        await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.SEND)
-    return resent
-
-
-async def _drop(at: Installation) -> tuple[int, int]:
+async def _resume(at: Installation, resolution: Resolution) -> tuple[int, int]:
+    """Resume sending; return how many messages were resolved this way and how many campaigns were paused."""
     paused = 0
     if (await find_quarantine(at.database)).hold is not None:
         _, paused = await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.IN_DOUBT)
-    return await resolve_quarantined(at.database, at.clock, Resolution.CLOSE, actor=CONSOLE), paused
+    return await resolve_quarantined(at.database, at.clock, resolution, actor=CONSOLE), paused
 
 
 def _as_json(found: Quarantine) -> dict[str, object]:

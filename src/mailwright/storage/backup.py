@@ -28,6 +28,9 @@ async def write_tables(
 
 def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
     """Replace the content of all tables, in the caller's transaction."""
+    if connection.dialect.name == "postgresql":  # Nothing is read or accepted until the transaction ends.
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        connection.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
     tables = {table.name: _existing(connection, table.name) for table in metadata.sorted_tables}
     for table in tables.values():
         connection.execute(delete(table))

@@ -16,6 +16,18 @@ _AGE: Final = b"age-encryption.org/"
 _SECRET_KEY: Final = "AGE-SECRET-KEY-"  # noqa: S105 - a prefix, not a secret
 
 
+_GZIP: Final = b"\x1f\x8b"
+
+
+def is_backup(file: Path) -> bool:
+    """Return whether a file begins like a backup, encrypted or not. A key or a database never does."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_AGE)).startswith((_AGE, _GZIP))
+    except OSError:
+        return False
+
+
 def create_key(file: Path) -> None:
     """Write a new key that only its owner can read."""
     key = pyrage.x25519.Identity.generate()
@@ -141,6 +153,6 @@ def _key_lines(file: Path) -> list[str]:
 
 def _no_key(file: Path, expected: str) -> list[Any]:
     raise ConfigurationInvalid(
-        f"The file {file} has no key; it must have {expected}. `mailwright backup FILE --encrypt-to KEYFILE` creates "
-        "one if KEYFILE does not exist."
+        f"The file {file} has no key; it must have {expected}. `mailwright backup FILE --encrypt-to KEYFILE "
+        "--new-key` creates one."
     )

@@ -28,6 +28,12 @@ class BackupInvalid(MailwrightError):
     code = "BACKUP_INVALID"
 
 
+class BackupNotWritten(MailwrightError):
+    """The backup could not be written. Nothing is left of it."""
+
+    code = "BACKUP_NOT_WRITTEN"
+
+
 @dataclass(frozen=True, slots=True)
 class BackupHeader:
     """The first line: describes the database and the time of the snapshot."""
@@ -92,7 +98,10 @@ class BackupWriter:
 
     def _write(self, lines: bytes) -> None:
         self._digest.update(lines + b"\n")
-        self._stream.write(lines + b"\n")
+        try:
+            self._stream.write(lines + b"\n")
+        except OSError as error:  # Not an error of the database, whose transaction is open meanwhile.
+            raise BackupNotWritten(f"The backup could not be written ({error.strerror or error}).") from error
 
 
 class BackupReader:
@@ -102,7 +111,10 @@ class BackupReader:
         self._lines = _lines(source)
         self._digest = hashlib.blake2b(digest_size=32)
         self._before_end = ""  # The digest of all lines before the last one.
-        first = self._next()
+        try:
+            first = self._next()
+        except BackupInvalid:
+            first = None
         header = first.get("backup") if isinstance(first, dict) else None
         if not isinstance(header, dict):
             raise BackupInvalid("The file is not a backup of Mailwright. Use a file that `mailwright backup` wrote.")
@@ -111,7 +123,12 @@ class BackupReader:
                 f"The backup has the format {header.get('format_version')}; this version of Mailwright reads format "
                 f"{FORMAT_VERSION}. Restore it with the version that wrote it."
             )
-        self.header = BackupHeader(**header)
+        try:
+            self.header = BackupHeader(**header)
+        except TypeError as error:
+            raise BackupInvalid(
+                "The backup was written by another version of Mailwright. Restore it with that one."
+            ) from error
 
     def tables(self) -> Iterator[TableRows]:
         return (part for part in self._parts() if isinstance(part, TableRows))

@@ -1,15 +1,16 @@
 """After a restore, a person sends or drops the messages that may have been sent, on both engines."""
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
-from mailwright.app.sending import release_sending
+from mailwright.app.sending import list_running_campaigns, release_sending, stop_article_runs
 from mailwright.domain.clock import DAY, MINUTE
 from mailwright.domain.states import OnDoubt, Resolution, Status
 from mailwright.outbox.quarantine import QuarantinedMessages, find_quarantine, resolve_quarantined
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
-from mailwright.storage.tables import deliveries
+from mailwright.storage.tables import campaign_runs, deliveries
 from tests.builders import Bench, a_message, a_newsletter
+from tests.campaigns import CampaignHarness
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("quarantine-decided")
@@ -78,3 +79,36 @@ async def test_message_that_was_being_sent_is_not_resent(bench: Bench, status: S
     await bench.drain(provider)
     assert provider.messages == []
     assert (await bench.record(message)).summary.status == Status.IN_DOUBT
+
+
+@pytest.mark.parametrize("due", list(DueMessages))
+async def test_campaign_without_messages_yet_is_paused(bench: Bench, due: DueMessages) -> None:
+    harness = CampaignHarness(bench)
+    campaign_id = await harness.start(recipients=3)
+    await held(bench)
+    provider = ScriptedProvider()
+    await harness.run_scheduler()  # Adds the recipients after the restore.
+    assert len(await list_running_campaigns(bench.database)) == 1
+    assert (await release_sending(bench.database, bench.clock, actor="ada", due=due))[1] == 1
+    await bench.drain(provider)
+    assert provider.messages == []
+    assert await harness.status(campaign_id) == "PAUSED"
+
+
+async def test_article_run_without_all_messages_is_stopped(bench: Bench) -> None:
+    async with bench.database.write() as tx:
+        run = {
+            "run_id": "r",
+            "tenant_id": 1,
+            "campaign_tag": "t",
+            "article_key": "a",
+            "actor": "ada",
+            "list_key": "news",
+        }
+        run |= {"send_batch_id": "b", "audience_filter": "{}", "content": "[]", "recipients": 0, "skipped": 0}
+        await tx.execute(insert(campaign_runs).values(**run, enqueued_to="", started_at=1))
+    await stop_article_runs(bench.database, bench.clock)
+    async with bench.database.read() as tx:
+        [row] = await tx.execute(select(campaign_runs))
+    assert row.enqueue_ended_at is not None
+    assert "restored" in row.failure

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gzip
 import os
 import signal
 import sqlite3
@@ -13,14 +14,16 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.app.backups import Backup, audit_of, back_up
+from mailwright.app.restore_checks import make_guard
 from mailwright.app.restoring import Restored, restore
+from mailwright.app.sending import release_sending
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.errors import MailwrightError, NotDurable, NotPossibleNow
+from mailwright.domain.errors import MailwrightError, NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import audit
-from mailwright.outbox.sending_hold import HoldReason, find_hold
+from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
 from mailwright.storage.backup_encryption import create_key
-from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupWriter
+from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaign_attachments, metadata, sessions, workers
 from tests.builders import a_bench, a_message, settings_for
@@ -42,8 +45,11 @@ async def filled(url: str, clock: ManualClock) -> None:
             await tx.execute(insert(campaign_attachments).values(**attachment))
 
 
+_OF_THE_RESTORE = ("sending_hold", "sequence")
+
+
 async def content(url: str) -> dict[str, Any]:
-    """Return every row of every table that a backup holds, except the hold of a restore."""
+    """Return every row of every table that a backup holds, except what a restore adds."""
     database = Database(url)
     found = {}
     try:
@@ -51,14 +57,13 @@ async def content(url: str) -> dict[str, Any]:
             for table in metadata.sorted_tables:
                 if table is not sessions and table is not workers:
                     rows = await tx.execute(select(table).order_by(*table.primary_key))
-                    found[table.name] = [tuple(row) for row in rows if row[0] != "sending_hold"]
+                    found[table.name] = [tuple(row) for row in rows if row[0] not in _OF_THE_RESTORE]
     finally:
         await database.close()
     return found
 
 
 async def backed_up(url: str, clock: ManualClock, target: Path, **options: Any) -> Backup:
-    options = {"key": None, "keep": None, "on_rows": lambda count: None, **options}
     database = Database(url)
     try:
         return await back_up(_settings(url, target), database, clock, target, **options)
@@ -104,7 +109,8 @@ async def test_restored_database_is_held_from_the_start(
         await bench.drain(ScriptedProvider())  # Sent after the backup.
     clock.advance(120_000)  # The worker is gone.
     result = await restored(engine.url, clock, tmp_path / "a.mwbackup")
-    assert (result.kept is not None) == (engine.name == "sqlite")
+    assert result.kept is not None
+    assert result.kept.exists()
     async with a_bench(engine.url, clock) as bench:
         hold = await find_hold(bench.database)
         assert hold is not None
@@ -131,9 +137,6 @@ async def test_backup_is_one_snapshot_while_messages_are_accepted(
             bench.database,
             clock,
             tmp_path / "a.mwbackup",
-            key=None,
-            keep=None,
-            on_rows=lambda count: None,
         )
         stop = True
         await accepting
@@ -207,9 +210,55 @@ async def test_running_worker_prevents_a_restore(
         row = {"worker_id": "one/mailbox", "provider": "mailbox", "seen_at": clock.now(), "started_at": clock.now()}
         await tx.execute(insert(workers).values(**row))
     await database.close()
-    with pytest.raises(NotPossibleNow, match="The worker one is running"):
+    with pytest.raises(NotPossibleNow, match="the worker one"):
         await restored(url, clock, tmp_path / "a.mwbackup")
     await postgres_server.drop(url)
+
+
+async def test_other_process_prevents_a_restore(
+    clock: ManualClock, tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    url = await postgres_server.create()
+    await backed_up(url, clock, tmp_path / "a.mwbackup")
+    async with a_bench(url, clock) as bench:
+        await bench.accept(a_message())
+        with pytest.raises(NotPossibleNow, match="connections"):
+            await restored(url, clock, tmp_path / "a.mwbackup")
+        assert (await audit(bench.database)).accepted == 1
+    await postgres_server.drop(url)
+
+
+async def test_existing_files_are_never_overwritten(clock: ManualClock, tmp_path: Path, empty_sqlite: bytes) -> None:
+    file = tmp_path / "mailwright.db"
+    file.write_bytes(empty_sqlite)
+    url, key, good = f"sqlite:///{file}", tmp_path / "key.txt", tmp_path / "a.mwbackup"
+    create_key(key)
+    (tmp_path / "notes.txt").write_text("hello")
+    for target in (file, key, tmp_path / "notes.txt"):
+        for force in (False, True):
+            before = target.read_bytes()
+            with pytest.raises(BackupNotWritten, match="is not a backup"):
+                await backed_up(url, clock, target, key=key, force=force)
+            assert target.read_bytes() == before
+    await backed_up(url, clock, good)
+    with pytest.raises(BackupNotWritten, match="--force"):
+        await backed_up(url, clock, good)
+    await backed_up(url, clock, good, force=True)
+
+
+async def test_released_restore_is_not_held_again(engine: DatabaseAddress, clock: ManualClock, tmp_path: Path) -> None:
+    settings = _settings(engine.url, tmp_path)
+    database = Database(engine.url)
+    await make_guard(settings, database, clock, None).check()
+    await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    await make_guard(settings, database, clock, None).check()
+    await database.close()
+    await restored(engine.url, clock, tmp_path / "a.mwbackup")
+    database = Database(engine.url)
+    await release_sending(database, clock, actor="ada", due=DueMessages.IN_DOUBT)
+    assert await make_guard(settings, database, clock, None).check() is None
+    assert await find_hold(database) is None
+    await database.close()
 
 
 async def test_open_sqlite_file_is_not_replaced(clock: ManualClock, tmp_path: Path, empty_sqlite: bytes) -> None:
@@ -286,13 +335,13 @@ async def test_full_disk_leaves_no_file(
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(BackupWriter, "write_rows", fail)
+    monkeypatch.setattr(gzip.GzipFile, "write", fail)
     for options in ({}, {"key": tmp_path / "key.txt"}):
         if options:
             create_key(options["key"])
-        with pytest.raises(NotDurable, match="No space left"):
+        with pytest.raises(BackupNotWritten, match="No space left"):
             await backed_up(engine.url, clock, tmp_path / "a.mwbackup", **options)
-    with pytest.raises(NotDurable, match="cannot be written"):
+    with pytest.raises(BackupNotWritten, match="does not exist"):
         await backed_up(engine.url, clock, tmp_path / "no such folder" / "a.mwbackup")
     assert [*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*")] == []
 
