@@ -24,9 +24,10 @@ def test_token_of_a_link_is_short_and_complete() -> None:
 
 
 def test_anonymous_token_contains_no_recipient() -> None:
-    found = TOKENS.parse(TOKENS.link(TODAY, 7, LINK_ID), NOW)
-    assert found.outbox_id is None
-    assert TOKENS.parse(TOKENS.open(TODAY, 7), NOW).outbox_id is None
+    for token in (TOKENS.link(TODAY, 7, LINK_ID, is_anonymous=True), TOKENS.open(TODAY, 7, is_anonymous=True)):
+        assert TOKENS.parse(token, NOW).outbox_id is None
+        with pytest.raises(InvalidToken):
+            TOKENS.parse(token + TOKENS.recipient(OUTBOX_ID), NOW)
 
 
 @given(st.text(max_size=200))
@@ -38,7 +39,7 @@ def test_personal_token_returns_its_url(url: str) -> None:
 @given(st.sampled_from([0, 1, 2, 3]), st.data())
 def test_changed_or_cut_token_is_invalid(kind: int, data: st.DataObject) -> None:
     whole = [
-        TOKENS.link(TODAY, 7, LINK_ID),
+        TOKENS.link(TODAY, 7, LINK_ID, is_anonymous=True),
         TOKENS.link(TODAY, 7, LINK_ID) + TOKENS.recipient(OUTBOX_ID),
         TOKENS.open(TODAY, 7) + TOKENS.recipient(OUTBOX_ID),
         TOKENS.personal_link(TODAY, 7, OUTBOX_ID, "https://a.example/abcdefgh"),
@@ -51,9 +52,14 @@ def test_changed_or_cut_token_is_invalid(kind: int, data: st.DataObject) -> None
         with pytest.raises(InvalidToken):
             TOKENS.parse(changed, NOW)
     cut = data.draw(st.integers(0, len(whole) - 2))
-    if not (kind in (1, 2) and len(whole) - cut == 32):  # Without the recipient it is an anonymous token.
+    with pytest.raises(InvalidToken):
+        TOKENS.parse(whole[:cut], NOW)
+
+
+def test_token_without_its_recipient_is_invalid() -> None:
+    for token in (TOKENS.link(TODAY, 7, LINK_ID), TOKENS.open(TODAY, 7)):
         with pytest.raises(InvalidToken):
-            TOKENS.parse(whole[:cut], NOW)
+            TOKENS.parse(token, NOW)
 
 
 @given(st.text(max_size=100))
@@ -66,7 +72,7 @@ def test_any_other_text_is_invalid(text: str) -> None:
     ("days", "is_valid"), [(-1, True), (0, True), (365, True), (LIFETIME_DAYS + 1, False), (-2, False)]
 )
 def test_token_has_a_lifetime(days: int, is_valid: bool) -> None:
-    token = TOKENS.open(TODAY, 7)
+    token = TOKENS.open(TODAY, 7, is_anonymous=True)
     if is_valid:
         TOKENS.parse(token, (TODAY + days) * DAY)
     else:

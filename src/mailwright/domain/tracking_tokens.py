@@ -31,6 +31,8 @@ _HEAD_BYTES: Final = 9
 _LINK_BYTES: Final = 9
 _SIGNATURE_BYTES: Final = 9
 _UUID_BYTES: Final = 16
+# Set in the first byte of a token without a recipient, so that removing the recipient makes a token invalid.
+_ANONYMOUS: Final = 0x80
 _RECIPIENT_SIGNATURE_BYTES: Final = 8
 _RECIPIENT_BYTES: Final = _UUID_BYTES + _RECIPIENT_SIGNATURE_BYTES
 
@@ -70,13 +72,13 @@ class TrackingTokens:
         self._signers = [Signer(hmac.digest(value, _PURPOSE, "sha256")) for value in secrets]
         self._recipient_signers = [Signer(hmac.digest(value, _PURPOSE_OF_RECIPIENT, "sha256")) for value in secrets]
 
-    def link(self, day: int, campaign_key: int | None, link_id: str) -> str:
+    def link(self, day: int, campaign_key: int | None, link_id: str, *, is_anonymous: bool = False) -> str:
         """Return the shared part of a link's token."""
-        return self._signed(_head(TokenKind.LINK, day, campaign_key) + decode(link_id))
+        return self._signed(_head(TokenKind.LINK, day, campaign_key, is_anonymous=is_anonymous) + decode(link_id))
 
-    def open(self, day: int, campaign_key: int | None) -> str:
+    def open(self, day: int, campaign_key: int | None, *, is_anonymous: bool = False) -> str:
         """Return the shared part of the open pixel's token."""
-        return self._signed(_head(TokenKind.OPEN, day, campaign_key))
+        return self._signed(_head(TokenKind.OPEN, day, campaign_key, is_anonymous=is_anonymous))
 
     def recipient(self, outbox_id: str) -> str:
         """Return the part that identifies the recipient's message."""
@@ -93,7 +95,7 @@ class TrackingTokens:
             raise InvalidToken
         try:
             content = decode(token)
-            found = self._parse(content, TokenKind(content[0]))
+            found = self._parse(content, TokenKind(content[0] & ~_ANONYMOUS))
         except (binascii.Error, IndexError, ValueError) as error:
             raise InvalidToken from error
         if not 0 <= day_of(now) - found.day + 1 <= LIFETIME_DAYS + 1:
@@ -111,12 +113,12 @@ class TrackingTokens:
         shared = _HEAD_BYTES + _SIGNATURE_BYTES + (_LINK_BYTES if kind is TokenKind.LINK else 0)
         self._verify(content, shared)
         link_id = encode(content[_HEAD_BYTES : _HEAD_BYTES + _LINK_BYTES]) if kind is TokenKind.LINK else None
-        recipient = self._parse_recipient(content[shared:])
+        recipient = None if content[0] & _ANONYMOUS else self._parse_recipient(content[shared:])
+        if recipient is None and len(content) != shared:
+            raise InvalidToken
         return TrackingToken(kind, day, campaign_key, link_id, recipient)
 
-    def _parse_recipient(self, part: bytes) -> str | None:
-        if not part:
-            return None
+    def _parse_recipient(self, part: bytes) -> str:
         if len(part) != _RECIPIENT_BYTES:
             raise InvalidToken
         _require_signature(self._recipient_signers, part[:_UUID_BYTES], part[_UUID_BYTES:])
@@ -132,8 +134,8 @@ class TrackingTokens:
         return encode(payload + self._signers[0].sign(payload)[:_SIGNATURE_BYTES])
 
 
-def _head(kind: TokenKind, day: int, campaign_key: int | None) -> bytes:
-    return bytes([kind]) + day.to_bytes(2) + (campaign_key or 0).to_bytes(6)
+def _head(kind: TokenKind, day: int, campaign_key: int | None, *, is_anonymous: bool = False) -> bytes:
+    return bytes([kind | _ANONYMOUS if is_anonymous else kind]) + day.to_bytes(2) + (campaign_key or 0).to_bytes(6)
 
 
 def _require_signature(signers: Sequence[Signer], payload: bytes, signature: bytes) -> None:

@@ -36,10 +36,11 @@ class CampaignTokens:
     tokens: TrackingTokens
     day: int
     campaign_key: int | None
+    is_anonymous: bool = False
 
     @property
     def pixel(self) -> str:
-        return self.tokens.open(self.day, self.campaign_key)
+        return self.tokens.open(self.day, self.campaign_key, is_anonymous=self.is_anonymous)
 
     def personal(self, outbox_id: str, url: str) -> str:
         return self.tokens.personal_link(self.day, self.campaign_key, outbox_id, url)
@@ -68,18 +69,21 @@ class MessageTracker:
     def rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter:
         """Return the link rewriter of a message. The fixed links in `source` are the same for every recipient."""
         settings, day = self._require_settings(), day_of(claimed.received_at)
-        tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key)
+        is_anonymous = mode is TrackingMode.ANONYMOUS
+        tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key, is_anonymous)
         targets = self._targets(claimed, source)
         return LinkRewriter(
             base_url=f"{self._host(claimed)}{PATH}",
             tokens=tokens,
             fixed={
-                url: settings.tokens.link(day, claimed.campaign_key, link_id_of(claimed.tenant_id, target))
+                url: settings.tokens.link(
+                    day, claimed.campaign_key, link_id_of(claimed.tenant_id, target), is_anonymous=is_anonymous
+                )
                 for url, target in targets.items()
             },
             parameters=dict(_utm(claimed)),
             own_pages=self._own_pages(claimed),
-            is_individual=mode is TrackingMode.INDIVIDUAL,
+            is_individual=not is_anonymous,
         )
 
     async def store_links(self, batch: Collection[Claimed], templates: TemplateStore) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import orjson
 import pytest
 from sqlalchemy import select, update
 
@@ -17,7 +18,7 @@ from mailwright.events.tracking.spool import FinishedFile, Spool, TrackedHit
 from mailwright.outbox.tenants import change as change_tenant
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, events, lists, tenants
+from mailwright.storage.tables import campaigns, contacts, events, lists, tenants
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
@@ -94,6 +95,29 @@ async def test_anonymous_links_are_the_same_for_everyone(tracking: Tracking) -> 
     assert report["opens"]["total"] == 1
     async with tracking.bench.database.read() as tx:
         assert not await tx.execute(select(events.c.id).where(events.c.type.in_(["open", "click"])))
+
+
+@pytest.mark.parametrize("level", ["tenant", "campaign"])
+async def test_switched_off_tracking_stops_anonymous_totals(tracking: Tracking, level: str) -> None:
+    campaign_id = await tracking.send(ANN, consents=None, tracking="anonymous")
+    async with tracking.bench.database.write() as tx:
+        if level == "tenant":
+            await tx.execute(update(tenants).values(tracking="off"))
+        else:
+            [row] = await tx.execute(select(campaigns.c.definition))
+            definition = {**orjson.loads(row.definition), "tracking": "off"}
+            await tx.execute(update(campaigns).values(definition=orjson.dumps(definition).decode()))
+    assert (await tracking.visit(links_of(tracking.content_to(ANN))[0])).headers["location"] == SHOP
+    assert (await tracking.report(campaign_id))["clicks"]["total"] == 0
+
+
+async def test_anonymous_click_right_after_sending_is_a_machine(tracking: Tracking) -> None:
+    campaign_id = await tracking.send(ANN, consents=None, tracking="anonymous")
+    link = links_of(tracking.content_to(ANN))[0]
+    await tracking.request(link)
+    await tracking.visit(link)
+    clicks = (await tracking.report(campaign_id))["clicks"]
+    assert (clicks["total"], clicks["machineTotal"]) == (1, 1)
 
 
 async def test_contact_who_refused_is_not_counted_anonymously(tracking: Tracking) -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
+import orjson
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
@@ -25,6 +26,7 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation
 
 FIND_TRACKED = statement("mailwright.events", "find_tracked")
+FIND_TRACKED_CAMPAIGNS = statement("mailwright.events", "find_tracked_campaigns")
 
 # The source of these reports on the timeline.
 SOURCE: Final = "tracking"
@@ -95,9 +97,22 @@ class SpoolDrain:
                 reports.append(_report(f"{file.name}:{number}", hit, attempted_at))
         return reports
 
+    async def _first_sends(self, campaign_keys: Collection[int]) -> dict[int, Instant | None]:
+        """Return when the first message of each campaign was sent, without campaigns that are no longer tracked."""
+        if not campaign_keys:
+            return {}
+        wanted = [{"campaign_key": key} for key in sorted(campaign_keys)]
+        rows = await self._database.transact(lambda tx: tx.run(FIND_TRACKED_CAMPAIGNS, wanted=wanted))
+        return {row.campaign_key: row.first_sent_at for row in rows if not _is_off(row)}
+
     async def _add_totals(self, file: FinishedFile, hits: Sequence[TrackedHit]) -> None:
         """Add anonymous hits to the totals of their campaigns, once for each file."""
-        counts = Counter((hit.campaign_key, _type_name(hit), hit.url or "") for hit in hits if hit.campaign_key)
+        first_sends = await self._first_sends({hit.campaign_key for hit in hits if hit.campaign_key})
+        counts = Counter(
+            (hit.campaign_key, _type_name(hit, first_sends[hit.campaign_key]), hit.url or "")
+            for hit in hits
+            if hit.campaign_key in first_sends
+        )
         if not counts:
             return
         marker = f"{_MARKER}{file.name}"
@@ -112,6 +127,11 @@ class SpoolDrain:
             await tx.execute(delete(installation).where(installation.c.name == marker))
 
 
+def _is_off(campaign: Any) -> bool:
+    modes = (campaign.tracking, orjson.loads(campaign.definition).get("tracking"))
+    return any(parse_mode(mode) is TrackingMode.OFF for mode in modes)
+
+
 def _report(key: str, hit: TrackedHit, attempted_at: Instant | None) -> Report:
     is_machine = hit.is_machine or is_too_soon(hit.at, attempted_at)
     url = {} if hit.url is None else {"url": hit.url}
@@ -122,5 +142,6 @@ def _type(hit: TrackedHit) -> EventType:
     return EventType.OPENED if hit.url is None else EventType.CLICKED
 
 
-def _type_name(hit: TrackedHit) -> str:
-    return f"machine_{_type(hit)}" if hit.is_machine else str(_type(hit))
+def _type_name(hit: TrackedHit, first_sent_at: Instant | None) -> str:
+    is_machine = hit.is_machine or is_too_soon(hit.at, first_sent_at)
+    return f"machine_{_type(hit)}" if is_machine else str(_type(hit))

@@ -26,7 +26,10 @@ class TrackingPlan:
             case TrackingMode.OFF:
                 return "Opens and clicks are not tracked."
             case TrackingMode.ANONYMOUS:
-                return "Opens and clicks are counted anonymously: links do not identify recipients."
+                return (
+                    "Opens and clicks are counted anonymously: links do not identify recipients. "
+                    "Links that contain values of a recipient are not tracked."
+                )
         people = "recipient" if self.consenting == 1 else "recipients"
         who = f"{self.consenting:,} {people} who consented"
         return f"Opens and clicks of {who} are tracked. Emails to everyone else are not tracked."
