@@ -1,5 +1,6 @@
-"""Processes write to one SQLite file in turns. A lock belongs to its object, so two of them act like two processes."""
+"""Processes write to one SQLite file in turns. Each holder has a file descriptor of its own, as in two processes."""
 
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,36 +15,39 @@ def a_lock(folder: Path, wait_seconds: float = 30.0) -> WriterLock:
 
 
 def test_lock_that_is_held_too_long_is_reported(tmp_path: Path) -> None:
-    with a_lock(tmp_path), pytest.raises(sqlite3.OperationalError, match="database is locked"):
+    with a_lock(tmp_path).held(), pytest.raises(sqlite3.OperationalError, match="database is locked"):
         a_lock(tmp_path, wait_seconds=0.01).acquire()
 
 
 def test_waiting_process_gets_the_lock_when_it_is_released(tmp_path: Path) -> None:
-    first, second = a_lock(tmp_path), a_lock(tmp_path)
     with ThreadPoolExecutor(1) as thread:
-        with first:
-            waiting = thread.submit(second.acquire)
-        waiting.result()
+        with a_lock(tmp_path).held():
+            waiting = thread.submit(a_lock(tmp_path).acquire)
+        second = waiting.result()
     with pytest.raises(sqlite3.OperationalError):
         a_lock(tmp_path, wait_seconds=0.01).acquire()
-    second.release()
-    first.acquire()
+    os.close(second)
+    with a_lock(tmp_path).held():
+        pass
 
 
 def test_waiting_that_was_given_up_does_not_keep_the_lock(tmp_path: Path) -> None:
-    holder, impatient = a_lock(tmp_path), a_lock(tmp_path, wait_seconds=0.01)
     for _ in range(3):
-        holder.acquire()
-        with pytest.raises(sqlite3.OperationalError):
-            impatient.acquire()
-        holder.release()
-    with a_lock(tmp_path):
+        with a_lock(tmp_path).held(), pytest.raises(sqlite3.OperationalError):
+            a_lock(tmp_path, wait_seconds=0.01).acquire()
+    with a_lock(tmp_path).held():
         pass
 
 
-def test_lock_can_be_released_without_being_held(tmp_path: Path) -> None:
+def test_threads_with_one_lock_release_only_their_own(tmp_path: Path) -> None:
     lock = a_lock(tmp_path)
-    lock.release()
-    with lock:
+
+    def write(_: int) -> None:
+        for _ in range(50):
+            with lock.held():
+                pass
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
+    with a_lock(tmp_path, wait_seconds=1).held():  # Nothing still holds it.
         pass
-    lock.release()

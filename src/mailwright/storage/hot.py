@@ -85,7 +85,7 @@ class SqliteHotPath:
         self._thread.shutdown(wait=False)
 
     def _transact(self, work: Work[T]) -> T:
-        with self._lock or nullcontext():
+        with self._lock.held() if self._lock is not None else nullcontext():
             return self._transact_alone(work)
 
     def _transact_alone(self, work: Work[T]) -> T:

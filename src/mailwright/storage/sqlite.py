@@ -5,6 +5,7 @@ cursor, execute, fetch, close), and these switches together take several times l
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -25,12 +26,13 @@ T = TypeVar("T")
 class SqliteConnection:
     """A connection in a transaction, which begins with the first statement. A cancellation never interrupts a step."""
 
-    __slots__ = ("_connection", "_engine", "_lock", "_threads")
+    __slots__ = ("_connection", "_engine", "_held", "_lock", "_threads")
 
     def __init__(self, engine: Engine, threads: ThreadPoolExecutor, lock: WriterLock | None) -> None:
         self._engine = engine
         self._threads = threads
         self._lock = lock
+        self._held: int | None = None  # The file descriptor that holds the lock.
         self._connection: Connection | None = None
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Fetched:
@@ -48,7 +50,7 @@ class SqliteConnection:
         if self._connection is None:
             self._connection = self._engine.connect()
             if self._lock is not None:
-                self._lock.acquire()
+                self._held = self._lock.acquire()
             self._connection.begin()
         return self._connection
 
@@ -59,8 +61,9 @@ class SqliteConnection:
                 if commit:
                     self._connection.commit()
         finally:
-            if self._lock is not None:
-                self._lock.release()
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
 
 class SqliteConnections:

@@ -8,28 +8,35 @@ import fcntl
 import os
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 class WriterLock:
-    """A lock on a file beside the database. One thread of a process uses it at a time.
+    """A lock on a file beside the database.
 
-    It must not be the database file, because closing that file would release SQLite's own locks in this process.
+    It must not be the database file, because closing that file would release SQLite's own locks in this process. Each
+    holder has a file descriptor of its own: a cancelled write may still end in its thread while the next one waits.
     """
 
     def __init__(self, file: Path, wait_seconds: float) -> None:
         self._file = file
         self._wait_seconds = wait_seconds
-        self._held: int | None = None  # The file descriptor that has the lock.
 
-    def __enter__(self) -> None:
-        self.acquire()
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        descriptor = self.acquire()
+        try:
+            yield
+        finally:
+            os.close(descriptor)
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def acquire(self) -> int:
+        """Wait for the lock, and return the file descriptor whose closing releases it.
 
-    def acquire(self) -> None:
-        """Wait for the lock. On timeout, raise SQLite's "database is locked" error."""
+        On timeout, raise SQLite's "database is locked" error.
+        """
         descriptor = os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,12 +46,7 @@ class WriterLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._held = descriptor
-
-    def release(self) -> None:
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        return descriptor
 
 
 class _Waiting:

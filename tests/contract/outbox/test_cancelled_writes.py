@@ -4,7 +4,9 @@ import asyncio
 
 from sqlalchemy import func, insert, select
 
+from mailwright.outbox.sending_hold import FIND_HOLD
 from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.tables import mailout_recipients
 
 ROUNDS = 60
@@ -33,3 +35,18 @@ async def _write(database: Database, key: int) -> None:
             row = {"mailout_key": key, "email": f"reader{number}@example.com"}
             await tx.execute(insert(mailout_recipients).values(**row).returning(mailout_recipients))
             await tx.execute(select(mailout_recipients))
+
+
+async def test_hot_write_cancelled_at_its_end_keeps_no_lock(database: Database) -> None:
+    """The cancelled write ends in its thread while the next one, in another thread, waits for the same lock."""
+
+    async def work(tx: Runner) -> None:
+        await tx.run(FIND_HOLD)
+
+    for _ in range(50):
+        hot = asyncio.create_task(database.transact(work))
+        await asyncio.sleep(0)
+        hot.cancel()
+        async with database.write() as tx:
+            await tx.run(FIND_HOLD)
+        await asyncio.wait([hot])
