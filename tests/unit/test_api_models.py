@@ -208,3 +208,20 @@ def test_responses_have_the_form_of_their_models() -> None:
     for message in results[:2]:
         for content in (accepted_content(message), accepted_content(message, held)):
             assert AcceptedResponse.model_validate(content).to_dict() == content
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"to": "Ada <ada@example.com>"}, "recipient.name"),
+        ({"to": "ada@example.com, bob@example.com"}, "must be one address"),
+        ({"cc": ["Ada <ada@example.com>"]}, "must be one address"),
+        ({"reply_to": "a@example.com"}, "did you mean replyTo?"),
+        ({"body": "Hello"}, "did you mean html or text?"),
+        ({"templateID": "a"}, "did you mean templateId?"),
+    ],
+)
+def test_errors_say_what_to_do(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestInvalid) as refused:
+        parse_send({"to": "ada@example.com", "subject": "Hello", "text": "Hello", **changes})
+    assert message in refused.value.errors[0].message

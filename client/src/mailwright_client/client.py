@@ -161,4 +161,10 @@ def _delay(call: Call[Any], error: Exception, attempt: int, retries: Retries) ->
 
 
 def _to_raise(error: Exception) -> Exception:
-    return error if isinstance(error, Unavailable) else NotReached(f"{type(error).__name__}: {error}")
+    """Name the URL in connection errors, without the query, which may contain addresses."""
+    if isinstance(error, Unavailable):
+        return error
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, httpx.RequestError):
+        return NotReached(f"{error.request.url.copy_with(query=None)}: {reason}")
+    return NotReached(reason)

@@ -22,6 +22,9 @@ from django.core.mail.backends.base import BaseEmailBackend
 from mailwright_client.client import TIMEOUT_SECONDS, Client
 from mailwright_client.errors import MailwrightError
 
+# The API accepts this many recipients in one request.
+MAX_RECIPIENTS = 100
+
 
 class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
     """Sends the MIME of each email. Headers such as `X-Mailwright-Tags` carry options."""
@@ -72,7 +75,9 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
             return False
         sender, content = parseaddr(email.from_email)[1] or None, _mime(email)
         try:
-            self._client.email.send_raw(content, from_=sender, to=recipients, idempotency_key=_message_id(content))
+            for start in range(0, len(recipients), MAX_RECIPIENTS):
+                to = recipients[start : start + MAX_RECIPIENTS]
+                self._client.email.send_raw(content, from_=sender, to=to, idempotency_key=_message_id(content))
         except MailwrightError:
             if not self.fail_silently:
                 raise

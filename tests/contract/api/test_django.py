@@ -86,6 +86,13 @@ async def test_many_emails_share_a_connection_and_are_counted(database: Database
 
 
 @pytest.mark.usefixtures("backend")
+async def test_email_to_many_recipients_is_split(database: Database) -> None:
+    many = [f"{number}@example.com" for number in range(201)]
+    assert await asyncio.to_thread(an_email(to=many[:1], bcc=many[1:]).send) == 1
+    assert [to for to, _, _ in await stored(database)] == many
+
+
+@pytest.mark.usefixtures("backend")
 async def test_email_with_the_same_message_id_is_stored_once(database: Database) -> None:
     email = EmailMessage("Hello", "Text", to=["ada@example.com"], headers={"Message-ID": "<7@example.com>"})
     email.extra_headers["Date"] = "Mon, 16 Nov 2026 10:00:00 +0000"

@@ -309,6 +309,15 @@ async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:
 
 @pytest.mark.promise("raw-bad-input")
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "The email is empty."), (b"\r\n", "The email is empty."), (EMAIL.replace(b"\r\n", b""), "--data-binary")],
+)
+async def test_unusable_body_is_explained(api: Api, content: bytes, message: str) -> None:
+    assert message in (await post(api, content)).json()["errors"][0]["message"]
+
+
+@pytest.mark.promise("raw-bad-input")
+@pytest.mark.parametrize(
     ("query", "field"),
     [
         ({"to": "not an address"}, "to"),

@@ -2,9 +2,13 @@
 
 import asyncio
 import base64
+import contextlib
 import re
 import smtplib
+import socket
+import struct
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from mailwright.access.roles import Scope
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
+from mailwright.sources.smtp import connection
 from mailwright.sources.smtp.session import MAX_ERRORS
 from mailwright.storage.database import Database
 from tests.api import an_engine
@@ -362,3 +367,63 @@ async def test_commands_before_the_handshake_are_refused(
         assert (await client.ask("STARTTLS\r\nNOOP\r\n")).startswith("220")
         assert (await client.reply()).startswith("500 5.5.2")
         assert await client.is_closed()
+
+
+@asynccontextmanager
+async def a_handshake(submission: Submission) -> AsyncIterator[socket.socket]:
+    """Yield a client for which the server waits for the first bytes of the TLS handshake."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", submission.port))
+        for command in (b"", b"EHLO me\r\n", b"STARTTLS\r\n"):
+            await loop.sock_sendall(client, command)
+            assert (await loop.sock_recv(client, 1000)).startswith(b"2")
+        yield client
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+async def wait_for_a_free_connection(submission: Submission) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", submission.port)
+            greeting = await reader.readline()
+            writer.close()
+            if greeting.startswith(b"220"):
+                return
+
+
+@pytest.mark.promise("smtp-bad-input")
+async def test_reset_during_the_handshake_frees_the_connection(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with a_submission(an_engine(database, clock), server_tls(tmp_path), max_connections=1) as submission:
+        for _ in range(5):
+            async with a_handshake(submission) as client:
+                reset(client)
+            await wait_for_a_free_connection(submission)
+
+
+@pytest.mark.promise("smtp-bad-input")
+async def test_silent_handshake_ends_in_time(
+    database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.01)
+    engine, tls = an_engine(database, clock), server_tls(tmp_path)
+    async with a_submission(engine, tls, max_connections=1) as submission, a_handshake(submission):
+        await wait_for_a_free_connection(submission)
+
+
+async def test_stop_aborts_connections_after_the_grace_period(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    engine, tls = an_engine(database, clock), server_tls(tmp_path)
+    async with a_submission(engine, tls) as submission, a_handshake(submission) as client:
+        await submission.server.stop(0.01)
+        with contextlib.suppress(ConnectionResetError):
+            async with asyncio.timeout(10):
+                assert await asyncio.get_running_loop().sock_recv(client, 1000) == b""

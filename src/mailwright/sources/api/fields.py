@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mailwright.audience import lists
 from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
@@ -67,7 +67,20 @@ class Matching:
         return {**handler(core), "pattern": f"^{self.pattern}$"}
 
 
-def _address(text: str) -> str:
+def _address(text: str, info: ValidationInfo) -> str:
+    """Return the address. An error for several addresses, or an address with a name, says where they go."""
+    try:
+        return _deliverable(text)
+    except PydanticCustomError as error:
+        if "," not in text and "<" not in text:
+            raise
+        reason = "must be one address without a name, for example ada@example.com"
+        if info.field_name == "to":
+            reason += "; the name goes in recipient.name, and each recipient gets a message of their own"
+        raise invalid("invalid_email", reason) from error
+
+
+def _deliverable(text: str) -> str:
     """Return the address as it is written to the envelope.
 
     Non-ASCII characters before the @ are rejected because most servers do not accept them.
@@ -86,7 +99,7 @@ def _mailbox(text: str) -> str:
     name, email = address.split_mailbox(_line(text))
     if email.endswith(">"):
         raise invalid("invalid_email", "must look like name@example.com or Jane Doe <name@example.com>")
-    return address.format_mailbox(name, _address(email))
+    return address.format_mailbox(name, _deliverable(email))
 
 
 def _line(text: str) -> str:

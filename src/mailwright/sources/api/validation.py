@@ -1,7 +1,8 @@
 """Parse requests, and report every invalid field with Mailwright's own error messages."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
@@ -48,6 +49,9 @@ _CODES: Final[Mapping[str, str]] = {
     "value_error": "INVALID",
 }
 
+# Names that other services use for the content of an email.
+_CONTENT_NAMES: Final = frozenset({"body", "content", "message"})
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -59,7 +63,7 @@ def parse(model: type[Model], body: Any, zone: tzinfo | None = None) -> Model:
     try:
         return model.model_validate(body, context=None if zone is None else {"zone": zone})
     except ValidationError as error:
-        raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
+        raise RequestInvalid(_errors_of(model, error)) from error
 
 
 def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> Model:
@@ -68,7 +72,28 @@ def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> M
     try:
         return model.model_validate_json(orjson.dumps(body), strict=True, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise RequestInvalid(field_errors(error.errors(include_url=False, include_input=False))) from error
+        raise RequestInvalid(_errors_of(model, error)) from error
+
+
+def _errors_of(model: type[BaseModel], error: ValidationError) -> list[FieldError]:
+    found = field_errors(error.errors(include_url=False, include_input=False))
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    return [_with_suggestion(each, known) if each.code == "UNKNOWN_FIELD" else each for each in found]
+
+
+def _with_suggestion(error: FieldError, known: Collection[str]) -> FieldError:
+    """Add the field that was probably meant, if there is one."""
+    by_plain_name = {_plain(name): name for name in known}
+    meant: str | None = None
+    if error.field in _CONTENT_NAMES and {"html", "text"} <= set(known):
+        meant = "html or text"
+    elif similar := difflib.get_close_matches(_plain(error.field), by_plain_name, n=1, cutoff=0.75):
+        meant = by_plain_name[similar[0]]
+    return error if meant is None else replace(error, message=f"{error.message}; did you mean {meant}?")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
 
 
 def field_errors(errors: Iterable[Any]) -> list[FieldError]:

@@ -14,6 +14,10 @@ log = logger(__name__)
 
 # A client must sign in within this time.
 SIGN_IN_SECONDS: Final = 30.0
+# The TLS handshake after STARTTLS must end within this time.
+HANDSHAKE_SECONDS: Final = 15.0
+# A client that does not read its last replies is disconnected after this time.
+CLOSE_SECONDS: Final = 10.0
 # The longest silence between commands (RFC 5321, 4.5.3.2.7).
 IDLE_SECONDS: Final = 300.0
 # While an email arrives, at least this many bytes must come in every interval.
@@ -44,7 +48,8 @@ class SubmissionConnection(asyncio.Protocol):
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._framing = Framing(host.max_bytes, host)
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = None  # None when nothing more is written to the client.
+        self._abortable: asyncio.Transport | None = None  # None when the connection has ended.
         self._session: SubmissionSession | None = None
         self._mode = Next.COMMAND
         self._chunk_bytes = 0
@@ -63,7 +68,8 @@ class SubmissionConnection(asyncio.Protocol):
             transport.write(opened)
             transport.close()
             return
-        self._transport, self._session = transport, opened
+        self._transport = self._abortable = transport
+        self._session = opened
         transport.write(self._host.greeting)
         self._timer = self._loop.call_later(SIGN_IN_SECONDS, self._check_time)
 
@@ -81,7 +87,8 @@ class SubmissionConnection(asyncio.Protocol):
         return self._transport.get_extra_info("ssl_object") is None  # TLS has no half-open connections.
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        """Release everything. Called again if the event loop reports the end of an aborted connection."""
+        self._transport = self._abortable = None
         if self._timer is not None:
             self._timer.cancel()
         self._framing.free()
@@ -99,6 +106,12 @@ class SubmissionConnection(asyncio.Protocol):
         self._is_stopping = True
         if self._work is None:
             self._write(replies.STOPPING, closes=True)
+
+    def abort(self) -> None:
+        """End the connection now. During a TLS handshake, uvloop may never report that a connection was lost."""
+        if self._abortable is not None:
+            self._abortable.abort()
+        self.connection_lost(None)
 
     def _process(self) -> None:
         """Interpret the received bytes, and write the replies of all commands at once."""
@@ -150,20 +163,17 @@ class SubmissionConnection(asyncio.Protocol):
     def _begin(self, step: Step, written: list[bytes]) -> None:
         self._mode, self._chunk_bytes = step.then, step.chunk_bytes
         written.append(step.reply)
-        if step.work is not None:
-            self._start(self._loop.create_task(step.work))
-        elif step.then is Next.START_TLS:
-            self._mode = Next.COMMAND
-            self._start(self._loop.create_task(self._encrypt()))
+        work = step.work
+        if step.then is Next.START_TLS:
+            self._mode, work = Next.COMMAND, self._encrypt()
+        if work is not None:
+            self._work = self._loop.create_task(work)
+            self._work.add_done_callback(self._finish)
         elif step.then in (Next.DATA, Next.CHUNK):
             self._framing.begin()
             self._email_since = self._loop.time()
         else:
             self._free()
-
-    def _start(self, work: "asyncio.Task[Step]") -> None:
-        self._work = work
-        work.add_done_callback(self._finish)
 
     def _finish(self, work: "asyncio.Task[Step]") -> None:
         """Write the reply of an asynchronous step, then process the bytes that arrived meanwhile."""
@@ -190,9 +200,12 @@ class SubmissionConnection(asyncio.Protocol):
         if len(self._framing):  # Bytes before the TLS handshake may come from an attacker.
             return Step(replies.BAD_LINE_END, Next.CLOSE)
         try:
-            self._transport = await self._loop.start_tls(self._transport, self, self._host.tls, server_side=True)
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                encrypted = await self._loop.start_tls(self._transport, self, self._host.tls, server_side=True)
         except (OSError, TimeoutError):
-            self._transport = None
+            self.abort()
+            return Step()
+        self._transport = self._abortable = encrypted
         self._session.secure()
         return Step()
 
@@ -235,3 +248,6 @@ class SubmissionConnection(asyncio.Protocol):
             self._mode = Next.CLOSE
             self._transport.close()
             self._transport = None
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(CLOSE_SECONDS, self.abort)

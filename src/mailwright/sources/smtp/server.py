@@ -72,7 +72,7 @@ class SmtpServer:
             self._servers.append(await loop.create_server(lambda: SubmissionConnection(self), sock=listener, ssl=tls))
 
     async def stop(self, grace_seconds: float) -> None:
-        """Refuse new connections, end idle ones, and let emails that are being stored finish."""
+        """Refuse new connections, end idle ones, and let emails that are being stored finish. Then abort the rest."""
         self._is_stopping = True
         for server in self._servers:
             server.close()
@@ -81,6 +81,8 @@ class SmtpServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 await self._is_empty.wait()
+        for connection in list(self._connections):
+            connection.abort()
 
     # Called by connections.
 

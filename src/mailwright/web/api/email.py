@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.content.raw import with_crlf
+from mailwright.content.raw import InvalidEmail, with_crlf
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
@@ -105,7 +105,10 @@ async def send_raw(request: Request, query: Annotated[RawQuery, Query()]) -> Res
     gets a message of their own. The idempotency key is the header Idempotency-Key, by default the Message-ID.
     """
     context, engine = await request_context_of(request), engine_of(request)
-    content = with_crlf(await read_message(request))
+    received = await read_message(request)
+    if received.strip() and b"\n" not in received:
+        raise InvalidEmail("The email has only one line. With curl, use --data-binary, because -d removes line ends.")
+    content = with_crlf(received)
     accepted = await engine.raw_messages.send(context, content, query.sender, query.to)
     response = raw_accepted_response(accepted, await _held(engine))
     if accepted.is_replay:
