@@ -182,7 +182,10 @@ class AbTestResponse(ResponseModel):
 
 
 class CampaignReportResponse(ResponseModel):
-    """All figures of the report page, null before the start. `links`: the most clicked link first."""
+    """All figures of the report page, null before the start. `links`: the most clicked link first.
+
+    `tracked`: the number of recipients whose opens and clicks Mailwright tracks individually.
+    """
 
     campaign_id: str
     name: str
@@ -191,6 +194,7 @@ class CampaignReportResponse(ResponseModel):
     results: CampaignResultsResponse | None
     opens: EngagementCountsResponse | None
     clicks: EngagementCountsResponse | None
+    tracked: int
     links: list[LinkEngagementResponse]
     ab_test: AbTestResponse | None
 
@@ -405,7 +409,9 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
     )
 
 
-def campaign_report_response(campaign: Campaign, numbers: CampaignNumbers | None) -> CampaignReportResponse:
+def campaign_report_response(
+    campaign: Campaign, numbers: CampaignNumbers | None, tracked: int
+) -> CampaignReportResponse:
     engagement = numbers.engagement if numbers else None
     return CampaignReportResponse(
         campaign_id=campaign.campaign_id,
@@ -415,6 +421,7 @@ def campaign_report_response(campaign: Campaign, numbers: CampaignNumbers | None
         results=numbers.results if numbers else None,
         opens=engagement.opens if engagement else None,
         clicks=engagement.clicks if engagement else None,
+        tracked=tracked,
         links=engagement.links if engagement else [],
         ab_test=numbers.ab_test if numbers else None,
     )

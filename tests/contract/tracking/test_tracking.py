@@ -9,6 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import select, update
 
+from mailwright.access.roles import Role
 from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
@@ -22,6 +23,7 @@ from mailwright.storage.tables import campaigns, contacts, events, lists, tenant
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
+from tests.pages import HOME, PASSWORD, a_visit
 from tests.tracking import BODY, SHOP, Tracking, a_tracking, links_of, pixel_of
 
 ANN = "ann@example.com"
@@ -349,6 +351,31 @@ async def test_check_shows_what_will_be_tracked(tracking: Tracking, mode: str, e
     campaign_id = await tracking.campaigns.create(tracking=mode)
     answer = await tracking.api.client.post(f"/v1/campaigns/{campaign_id}/preflight")
     assert answer.json()["tracking"] == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "tracked", "expected"),
+    [
+        ("individual", 1, ["those of the 1 recipient who consented.", "Clicked 1 100 %"]),
+        ("anonymous", 0, ["are counted without names.", "Clicks 1 in total", "does not show opens and clicks"]),
+        ("off", 0, ["Opens and clicks of this campaign were not tracked.", "Clicked 0 0 %"]),
+    ],
+)
+async def test_report_page_says_what_was_tracked(
+    tracking: Tracking, tmp_path: Path, mode: str, tracked: int, expected: list[str]
+) -> None:
+    await join(tracking.bench.database, ["bob@example.com"])
+    campaign_id = await tracking.send(ANN, tracking=mode)
+    await tracking.visit(links_of(tracking.content_to(ANN))[0])
+    assert (await tracking.report(campaign_id))["tracked"] == tracked
+    database, clock = tracking.bench.database, tracking.clock
+    engine = an_engine(database, clock, base_url=HOME, tracking="individual", tracking_spool=tmp_path)
+    await engine.users.create("ada", PASSWORD, Role.VIEWER, actor="test")
+    async with a_visit(create_app(engine)) as visit:
+        words = (await visit.open(f"/campaigns/{campaign_id}/report/figures")).words()
+    await engine.close()
+    assert [each for each in expected if each not in words] == []
+    assert "Deliveries and bounces come from the provider." in words
 
 
 async def test_timeline_of_a_click_names_url_and_machine(tracking: Tracking) -> None:

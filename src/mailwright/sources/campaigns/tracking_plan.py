@@ -5,12 +5,14 @@ from typing import Any, Final
 
 from sqlalchemy import Select, func, select
 
+from mailwright.domain.states import Status
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import contacts, lists, tenants
+from mailwright.storage.tables import contacts, deliveries, lists, messages, tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,17 @@ class TrackingPlan:
         who = f"{self.consenting:,} {people} who consented"
         return f"Opens and clicks of {who} are tracked. Emails to everyone else are not tracked."
 
+    @property
+    def result_sentence(self) -> str:
+        """The sentence of the report, in which `consenting` counts the recipients of sent messages."""
+        match self.mode:
+            case TrackingMode.OFF:
+                return "Opens and clicks of this campaign were not tracked."
+            case TrackingMode.ANONYMOUS:
+                return "Opens and clicks of this campaign are counted without names."
+        who = "recipient" if self.consenting == 1 else "recipients"
+        return f"Opens and clicks are those of the {self.consenting:,} {who} who consented."
+
 
 NOT_TRACKED: Final = TrackingPlan(TrackingMode.OFF)
 
@@ -42,8 +55,34 @@ async def plan_tracking(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, members: Select[Any], installation: TrackingMode
 ) -> TrackingPlan:
     """Return the plan if the campaign started now. If its lists have different modes, the widest mode applies."""
+    mode = await _find_mode(tx, tenant_id, definition, installation)
+    if mode is not TrackingMode.INDIVIDUAL:
+        return TrackingPlan(mode)
+    consenting = members.where(contacts.c.consents_to_tracking.is_(True)).add_columns(func.count())
+    return TrackingPlan(mode, int((await tx.execute(consenting))[0][0]))
+
+
+async def load_tracking(tx: Transaction, campaign: Campaign, installation: TrackingMode) -> TrackingPlan:
+    """Return how a started campaign is tracked, with the number of sent messages whose recipients consent."""
+    mode = await _find_mode(tx, campaign.tenant_id, campaign.definition, installation)
+    if mode is not TrackingMode.INDIVIDUAL:
+        return TrackingPlan(mode)
+    query = (
+        select(func.count())
+        .select_from(messages)
+        .join(contacts, contacts.c.id == messages.c.contact_key)
+        .join(deliveries, deliveries.c.message_key == messages.c.id)
+        .where(messages.c.campaign_key == campaign.key, deliveries.c.status == Status.SENT)
+        .where(contacts.c.consents_to_tracking.is_(True))
+    )
+    return TrackingPlan(mode, int((await tx.execute(query))[0][0]))
+
+
+async def _find_mode(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, installation: TrackingMode
+) -> TrackingMode:
     if installation is TrackingMode.OFF:
-        return NOT_TRACKED
+        return TrackingMode.OFF
     [tenant] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
     mode = strictest(installation, parse_mode(tenant.tracking), definition.tracking)
     named = (lists.c.tenant_id == tenant_id, lists.c.list_key.in_(definition.lists))
@@ -51,10 +90,7 @@ async def plan_tracking(
     if own:
         widest = [strictest(mode, each) for each in own]
         mode = next((each for each in (TrackingMode.INDIVIDUAL, TrackingMode.ANONYMOUS) if each in widest), widest[0])
-    if mode is not TrackingMode.INDIVIDUAL:
-        return TrackingPlan(mode)
-    consenting = members.where(contacts.c.consents_to_tracking.is_(True)).add_columns(func.count())
-    return TrackingPlan(mode, int((await tx.execute(consenting))[0][0]))
+    return mode
 
 
 def check_metric(

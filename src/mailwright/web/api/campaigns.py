@@ -55,6 +55,7 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
+from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
@@ -376,7 +377,9 @@ async def show_report(campaignId: str, engine: EngineDep, caller: CallerDep) -> 
     """Show the figures of a campaign: recipients by result, opens and clicks of people and machines, and each link."""
     campaign = await _find(engine, caller, campaignId)
     numbers = await load_numbers(engine.database, campaign, engine.clock.now())
-    return json_response(campaign_report_response(campaign, numbers))
+    async with engine.database.read() as tx:
+        tracking = await load_tracking(tx, campaign, engine.settings.tracking)
+    return json_response(campaign_report_response(campaign, numbers, tracking.consenting))
 
 
 @router.get("/{campaignId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))

@@ -37,6 +37,7 @@ from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePo
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
+from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
@@ -319,6 +320,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
     async with engine.database.read() as tx:
         tested = await load_ab_test(tx, line.campaign)
         engagement = await load_engagement(tx, line.campaign.key, found.messages)
+        tracking = await load_tracking(tx, line.campaign, engine.settings.tracking)
     values: dict[str, Any] = {
         "line": line,
         "figures": found,
@@ -328,6 +330,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
         "has_days": _has_days(found),
         "ab_test": tested,
         "engagement": engagement,
+        "tracking": tracking,
         "links": engagement.links[:MAX_SHOWN_LINKS],
         "may_choose": tested is not None and tested.can_choose and line.may(CampaignAction.CHOOSE_WINNER),
     }
