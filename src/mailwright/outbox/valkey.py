@@ -22,7 +22,8 @@ log = logger(__name__)
 # Timeout of Valkey requests. Valkey is only an optimization, so it must never be slower than the database.
 TIMEOUT_SECONDS = 0.5
 # The errors that the Valkey client raises if the server does not respond.
-UNAVAILABLE = (RedisError, OSError)
+# The event loop raises a RuntimeError for a connection that closes while it is being set up.
+UNAVAILABLE = (RedisError, OSError, RuntimeError)
 
 
 def valkey_client(url: str) -> Redis:

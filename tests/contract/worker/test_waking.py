@@ -60,6 +60,25 @@ async def test_idle_worker_logs_valkey_loss_and_return_once(tmp_path: Path, monk
                 assert losses(lines) == [*LOSSES]
 
 
+@pytest.mark.parametrize("error", [ConnectionError("reset"), RuntimeError("the handler is closed")])
+async def test_worker_listens_again_after_a_broken_connection(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(wake, "RECONNECT_SECONDS", 0.001)
+    subscribe, errors = PubSub.subscribe, [error]
+
+    async def subscribe_at_second_try(self: PubSub, *channels: Any) -> None:
+        if errors:
+            raise errors.pop()
+        await subscribe(self, *channels)
+
+    monkeypatch.setattr(PubSub, "subscribe", subscribe_at_second_try)
+    with structlog.testing.capture_logs() as lines:
+        async with a_wake(valkey.url) as here:
+            await here.wait(0)
+            await until(lambda: losses(lines) == [*LOSSES])
+
+
 async def test_close_ends_if_the_client_swallows_cancellation(valkey: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
     listens = asyncio.Event()
 
