@@ -259,7 +259,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        raw_messages=RawMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
+        raw_messages=_raw_messages(settings, database, clock, acceptor),
         api_messages=ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
@@ -466,6 +466,12 @@ def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
     if settings.tracking is TrackingMode.OFF:
         return None
     return TrackingSettings(settings.tracking, TrackingTokens(secret), settings.public_url, settings.unsubscribe_url)
+
+
+def _raw_messages(settings: Settings, database: Database, clock: Clock, acceptor: Acceptor) -> RawMessages:
+    is_changed = "sendgrid" in providers_of(settings)
+    domains = sender_domains(settings)
+    return RawMessages(database, clock, acceptor, settings.timezone, domains, is_changed_by_provider=is_changed)
 
 
 def sender_domains(settings: Settings) -> SenderDomains:

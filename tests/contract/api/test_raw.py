@@ -12,11 +12,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from sqlalchemy import func, select
 
+from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.audience import erasure
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import DAY, ManualClock, isoformat
 from mailwright.pipeline.rerender import render_message
+from mailwright.sources.api.messages import RequestContext
 from mailwright.storage.database import Database
 from mailwright.storage.tables import raw_contents
 from mailwright.web.app import create_app
@@ -243,6 +245,14 @@ async def test_large_emails_are_built_one_after_another(bench: Bench) -> None:
 async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
     answer = await post(api, EMAIL.replace(b"shop@example.com", b"boss@bank.example"))
     assert [each["code"] for each in answer.json()["warnings"]] == ["FOREIGN_FROM"]
+
+
+@pytest.mark.promise("raw-unchanged")
+async def test_provider_that_changes_email_gives_a_warning(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with a_bench(engine.url, clock, provider="sendgrid", sendgrid_api_key="SG.x") as bench:
+        context = RequestContext(Caller(1, "default"), "r1")
+        accepted = await bench.engine.raw_messages.send(context, EMAIL)
+    assert [warning.code for warning in accepted.warnings] == ["RAW_CHANGED_BY_PROVIDER"]
 
 
 @pytest.mark.promise("raw-erased")

@@ -67,6 +67,11 @@ class RawOptions(RequestModel):
     idempotency_key: Annotated[Identifier, Field(max_length=255)] | None = None
 
 
+CHANGED_BY_PROVIDER: Final = AcceptWarning(
+    "RAW_CHANGED_BY_PROVIDER",
+    "SendGrid's API does not take raw email: recipients see only their own address in To, and parts other than text "
+    "and HTML become attachments. To send the bytes unchanged, use SendGrid's SMTP server or another provider.",
+)
 NO_OPTIONS: Final = RawOptions()
 _CONFLICT: Final = "This Message-ID or idempotency key was already used for a different email to the same recipient."
 
@@ -111,13 +116,19 @@ class RawMessages:
         acceptor: Acceptor,
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
+        *,
+        is_changed_by_provider: bool = False,
     ) -> None:
-        """`domains` are the installation's own. An email from another domain is accepted with a warning."""
+        """`domains` are the installation's own. An email from another domain is accepted with a warning.
+
+        `is_changed_by_provider` adds a warning to every email: a provider of the route takes fields, not bytes.
+        """
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
+        self._warnings = (CHANGED_BY_PROVIDER,) if is_changed_by_provider else ()
 
     async def send(
         self, context: RequestContext, content: bytes, sender: str | None = None, recipients: Sequence[str] = ()
@@ -130,7 +141,7 @@ class RawMessages:
         author = email.sender
         envelope = _envelope(email, author, sender, recipients)
         options = await self._options(context.caller, email)
-        warnings = self._domains.warnings(address.domain_of(author.address))
+        warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
         submission = _Submission(email, author, envelope, options, warnings)
         accepted = await self._acceptor.accept(_messages(context, submission, self._clock.now()))
         if any(one.is_conflict for one in accepted):
