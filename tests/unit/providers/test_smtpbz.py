@@ -205,7 +205,7 @@ async def test_api_is_not_called_without_a_key() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api, None) as smtpbz:
         probe = await smtpbz.check()
         assert (probe.is_ok, probe.code) == (True, None)
-        assert "unknown without an API key" in probe.summary
+        assert "the quota is unknown, because no API key is set" in probe.summary
         assert await smtpbz.quota() is None
         assert not api.begun
 
