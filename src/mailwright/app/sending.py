@@ -23,7 +23,7 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
 
 
 async def list_running_campaigns(database: Database) -> list[str]:
-    """Return the names of the campaigns that a release of sending will pause."""
+    """Return the names of the campaigns that will be paused when sending resumes after a hold."""
     async with database.read() as tx:
         running = select(campaigns.c.name).where(campaigns.c.status.in_(_RUNNING)).order_by(campaigns.c.id)
         return [row.name for row in await tx.execute(running)]

@@ -248,8 +248,8 @@ MAX_CHARACTERS = 2_000_000
 MAX_VALUE = 256 * 1024
 MAX_FUEL = 100_000
 MIN_FUEL = 1_000
-# Limit for the characters that one expression combines, and for characters times steps of one rendering. An item of a
-# list counts as many characters, because filters such as `sort` compare it with others.
+# Limit for the characters that one expression combines, and for characters times steps of one rendering. Each
+# item of a list counts as `ITEM_CHARACTERS`, because filters such as `sort` compare it with other items.
 MAX_COMBINED = 32 * 1024 * 1024
 MAX_WORK = 2 * 1024**3
 ITEM_CHARACTERS = 50

@@ -1,4 +1,4 @@
-"""Settle results with their events, and begin the next attempts durably, in one transaction."""
+"""Record the results of attempts with their events, and the start of the next attempts, in one transaction."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

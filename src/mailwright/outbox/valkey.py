@@ -1,4 +1,6 @@
-"""A ledger that hands out permits from blocks in Valkey.
+"""Enforce sending limits through Valkey.
+
+The database counts a block of permits in advance, and workers take single permits from Valkey.
 
 The module is imported only if Valkey is configured, because its client takes a tenth of a small installation's memory.
 """

@@ -128,7 +128,7 @@ def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
 
 
 def _names_only_recipients(ready: ReadyMessage, result: SendResult) -> bool:
-    """Return whether the account may not send to these recipients, for example because it is in a sandbox."""
+    """Return whether the error names addresses and all of them are recipients, as in an account's sandbox."""
     named = addresses_in(result.message or "")
     return bool(named) and named <= {recipient.lower() for recipient in ready.outgoing.recipients}
 

@@ -397,7 +397,7 @@ deliveries = Table(
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # States that people search for and few messages reach: successful messages never touch this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
-    # The same states by campaign. The other messages of a lane that no longer wait were sent, so they need no index.
+    # The same states by campaign. Every other finished message of a lane was sent and needs no index.
     partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
     # Messages that were sent and bounced later, by campaign and by tenant.
     partial_index("ix_deliveries_bounced_of_lane", "lane", where=_BOUNCED),

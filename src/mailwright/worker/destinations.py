@@ -14,7 +14,8 @@ from mailwright.policies.reserve import keep_reserve
 
 # A message to a domain that has reached its concurrency limit is deferred by this much.
 PAUSE: Instant = 250
-# Admit this many times the concurrency limit ahead, so that no connection is idle while the next message is built.
+# Admit up to this multiple of the concurrency limit in advance, so that no connection is idle while the next message
+# is built.
 READY = 2
 
 

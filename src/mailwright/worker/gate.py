@@ -119,7 +119,7 @@ class Gate:
         return has_permits and not (claimed.is_bulk and self._hours.is_over(claimed, self._rules, now))
 
     async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
-        """Defer admitted messages one by one and give their permits back."""
+        """Defer these admitted messages, without affecting the rest of their lanes, and return their permits."""
         await defer(self._database, deferred)
         await self.give_back(claimed for claimed, _ in deferred)
 

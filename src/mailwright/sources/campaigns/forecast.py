@@ -179,7 +179,7 @@ def _without_detail(deferral: Deferral | None) -> Deferral | None:
 
 
 def _not_enqueued(row: Any, unsent: int) -> tuple[int, AbTestPhase | None]:
-    """Return how many recipients have no message yet, and the test phase of an A/B test that is still to come."""
+    """Return how many recipients have no message yet, and the A/B test phase if its end is not known yet."""
     planned = max(0, row.planned - row.recipients)
     # Most campaigns have no A/B test, so the content of only a few is parsed as a whole.
     if not orjson.loads(row.content).get("contest"):

@@ -24,7 +24,7 @@ class PublicList:
 
     @property
     def here(self) -> str:
-        """The URL that the language links extend."""
+        """The query string to which each language link adds `lang`."""
         return "?" if self.tenant is None else f"?tenant={self.tenant}"
 
     def link(self, path: str, **query: str) -> str:
