@@ -170,9 +170,9 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         assert stage.notion.cells(page)["Status"] is None
         stage.notion.forget_rules()
         await stage.written_back(lambda: stage.notion.cells(page)["Sent Count"] == 495, "the report")
-        await until(lambda: len(stage.notion.rows(stage.errors)) == 4, "the errors")
+        await stage.written_back(lambda: len(stage.notion.rows(stage.errors)) == 4, "the errors")
         await stage.written_back(lambda: stage.notion.cells(page)["Delivered Count"] == 5, "the deliveries")
-        await until(lambda: len(stage.supabase.rows("send_logs")) >= len(everyone), "the logs")
+        await stage.written_back(lambda: len(stage.supabase.rows("send_logs")) >= len(everyone), "the logs")
 
     counted = Counter(stage.reached)
     assert counted == Counter(set(everyone) - refused)
