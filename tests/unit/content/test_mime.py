@@ -3,7 +3,7 @@ from email.utils import parsedate_to_datetime, unquote
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mailwright.content.headers import InvalidHeader, check_headers
@@ -96,11 +96,14 @@ def test_email_without_html_is_plain_text(text: str) -> None:
 @given(
     st.lists(st.tuples(st.text(WRITABLE, min_size=1, max_size=120), st.binary(max_size=300)), min_size=1, max_size=3)
 )
+@example([("<>", b"")])
 def test_any_attachment_survives_with_its_name(files: list[tuple[str, bytes]]) -> None:
     attachments = tuple(EmailAttachment(name, "application/pdf", data) for name, data in files)
     message = read(build_email(an_email(attachments=attachments)))
     assert message.get_content_type() == "multipart/mixed"
-    result = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
+    # `get_filename` would remove angle brackets around the name.
+    names = [each["Content-Disposition"].params.get("filename", "") for each in message.iter_attachments()]
+    result = list(zip(names, (each.get_payload(decode=True) for each in message.iter_attachments()), strict=True))
     assert result == [(name.strip(), data) for name, data in files]
 
 
