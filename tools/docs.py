@@ -72,12 +72,15 @@ def _filled(name: str, parts: Mapping[str, Callable[[], str]]) -> tuple[Path, st
 
 
 def settings() -> str:
+    from mailwright.ops.secret_files import file_variable  # noqa: PLC0415 - only this page needs it
     from mailwright.ops.settings import Settings  # noqa: PLC0415 - only this page needs it
 
-    rows = [
-        (f"`{field.alias}`", f"`{name}`", _meaning(field), _default(field))
-        for name, field in Settings.model_fields.items()
-    ]
+    fields = Settings.model_fields
+    rows = []
+    for name, field in fields.items():
+        file = file_variable(field, fields)
+        names = f"`{field.alias}`" if file is None else f"`{field.alias}`<br>or `{file}`"
+        rows.append((names, f"`{name}`", _meaning(field), _default(field)))
     return _table(("environment", "in the file", "meaning", "default"), rows)
 
 

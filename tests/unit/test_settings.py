@@ -1,17 +1,22 @@
 """Settings come from the environment, then the file, then the defaults; all errors are reported at once."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.secret_files import file_variable
 from mailwright.ops.settings import Settings, load
+from mailwright.ops.unknown_settings import find_unknown_settings
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for field in Settings.model_fields.values():
         monkeypatch.delenv(field.alias or "", raising=False)
+        monkeypatch.delenv(f"{field.alias}_FILE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
@@ -99,3 +104,85 @@ def test_invalid_working_hours_are_refused(hours: str) -> None:
 @pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
 def test_log_level_is_case_insensitive(level: str) -> None:
     assert load(log_level=level).log_level == "DEBUG"
+
+
+SECRETS = sorted(
+    variable
+    for field in Settings.model_fields.values()
+    if (variable := file_variable(field, Settings.model_fields)) is not None
+)
+
+
+def test_every_secret_setting_has_a_file_variable() -> None:
+    secret = [
+        str(field.alias)
+        for field in Settings.model_fields.values()
+        if "SecretStr" in str(field.annotation) or "password@" in str(field.description)
+    ]
+    known = {*SECRETS, "MAILWRIGHT_SECRET_KEY_FILE"}
+    assert len(secret) > 8
+    assert [name for name in secret if f"{name}_FILE" not in known] == []
+
+
+@pytest.mark.promise("secrets-in-files")
+@pytest.mark.parametrize("variable", SECRETS)
+def test_every_secret_can_come_from_a_file(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    value = "smtp://user:hunter2-hunter2@mail.example.com:587"
+    (tmp_path / "secret").write_text(f"{value}\n")
+    monkeypatch.setenv(variable, str(tmp_path / "secret"))
+    settings = load()
+    (name,) = (name for name, field in Settings.model_fields.items() if field.alias == variable.removesuffix("_FILE"))
+    given = getattr(settings, name)
+    shown = [one.get_secret_value() if isinstance(one, SecretStr) else one for one in _each(given)]
+    assert shown == [value]
+    assert list(find_unknown_settings({variable: "x"})) == []
+
+
+def _each(given: object) -> tuple[object, ...]:
+    return given if isinstance(given, tuple) else (given,)
+
+
+@pytest.mark.promise("secrets-in-files")
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda file: None, "does not exist"),
+        (lambda file: file.mkdir(), "cannot be read: Is a directory"),
+        (lambda file: file.write_bytes(b"\xff\xfe"), "is not UTF-8 text"),
+        (lambda file: file.write_text("\n"), "is empty"),
+        (lambda file: file.write_text("x" * 70_000), "is larger than 64 KB; it must contain the value only"),
+    ],
+    ids=["missing", "folder", "binary", "empty", "large"],
+)
+def test_unusable_secret_file_is_reported_with_all_errors(
+    make: Callable[[Path], object], problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    make(file)
+    monkeypatch.setenv("SENDGRID_API_KEY_FILE", str(file))
+    assert problems() == [f"SENDGRID_API_KEY_FILE: the file {file} {problem}"]
+    assert len(problems(port=-1)) == 2
+
+
+@pytest.mark.promise("secrets-in-files")
+def test_secret_in_variable_and_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("one")
+    monkeypatch.setenv("SENDGRID_API_KEY_FILE", str(tmp_path / "secret"))
+    monkeypatch.setenv("SENDGRID_API_KEY", "two")
+    assert problems() == ["SENDGRID_API_KEY_FILE: SENDGRID_API_KEY is set too; remove one of them"]
+
+
+def test_secret_file_overrides_the_configuration_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mailwright.toml").write_text('sendgrid_api_key = "from-toml"\n')
+    (tmp_path / "secret").write_text("from-secret")
+    monkeypatch.setenv("SENDGRID_API_KEY_FILE", str(tmp_path / "secret"))
+    key = load().sendgrid_api_key
+    assert key is not None
+    assert key.get_secret_value() == "from-secret"
+
+
+def test_configured_key_file_keeps_its_own_meaning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is created on first use, so it may be missing."""
+    monkeypatch.setenv("MAILWRIGHT_SECRET_KEY_FILE", str(tmp_path / "new.key"))
+    settings = load()
+    assert (settings.secret_key, settings.secret_key_file) == (None, tmp_path / "new.key")

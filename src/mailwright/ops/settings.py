@@ -30,6 +30,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
+from mailwright.ops.secret_files import HAS_PASSWORD, secret_problems, secret_values
 
 CONFIG_FILE = "mailwright.toml"
 # Environment variables with the path of a settings file.
@@ -53,6 +54,7 @@ class Settings(BaseSettings):
         str,
         Field(
             alias="MAILWRIGHT_DATABASE_URL",
+            json_schema_extra=HAS_PASSWORD,
             description="Database: `sqlite:///file.db` or `postgresql://user:password@host/name`.",
         ),
     ] = "sqlite:///mailwright.db"
@@ -67,6 +69,7 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="MAILWRIGHT_REDIS_URL",
+            json_schema_extra=HAS_PASSWORD,
             description="Valkey or Redis server for shared rate limits and worker wake-ups, for example `redis://host:6379/0`.",
         ),
     ] = None
@@ -663,7 +666,11 @@ class Settings(BaseSettings):
 
     notify_database_url: Annotated[
         str | None,
-        Field(alias="MAILWRIGHT_NOTIFY_DATABASE_URL", description="Database that holds the notification queue."),
+        Field(
+            alias="MAILWRIGHT_NOTIFY_DATABASE_URL",
+            json_schema_extra=HAS_PASSWORD,
+            description="Database that holds the notification queue.",
+        ),
     ] = None
     notify_schema: Annotated[
         str | None,
@@ -762,7 +769,8 @@ class Settings(BaseSettings):
         names = {(field.alias or "").lower() for field in settings_cls.model_fields.values()}
         env_settings.env_vars = {name: value for name, value in env_settings.env_vars.items() if name in names}
         theirs = InitSettingsSource(settings_cls, amazonsender.translate(os.environ))
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file), theirs
+        secrets = InitSettingsSource(settings_cls, dict(secret_values(settings_cls.model_fields)))
+        return init_settings, env_settings, secrets, TomlConfigSettingsSource(settings_cls, file), theirs
 
     # These two depend on fields that are defined before them. `validate_default` runs them even if nothing is set, so
     # that their errors are reported together with all others.
@@ -873,8 +881,11 @@ def load(**overrides: Any) -> Settings:
             _require_agreement(settings, _AmazonSenderFirst(**overrides))
         if settings.dry_run:
             settings = Settings(**overrides | {"provider": "mailbox", "route": None, "mailbox_mailouts": True})
+        if unreadable := secret_problems(Settings.model_fields):
+            raise ConfigurationInvalid(*unreadable)
     except ValidationError as error:
-        raise ConfigurationInvalid(*(_problem(detail) for detail in error.errors())) from error
+        unreadable = secret_problems(Settings.model_fields)
+        raise ConfigurationInvalid(*unreadable, *(_problem(detail) for detail in error.errors())) from error
     except (OSError, ValueError) as error:
         raise ConfigurationInvalid(
             str(error) if isinstance(error, FileNotFoundError) else f"{CONFIG_FILE}: {error}"
